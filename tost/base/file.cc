@@ -1,0 +1,171 @@
+#include "tost/base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace fs = std::filesystem;
+namespace {
+
+std::string reason(int error) {
+  if (error == ENOSPC || error == EDQUOT) return "the disk is full; free some space and try again";
+  if (error == EFBIG) return "the file would be larger than this user may write";
+  return std::strerror(error);
+}
+
+[[noreturn]] void fail_io(std::string_view verb, const fs::path& path, int error) {
+  fail_data("Cannot ", verb, " '", path.string(), "': ", reason(error), ".");
+}
+
+// Retries interrupted calls, since a signal (Ctrl-C, a resized terminal) is no failure.
+template <typename Call>
+auto retry(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags, std::string_view verb)
+      : fd_(static_cast<int>(
+            retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }))) {
+    if (fd_ < 0) fail_io(verb, path, errno);
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+std::string read_file(const fs::path& path, int64_t max_bytes) {
+  const Descriptor file(path, O_RDONLY, "open");
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail_io("read", path, errno);
+  if (S_ISDIR(info.st_mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
+  if (info.st_size > max_bytes) {
+    fail_data("'", path.string(), "' has ", human_bytes(info.st_size), "; at most ",
+              human_bytes(max_bytes), " are accepted here.");
+  }
+  // Pipes and /proc files say 0 here and still hold bytes, so read until the end or the limit.
+  std::string bytes;
+  bytes.resize(static_cast<size_t>(info.st_size));
+  size_t done = 0;
+  for (;;) {
+    if (done == bytes.size()) {
+      char probe[4096];
+      const ssize_t got = retry([&] { return ::read(file.get(), probe, sizeof probe); });
+      if (got < 0) fail_io("read", path, errno);
+      if (got == 0) return bytes;
+      if (static_cast<int64_t>(done) + got > max_bytes) {
+        fail_data("'", path.string(), "' holds more than ", human_bytes(max_bytes), ".");
+      }
+      bytes.append(probe, static_cast<size_t>(got));
+      done += static_cast<size_t>(got);
+      continue;
+    }
+    const ssize_t got =
+        retry([&] { return ::read(file.get(), bytes.data() + done, bytes.size() - done); });
+    if (got < 0) fail_io("read", path, errno);
+    if (got == 0) {
+      bytes.resize(done);
+      return bytes;
+    }
+    done += static_cast<size_t>(got);
+  }
+}
+
+OutputFile::OutputFile(const fs::path& path, Mode mode) : path_(path) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::kAppend ? O_APPEND : O_TRUNC);
+  fd_ = static_cast<int>(retry([&] { return ::open(path.c_str(), flags, 0666); }));
+  if (fd_ < 0) fail_io("write", path, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void OutputFile::write(std::string_view bytes) {
+  // One call takes at most about 2 GiB on Linux; larger tensors need several.
+  constexpr size_t kMostPerCall = size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t put =
+        retry([&] { return ::write(fd_, bytes.data(), std::min(bytes.size(), kMostPerCall)); });
+    if (put < 0) fail_io("write", path_, errno);
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+}
+
+void OutputFile::sync() {
+  if (retry([&] { return ::fsync(fd_); }) != 0 && errno != EINVAL) fail_io("write", path_, errno);
+}
+
+void OutputFile::close() {
+  if (fd_ < 0) return;
+  const int fd = fd_;
+  fd_ = -1;
+  // Linux frees the descriptor even when close is interrupted: never retried.
+  if (::close(fd) != 0 && errno != EINTR) fail_io("write", path_, errno);
+}
+
+void write_file_atomic(const fs::path& path, std::string_view bytes) {
+  fs::path temporary = path;
+  temporary += ".tmp";
+  try {
+    OutputFile file(temporary);
+    file.write(bytes);
+    file.sync();
+    file.close();
+    rename_durably(temporary, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+void sync_directory(const fs::path& directory) {
+  const Descriptor folder(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY, "open");
+  // Some file systems cannot sync a directory and say EINVAL; there is nothing to be done about it.
+  if (retry([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL) {
+    fail_io("write", directory, errno);
+  }
+}
+
+void rename_durably(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+  sync_directory(to.parent_path());
+}
+
+void make_directories(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) fail_io("create folder", directory, error.value());
+  if (!fs::is_directory(directory, error)) {
+    fail_data("'", directory.string(), "' is a file; a folder is expected.");
+  }
+}
+
+int64_t free_bytes(const fs::path& path) {
+  struct statvfs info {};
+  if (::statvfs(path.empty() ? "." : path.c_str(), &info) != 0) fail_io("inspect", path, errno);
+  const auto free = static_cast<unsigned __int128>(info.f_bavail) * info.f_frsize;
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  return free > static_cast<unsigned __int128>(kMost) ? kMost : static_cast<int64_t>(free);
+}
+
+}  // namespace tost

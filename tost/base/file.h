@@ -1,0 +1,51 @@
+// Files that are read whole, and files and directories that are either written whole or not at all.
+// Every failure is a data Error that names the path and the reason.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace tost {
+
+// The whole file. Refuses directories and anything larger than max_bytes before reading it.
+std::string read_file(const std::filesystem::path& path, int64_t max_bytes);
+
+// A file being written. Nothing is durable before sync(); close() reports errors, the destructor
+// closes silently.
+class OutputFile {
+ public:
+  enum class Mode { kCreate, kAppend };  // kCreate truncates
+  explicit OutputFile(const std::filesystem::path& path, Mode mode = Mode::kCreate);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::string_view bytes);
+  void sync();  // fsync
+  void close();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+// Writes path + ".tmp", fsyncs, renames over path and fsyncs the directory: after a crash there is
+// the old content or the new one. On failure the temporary is removed and the old file stays.
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
+
+// fsync of a directory, which makes renames and new names in it durable.
+void sync_directory(const std::filesystem::path& directory);
+
+// Renames from to `to` (replacing a file there) and fsyncs the parent of `to`.
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// mkdir -p.
+void make_directories(const std::filesystem::path& directory);
+
+// Bytes free for this user on the file system that holds `path` (which must exist).
+int64_t free_bytes(const std::filesystem::path& path);
+
+}  // namespace tost

@@ -1,0 +1,95 @@
+#include "tost/base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+namespace fs = std::filesystem;
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("tost_file_test_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  size_t files() const {
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FileTest, WritesAndReadsBack) {
+  const std::string bytes("a\0b\n", 4);
+  write_file_atomic(folder_ / "x", bytes);
+  EXPECT_EQ(read_file(folder_ / "x", 4), bytes);
+  write_file_atomic(folder_ / "x", "");
+  EXPECT_EQ(read_file(folder_ / "x", 0), "");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(FileTest, RefusesTooLargeMissingAndFolders) {
+  write_file_atomic(folder_ / "x", "12345");
+  EXPECT_THROW(read_file(folder_ / "x", 4), Error);
+  EXPECT_THROW(read_file(folder_ / "missing", 4), Error);
+  EXPECT_THROW(read_file(folder_, 1 << 20), Error);
+  EXPECT_THROW(make_directories(folder_ / "x" / "y"), Error);
+  EXPECT_THROW(OutputFile(folder_ / "no" / "such"), Error);
+}
+
+TEST_F(FileTest, ReadsFilesThatStateNoSize) {
+  EXPECT_FALSE(read_file("/proc/self/status", 1 << 20).empty());
+  EXPECT_THROW(read_file("/dev/zero", 10000), Error);
+}
+
+TEST_F(FileTest, FailedWriteKeepsTheOldFileAndLeavesNothing) {
+  write_file_atomic(folder_ / "x", "old");
+  // A file size limit makes write() fail half-way, as a full disk would.
+  struct rlimit limit {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  struct rlimit small = limit;
+  small.rlim_cur = 1000;
+  std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(write_file_atomic(folder_ / "x", std::string(5000, 'n')), Error);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_EQ(read_file(folder_ / "x", 100), "old");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(FileTest, FullDiskIsNamed) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this system";
+  OutputFile file("/dev/full");
+  try {
+    file.write("x");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("disk is full"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(FileTest, AppendsAndKnowsFreeSpace) {
+  {
+    OutputFile file(folder_ / "log");
+    file.write("a");
+    file.sync();
+  }
+  OutputFile again(folder_ / "log", OutputFile::Mode::kAppend);
+  again.write("b");
+  again.close();
+  EXPECT_EQ(read_file(folder_ / "log", 10), "ab");
+  EXPECT_GT(free_bytes(folder_), 0);
+}
+
+}  // namespace
+}  // namespace tost

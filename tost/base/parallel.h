@@ -1,0 +1,21 @@
+// How torch-free code gets its threads: from the caller, so that one setting rules them all and
+// nested regions do not oversubscribe. Through torch the caller passes at::parallel_for.
+#pragma once
+
+#include <cstdint>
+
+#include "tost/base/function_ref.h"
+
+namespace tost {
+
+// Calls body(begin, end) over disjoint ranges that cover [0, tasks), in any order, on any threads,
+// and returns when all are done.
+using ParallelFor =
+    function_ref<void(int64_t tasks, function_ref<void(int64_t begin, int64_t end)> body)>;
+
+// All on the calling thread.
+inline constexpr auto serial_for = [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {
+  if (tasks > 0) body(0, tasks);
+};
+
+}  // namespace tost

@@ -1,0 +1,26 @@
+// Text helpers for messages and tables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tost {
+
+// The candidate with the smallest edit distance to `name`, or "" if none is within a third of its
+// length (at least 2 edits). Ties go to the earlier candidate.
+std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
+
+// " Did you mean 'x'?" or "" if nothing is near; for the end of an error sentence.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
+std::string human_bytes(int64_t bytes);      // "1.5 GiB"
+std::string human_duration(double seconds);  // "45s", "3m20s", "2h05m"
+std::string human_number(int64_t n);         // "5,769,328"
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+bool starts_with(std::string_view text, std::string_view prefix);
+bool ends_with(std::string_view text, std::string_view suffix);
+std::string to_lower(std::string_view text);  // ASCII
+
+}  // namespace tost
