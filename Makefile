@@ -1,0 +1,52 @@
+# make          set up and build: build/release/tost
+# make demo     train a small ToST on generated pictures, score it, predict, say where things are
+# make test     all tests;  make test-fast: those that take seconds
+# make asan     the fast tests under the address and undefined-behaviour sanitizers
+# make ops      the operator library alone (needs only torch and Highway)
+# make install  into PREFIX (default /usr/local)
+# TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+export TOST_TORCH
+CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
+
+.PHONY: all setup configure build demo test test-fast asan ops install format clean
+all: build
+
+setup:
+	@scripts/setup.sh
+
+configure: setup
+	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
+
+build: configure
+	@cmake --build $(BUILD) -j $(JOBS)
+	@echo "Built $(BUILD)/tost"
+
+demo: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target tost
+	@scripts/demo.sh $(BUILD)/tost
+
+test: build
+	@$(CTEST)
+
+test-fast: build
+	@$(CTEST) -L fast
+
+asan: setup
+	@$(MAKE) --no-print-directory PRESET=asan test-fast
+
+ops: setup
+	@cmake -S . -B build/ops -G Ninja -DTOST_OPS_ONLY=ON
+	@cmake --build build/ops -j $(JOBS)
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+format:
+	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
+
+clean:
+	rm -rf build

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Everything the build needs: Debian packages, and a torch in .venv unless the user has one.
+#   TOST_TORCH=PATH   use this torch (a torch package folder, or a python that has torch)
+# Does nothing, quickly, when all is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+torch_version=2.15.0
+test_modules=(numpy==2.4.6 pillow==13.0.0 tensorboard==2.21.0 expecttest==0.3.0)
+packages=(g++ make cmake ninja-build ccache git python3 python3-venv libhwy-dev libcli11-dev nlohmann-json3-dev
+          libjpeg62-turbo-dev libpng-dev zlib1g-dev libgtest-dev)
+
+say() { printf '[setup] %s\n' "$*"; }
+
+missing_packages() {
+  local name
+  for name in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || printf '%s ' "$name"
+  done
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    local program
+    for program in c++ cmake ninja python3; do
+      command -v $program >/dev/null || { say "This is no Debian or Ubuntu system: install the counterparts of: ${packages[*]}"; exit 1; }
+    done
+    return
+  fi
+  local missing
+  missing=$(missing_packages)
+  [ -z "$missing" ] && return
+  if [ "$(id -u)" != 0 ]; then
+    say "Some system packages are missing. Run this, then make again:"
+    printf '  sudo apt-get install -y --no-install-recommends %s\n' "$missing"
+    exit 1
+  fi
+  say "installing system packages: $missing"
+  apt-get update -qq
+  # shellcheck disable=SC2086
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+
+has_torch() {  # a python that has torch 2.11 or newer
+  "$1" - <<'PY' 2>/dev/null
+import importlib.util, os, re, sys
+spec = importlib.util.find_spec("torch")
+text = open(os.path.join(os.path.dirname(spec.origin), "version.py")).read()
+found = re.search(r"__version__ = '(\d+)\.(\d+)", text)
+sys.exit(0 if tuple(map(int, found.groups())) >= (2, 11) else 1)
+PY
+}
+
+install_torch() {
+  if [ -n "${TOST_TORCH:-}" ]; then
+    say "using the torch given by TOST_TORCH: $TOST_TORCH"
+    return
+  fi
+  if has_torch python3; then
+    say "using the torch of $(command -v python3)"
+    return
+  fi
+  local wanted=".venv/.tost-torch-$torch_version"
+  [ -e "$wanted" ] && return
+  say "installing torch $torch_version into .venv (about 600 MB to download, 6 GB on disk, one to three minutes)"
+  [ -x .venv/bin/python ] || python3 -m venv .venv
+  .venv/bin/python -m pip install -q --disable-pip-version-check "torch==$torch_version" "${test_modules[@]}"
+  touch "$wanted"
+}
+
+install_packages
+install_torch

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Checks that every file of tost/ includes its own layer or a lower one, and torch only where it may.
+
+usage: check_layers.py SOURCE_DIR; exits 1 and names each offending line.
+"""
+import pathlib
+import re
+import sys
+
+MAY_INCLUDE = {
+    "base": {"base"},
+    "testing": {"testing", "base"},
+    "kernels": {"kernels", "base"},
+    "ops": {"ops", "kernels", "base"},
+    "models": {"models", "ops", "base"},
+    "io": {"io", "base"},
+    "data": {"data", "io", "base"},
+    "eval": {"eval", "models", "data", "io", "ops", "base"},
+    "train": {"train", "eval", "models", "data", "io", "ops", "base"},
+    "bench": {"bench", "eval", "models", "data", "io", "ops", "kernels", "base"},
+    "cli": {"cli", "bench", "train", "eval", "models", "data", "io", "ops", "kernels", "base"},
+}
+# Tests may also look at parity files and the like.
+TESTS_MAY_ALSO = {"testing", "io", "base"}
+NO_TORCH = {"base", "kernels"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
+
+
+def offences(source_dir):
+    root = pathlib.Path(source_dir) / "tost"
+    for path in sorted(root.rglob("*")):
+        if path.suffix not in {".h", ".cc", ".cu"}:
+            continue
+        layer = path.relative_to(root).parts[0]
+        allowed = set(MAY_INCLUDE.get(layer, ()))
+        if layer not in MAY_INCLUDE:
+            yield f"{path}: folder '{layer}' is not in the list of layers"
+        if path.stem.endswith("_test"):
+            allowed |= TESTS_MAY_ALSO
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            target = match.group(1)
+            if target.startswith("tost/") and target.split("/")[1] not in allowed:
+                yield f"{path}:{number}: layer '{layer}' must not include '{target}'"
+            if layer in NO_TORCH and re.match(r"(torch|ATen|c10)/", target):
+                yield f"{path}:{number}: layer '{layer}' must not include torch ('{target}')"
+
+
+def main():
+    found = list(offences(sys.argv[1]))
+    print("\n".join(found) if found else "every include points to its own layer or a lower one")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
