@@ -1,0 +1,44 @@
+// One transformer block: x + γ₁ mixer(norm x), then x + γ₂ mlp(norm x).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "tost/models/layers.h"
+#include "tost/models/token_mixer.h"
+
+namespace tost {
+
+struct BlockConfig {
+  int64_t dim = 0;
+  int64_t mlp_hidden = 0;
+  double layer_scale = 1;  // initial value of gamma1 and gamma2
+  double drop_path = 0;    // stochastic depth of both branches while training
+};
+
+// What one block lets be seen.
+struct BlockTrace {
+  MixerTrace mixer;
+  torch::Tensor mixer_output;  // before LayerScale and the residual [B, N, C]
+  torch::Tensor mixed;         // after the mixer's residual [B, N, C]
+};
+
+class Block : public torch::nn::Module {
+ public:
+  Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer);
+
+  // x [B, N, C] → [B, N, C]; fills `trace` unless it is null.
+  torch::Tensor forward(const torch::Tensor& x, BlockTrace* trace = nullptr);
+
+  std::shared_ptr<LayerNorm> norm1, norm2;
+  std::shared_ptr<TokenMixer> attn;
+  std::shared_ptr<Mlp> mlp;
+  torch::Tensor gamma1, gamma2;  // [C]
+
+ private:
+  double drop_path_;
+};
+
+}  // namespace tost

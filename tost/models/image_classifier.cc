@@ -1,0 +1,38 @@
+#include "tost/models/image_classifier.h"
+
+#include "tost/base/error.h"
+#include "tost/models/layers.h"
+#include "tost/models/linear_classifier.h"
+#include "tost/models/vision_transformer.h"
+
+namespace tost {
+
+void ImageClassifier::check_images(const torch::Tensor& images) const {
+  if (images.dim() != 4 || images.size(1) != config_.in_channels || images.numel() == 0 ||
+      !images.is_floating_point()) {
+    fail_data("Model '", config_.name, "' needs floating-point images [batch, ",
+              config_.in_channels, ", height, width], found ", images.dtype(), " ", images.sizes(),
+              ".");
+  }
+}
+
+std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& config,
+                                                       WeightInit init) {
+  validate(config);
+  std::shared_ptr<ImageClassifier> model;
+  if (config.architecture == "linear") {
+    model = std::make_shared<LinearClassifier>(config);
+  } else {
+    model = std::make_shared<VisionTransformer>(config);
+  }
+  if (init == WeightInit::kOfficial) {
+    init_linears(*model);
+    if (auto* transformer = model->as<VisionTransformer>()) {
+      const torch::NoGradGuard no_grad;
+      transformer->cls_token.normal_(0, 0.02);
+    }
+  }
+  return model;
+}
+
+}  // namespace tost

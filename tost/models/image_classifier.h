@@ -1,0 +1,60 @@
+// Image classifiers behind one interface: images in, logits out.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tost/models/vision_config.h"
+
+namespace tost {
+
+// What a forward pass lets be seen, one entry a block; a member a model or mixer does not have
+// stays empty, or undefined for that block. Tensors are not detached: run under NoGradGuard to
+// look, without it to differentiate. Patch tokens are row-major over rows x columns (N of them).
+struct VisionTrace {
+  int64_t rows = 0, columns = 0;
+  torch::Tensor stem_output;                   // patch tokens with position [B, N, C]
+  std::vector<torch::Tensor> projections;      // w, the projected tokens [B, N, C]
+  std::vector<torch::Tensor> memberships;      // Π [B, H, N]
+  std::vector<torch::Tensor> mixer_outputs;    // before LayerScale and residual [B, N, C]
+  std::vector<torch::Tensor> mixed;            // after the mixer's residual [B, N, C]
+  std::vector<torch::Tensor> block_outputs;    // [B, N, C]
+  std::vector<torch::Tensor> class_attention;  // one a class block: class token over itself and
+                                               // the patches [B, H, 1 + N]
+};
+
+class ImageClassifier : public torch::nn::Module {
+ public:
+  explicit ImageClassifier(VisionConfig config) : config_(std::move(config)) {}
+
+  // images [B, in_channels, Y, X], floating → logits [B, classes]. In training and evaluation alike
+  // the logits come once (the official code, made for distillation, returns them twice in
+  // training). Throws a data Error when the images do not fit the model.
+  virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+
+  // The same logits, and what was seen on the way. Replaces the content of `trace`.
+  virtual torch::Tensor forward_traced(const torch::Tensor& images, VisionTrace& trace) = 0;
+
+  const VisionConfig& config() const { return config_; }
+
+ protected:
+  // Rank 4, floating, in_channels, at least one image; throws the data Error promised above.
+  void check_images(const torch::Tensor& images) const;
+
+ private:
+  VisionConfig config_;
+};
+
+enum class WeightInit {
+  kOfficial,  // spec of the official code; draws from torch's default generator
+  kNone,      // Linear weights uninitialised: for loading a checkpoint, or counting
+};
+
+// A float32 CPU model in training mode. Throws a usage Error where validate() does.
+std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& config,
+                                                       WeightInit init = WeightInit::kOfficial);
+
+}  // namespace tost

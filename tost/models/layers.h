@@ -1,0 +1,64 @@
+// Linear map, LayerNorm, MLP and the scaled residual: the parts every block is made of.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tost {
+
+// x Wᵀ + b over the last dimension. Weight [out, in] and bias [out] are left uninitialised: they
+// are drawn by `init_linears` or read from a checkpoint, so nothing is written twice.
+class Linear : public torch::nn::Module {
+ public:
+  Linear(int64_t in, int64_t out, bool with_bias);
+
+  torch::Tensor forward(const torch::Tensor& x) const { return torch::linear(x, weight, bias); }
+  // Only output features [first, first + count): reads those rows of the weight, copies nothing.
+  torch::Tensor forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const;
+
+  torch::Tensor weight;  // [out, in]
+  torch::Tensor bias;    // [out], undefined without bias
+};
+
+// LayerNorm over the last dimension, eps 1e-6 as the official vision code has it (torch's default
+// is 1e-5).
+class LayerNorm : public torch::nn::Module {
+ public:
+  explicit LayerNorm(int64_t dim, double eps = 1e-6);
+
+  torch::Tensor forward(const torch::Tensor& x) const;
+  // Twice the normalised value. Doubling the two small vectors is exact and saves a pass over x.
+  torch::Tensor forward_doubled(const torch::Tensor& x) const;
+
+  torch::Tensor weight;  // [dim]
+  torch::Tensor bias;    // [dim]
+
+ private:
+  double eps_;
+};
+
+// fc2(GELU(fc1(x))), exact (erf) GELU.
+class Mlp : public torch::nn::Module {
+ public:
+  Mlp(int64_t dim, int64_t hidden);
+
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+  std::shared_ptr<Linear> fc1, fc2;
+};
+
+// x + gamma ⊙ branch. With `drop_path` > 0 each sample's branch is dropped with that probability
+// and the survivors are divided by 1 - drop_path (stochastic depth); pass 0 outside training. Draws
+// from torch's default generator. x, branch [B, N, C], gamma [C].
+torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
+                         const torch::Tensor& branch, double drop_path = 0);
+
+// Every Linear of `module`: weight normal with deviation 0.02, bias 0. (The official truncated
+// normal cuts at ±2, a hundred deviations, so it never truncates.) Draws from torch's default
+// generator, in registration order.
+void init_linears(torch::nn::Module& module);
+
+}  // namespace tost

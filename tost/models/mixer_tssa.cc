@@ -1,0 +1,39 @@
+#include "tost/models/mixer_tssa.h"
+
+#include "tost/ops/tssa.h"
+
+namespace tost {
+
+TokenStatisticsMixer::TokenStatisticsMixer(const MixerConfig& config) : heads_(config.heads) {
+  qkv = register_module("qkv", std::make_shared<Linear>(config.dim, config.dim, config.qkv_bias));
+  to_out = register_module("to_out", std::make_shared<torch::nn::Module>("to_out"));
+  out_ = to_out->register_module("0", std::make_shared<Linear>(config.dim, config.dim, true));
+}
+
+TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
+  temp = register_parameter("temp", torch::ones({config.heads, 1}));
+}
+
+torch::Tensor TssaMixer::forward(const torch::Tensor& x, const MixerCall& call) {
+  auto w = qkv->forward(x);
+  auto [y, pi] = tssa(w, temp);
+  if (call.trace != nullptr) *call.trace = {w, pi};
+  return project_out(y);
+}
+
+torch::Tensor TssaUniformMixer::forward(const torch::Tensor& x, const MixerCall& call) {
+  auto w = qkv->forward(x);
+  if (call.trace != nullptr) {
+    auto pi = torch::full({w.size(0), heads_, w.size(1)}, 1.0 / heads_, w.options());
+    *call.trace = {w, pi};
+  }
+  return project_out(tssa_uniform(w, heads_));
+}
+
+torch::Tensor NoMixer::forward(const torch::Tensor& x, const MixerCall& call) {
+  auto w = qkv->forward(x);
+  if (call.trace != nullptr) call.trace->w = w;
+  return project_out(w);
+}
+
+}  // namespace tost

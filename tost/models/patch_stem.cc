@@ -1,0 +1,33 @@
+#include "tost/models/patch_stem.h"
+
+#include <string>
+
+namespace tost {
+
+PatchStem::PatchStem(int64_t in_channels, int64_t dim, int64_t patch) {
+  proj = register_module("proj", std::make_shared<torch::nn::Module>("proj"));
+  int64_t from = in_channels;
+  for (int64_t rest = patch; rest > 1; rest /= 2) {
+    const int64_t to = dim / (rest / 2);
+    auto stage = proj->register_module(std::to_string(2 * stages_.size()),
+                                       std::make_shared<torch::nn::Module>("stage"));
+    auto options = torch::nn::Conv2dOptions(from, to, 3).stride(2).padding(1).bias(false);
+    stages_.push_back(
+        {stage->register_module("0", std::make_shared<torch::nn::Conv2dImpl>(options)),
+         stage->register_module("1", std::make_shared<torch::nn::BatchNorm2dImpl>(to))});
+    from = to;
+  }
+}
+
+torch::Tensor PatchStem::forward(const torch::Tensor& images) {
+  auto x = images;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (i > 0) x = torch::gelu(x);
+    // With one channel the layout is ambiguous and the first convolution may answer channels-first.
+    x = stages_[i].conv->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
+    x = stages_[i].norm->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
+  }
+  return x.permute({0, 2, 3, 1}).contiguous();
+}
+
+}  // namespace tost

@@ -1,0 +1,50 @@
+// The exchangeable part of a block: how tokens of one sequence exchange information.
+// A mixer registers by name in token_mixer.cc; adding one touches its own file and that table.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+// What one mixer call lets be seen. Tensors a mixer does not have stay undefined.
+struct MixerTrace {
+  torch::Tensor w;   // projected tokens before mixing [B, N, C] (TSSA family)
+  torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
+};
+
+// Everything a call may bring besides its tokens. Null means: not wanted, costs nothing.
+struct MixerCall {
+  MixerTrace* trace = nullptr;
+};
+
+// What a mixer is built from. heads divides dim.
+struct MixerConfig {
+  int64_t dim = 0;       // C
+  int64_t heads = 1;     // H
+  bool qkv_bias = true;  // bias of the projection into the mixer; the one out of it always has one
+};
+
+class TokenMixer : public torch::nn::Module {
+ public:
+  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Bidirectional mixers are
+  // equivariant to permutations of the tokens.
+  virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
+};
+
+std::vector<std::string> mixer_names();
+
+// Throws a usage Error for an unknown name (with the nearest one) or heads that do not divide dim.
+void check_mixer(const std::string& name, const MixerConfig& config);
+
+// Checked as above. Linear weights are uninitialised (see layers.h).
+std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
+
+// Multiply-adds of one call on one sequence of `tokens`, projections included.
+int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens);
+
+}  // namespace tost

@@ -1,0 +1,42 @@
+// What an image classifier is made of, its checks and its JSON form (kept in model files and run
+// directories).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tost {
+
+struct VisionConfig {
+  std::string name = "custom";               // preset it came from; not interpreted
+  std::string architecture = "transformer";  // or "linear": flatten and one Linear, the baseline
+  std::string mixer = "tssa";                // see mixer_names()
+  int64_t in_channels = 3;                   // 1 or 3
+  int64_t image_size = 224;  // nominal side; the transformer takes any sides divisible by patch
+  int64_t patch = 16;        // 2, 4, 8 or 16: the stem is that many halvings
+  int64_t dim = 384;         // C
+  int64_t depth = 12;        // blocks before the class token joins
+  int64_t heads = 8;         // H, divides dim
+  int64_t classes = 1000;
+  int64_t class_blocks = 2;  // class-attention blocks after them
+  double mlp_ratio = 4;
+  double layer_scale = 1;  // initial value; officially 1 for depth 12, 1e-5 for depth 24
+  double drop_path = 0;    // stochastic depth, the same in every block, none in class attention
+  bool qkv_bias = true;
+  bool tokens_norm = true;  // class attention normalises patch tokens too (see class_attention.h)
+
+  bool operator==(const VisionConfig&) const = default;
+};
+
+// Throws a usage Error with the reason when no model can be built from `config`.
+void validate(const VisionConfig& config);
+
+nlohmann::json to_json(const VisionConfig& config);
+
+// Strict: an object; unknown keys, wrong types and missing sizes (architecture, mixer, in_channels,
+// image_size, patch, dim, depth, heads, classes) are data Errors naming the key; `name` and the
+// rest keep their defaults when absent. Does not call validate().
+VisionConfig vision_config_from_json(const nlohmann::json& json);
+
+}  // namespace tost
