@@ -1,0 +1,61 @@
+#include "tost/kernels/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/kernels/tssa_passes.h"
+
+namespace tost::kernels {
+namespace {
+
+// 64 tokens of 768 float32 channels are 196 KB: work enough for a task, and short sums.
+constexpr int64_t kBlockTokens = 64;
+constexpr int64_t kChunkChannels = 256;
+constexpr int64_t kSharedCacheBytes = 8 << 20;
+constexpr float kSmallestNorm = 1e-12f;
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+TssaCut::TssaCut(const TssaShape& shape) {
+  // Blocks of nearly equal length: 197 tokens become 56 + 56 + 56 + 29, not 64 + 64 + 64 + 5.
+  const int64_t wanted = std::max<int64_t>(1, divide_up(shape.tokens, kBlockTokens));
+  const int64_t even = divide_up(std::max<int64_t>(1, shape.tokens), wanted);
+  block_tokens = divide_up(even, kTokenGroup) * kTokenGroup;
+  blocks = std::max<int64_t>(1, divide_up(shape.tokens, block_tokens));
+  chunk_heads = std::clamp<int64_t>(kChunkChannels / shape.width, 1, shape.heads);
+  chunks = divide_up(shape.heads, chunk_heads);
+  scratch = divide_up(3 * shape.heads * kTokenGroup, 16) * 16;
+}
+
+int64_t samples_together(int64_t sample_bytes) {
+  return std::max<int64_t>(1, kSharedCacheBytes / std::max<int64_t>(1, sample_bytes));
+}
+
+void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t begin, int64_t end,
+                float* out) {
+  constexpr int64_t kTile = 64;
+  for (int64_t first = begin; first < end; first += kTile) {
+    const int64_t count = std::min(kTile, end - first);
+    double total[kTile] = {};
+    for (int64_t block = 0; block < blocks; ++block) {
+      const float* p = partial + block * stride + first;
+      for (int64_t i = 0; i < count; ++i) total[i] += p[i];
+    }
+    for (int64_t i = 0; i < count; ++i) out[first + i] = static_cast<float>(total[i]);
+  }
+}
+
+float inverse_norm(float energy) {
+  const float norm = std::sqrt(energy);
+  return 1.0f / (norm < kSmallestNorm ? kSmallestNorm : norm);
+}
+
+bool norm_is_clamped(float energy) {
+  return std::sqrt(energy) < kSmallestNorm;
+}
+
+}  // namespace tost::kernels

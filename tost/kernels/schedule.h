@@ -1,0 +1,107 @@
+// How a call is cut into blocks and spread over threads, and how its workspace is laid out.
+#pragma once
+
+#include <cstdint>
+
+#include "tost/base/parallel.h"
+#include "tost/kernels/tssa.h"
+
+namespace tost::kernels {
+
+// The cut of one call. It follows from the shape alone, so that sums are formed alike on any number
+// of threads.
+struct TssaCut {
+  explicit TssaCut(const TssaShape& shape);
+
+  int64_t block_tokens;  // a multiple of the group size, except where N is smaller
+  int64_t blocks;        // of tokens, per sample
+  int64_t chunk_heads;   // reductions go over this many heads at a time
+  int64_t chunks;        // of heads, per sample
+  int64_t scratch;       // floats of scratch per block
+};
+
+// Hands out 64-byte aligned pieces; with a null base it only counts.
+class Arena {
+ public:
+  explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
+
+  template <class T>
+  T* take(int64_t count) {
+    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+    return piece;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  int64_t used_ = 0;
+};
+
+// One step of a call: `parts` independent pieces per sample, all done before the next step of that
+// sample.
+template <class Run>
+struct Phase {
+  int64_t parts;
+  void (Run::*step)(int64_t sample, int64_t part) const;
+};
+
+// Samples that are worked on together when their parts are spread over threads: as many as keep
+// `bytes` per sample within the share of a cache that the phases can count on.
+int64_t samples_together(int64_t sample_bytes);
+
+// Whether a whole sample per thread keeps all threads busy.
+inline bool samples_fill_threads(int64_t batch, int threads) {
+  return batch % threads == 0 || batch >= 4 * threads;
+}
+
+// Runs all phases over all samples. With enough samples every thread takes whole ones, so that a
+// sample's rows are still in its caches in the next phase; else the parts of a phase are spread
+// over the threads.
+template <class Run, int64_t kPhases>
+void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t batch,
+                int64_t sample_bytes, ParallelFor parallel, int threads) {
+  if (samples_fill_threads(batch, threads)) {
+    parallel(batch, [&](int64_t begin, int64_t end) {
+      for (int64_t sample = begin; sample < end; ++sample) {
+        for (const auto& phase : phases) {
+          for (int64_t part = 0; part < phase.parts; ++part) (run.*phase.step)(sample, part);
+        }
+      }
+    });
+    return;
+  }
+  const int64_t together = samples_together(sample_bytes);
+  for (int64_t first = 0; first < batch; first += together) {
+    const int64_t count = first + together < batch ? together : batch - first;
+    for (const auto& phase : phases) {
+      parallel(count * phase.parts, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          (run.*phase.step)(first + i / phase.parts, i % phase.parts);
+      });
+    }
+  }
+}
+
+// out[c] = sum over blocks of partial[block * stride + c], c in [begin, end), in float64.
+void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t begin, int64_t end,
+                float* out);
+
+inline int64_t element_size(DType dtype) {
+  return dtype == DType::kBfloat16 ? 2 : 4;
+}
+
+inline const char* row(const ConstTokens& t, DType dtype, int64_t sample, int64_t token) {
+  return static_cast<const char*>(t.data) +
+         (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
+}
+inline char* row(const Tokens& t, DType dtype, int64_t sample, int64_t token) {
+  return static_cast<char*>(t.data) +
+         (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
+}
+
+// 1 / max(sqrt(E), 1e-12). NaN passes.
+float inverse_norm(float energy);
+bool norm_is_clamped(float energy);
+
+}  // namespace tost::kernels

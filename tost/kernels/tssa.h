@@ -1,0 +1,102 @@
+// TSSA on raw memory: the bidirectional token-statistics operator, forward and backward.
+//
+// Definition (official vision code of arXiv 2412.17810, dropout left out). Per sample, w [N, H, P]:
+//   E_ki  = sum_j w_jki^2                      energy of a feature over the tokens
+//   v     = w / max(sqrt(E), 1e-12)
+//   a_jk  = sum_i v_jki^2                      membership logit
+//   Pi_j. = softmax over heads of (a_jk temp_k)
+//   N_k   = sum_j Pi_jk
+//   S_ki  = sum_j Pi_jk w_jki^2 / (N_k + 1e-8) second moment of a group
+//   y     = -(w Pi D),  D = 1 / (1 + S)
+//
+// Layout is token-major, as a projection leaves it: w[b, j, k P + i], with strides for batch and
+// token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even on
+// store); all arithmetic is float32, and sums over token blocks are carried in float64.
+//
+// Results do not depend on the number of threads, bit for bit: sums are formed per token block, the
+// blocks are cut from the shape alone, and their order of summation is fixed. Different instruction
+// sets (isa.h) agree to rounding.
+//
+// Range: energies and second moments are held in float32, so |w| sqrt(N) up to 1.8e19 is exact to
+// rounding; beyond, E and S become inf, Pi tends to uniform and y to 0, as in the plain float32
+// form. NaN in w or temp reaches every output that depends on it.
+#pragma once
+
+#include <cstdint>
+
+#include "tost/base/parallel.h"
+
+namespace tost::kernels {
+
+enum class DType : uint8_t { kFloat32, kBfloat16 };
+
+struct TssaShape {
+  int64_t batch = 0;   // B, may be 0
+  int64_t tokens = 0;  // N, may be 0
+  int64_t heads = 0;   // H >= 1
+  int64_t width = 0;   // P >= 1
+
+  int64_t channels() const { return heads * width; }
+};
+
+// A token-major array [B, N, C]; strides in elements, the channels are adjacent. Inputs may have
+// stride 0.
+struct ConstTokens {
+  const void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t token_stride = 0;
+};
+struct Tokens {
+  void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t token_stride = 0;
+};
+
+struct TssaForwardArgs {
+  TssaShape shape;
+  DType dtype = DType::kFloat32;  // of w and y
+  ConstTokens w;
+  const float* temp = nullptr;  // [H]
+  Tokens y;                     // must not overlap w
+  // Optional results, contiguous float32.
+  float* pi = nullptr;      // [B, H, N]
+  float* energy = nullptr;  // [B, C]: E
+  float* moment = nullptr;  // [B, C]: S
+  float* pi_sum = nullptr;  // [B, H]: N_k
+};
+
+struct TssaBackwardArgs {
+  TssaShape shape;
+  DType dtype = DType::kFloat32;  // of w, grad_y and grad_w
+  ConstTokens w;
+  ConstTokens grad_y;
+  const float* grad_pi = nullptr;  // [B, H, N], optional
+  const float* temp = nullptr;     // [H]
+  // The forward's results.
+  const float* pi = nullptr;      // [B, H, N]
+  const float* energy = nullptr;  // [B, C]
+  const float* moment = nullptr;  // [B, C]
+  const float* pi_sum = nullptr;  // [B, H]
+  // Results.
+  Tokens grad_w;               // must not overlap w or grad_y
+  float* grad_temp = nullptr;  // [H]
+};
+
+// Bytes of workspace a call needs: about B H N floats, plus 1/56 of w for long sequences.
+int64_t tssa_forward_workspace(const TssaForwardArgs& args);
+int64_t tssa_backward_workspace(const TssaBackwardArgs& args);
+
+// `workspace` is 64-byte aligned; `threads` is the number that `parallel` will use: it steers the
+// schedule, not the result. Neither call allocates. Both throw a usage Error for a wrong TOST_ISA
+// (isa.h) and for nothing else.
+void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor parallel, int threads);
+
+// Gradients by the closed form: with G_ki = sum_j g w Pi and dS = D^2 G,
+//   dPi    = -sum_i g w D + sum_i dS (w^2 - S) / (N + 1e-8) + grad_pi
+//   dlogit = Pi (dPi - sum_k Pi dPi),  da = temp dlogit,  dtemp = sum_j dlogit a
+//   dw     = -g Pi D + 2 dS Pi w / (N + 1e-8) + (2 w / E) (da - sum_j da w^2 / E)
+// Where sqrt(E) < 1e-12 the clamp makes E a constant and the last bracket loses its sum.
+void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
+                   int threads);
+
+}  // namespace tost::kernels

@@ -1,0 +1,143 @@
+// Loads, stores and exp for the kernels, per instruction set. Include after highway.h.
+#if defined(TOST_KERNELS_VEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOST_KERNELS_VEC_INL_H_
+#undef TOST_KERNELS_VEC_INL_H_
+#else
+#define TOST_KERNELS_VEC_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Storage of a bfloat16; its value is the upper half of a float32.
+struct Bf16 {
+  uint16_t bits;
+};
+
+template <class D>
+using VecOf = hn::Vec<D>;
+template <class D>
+using HalfWords = hn::Rebind<uint16_t, D>;
+
+template <class D>
+HWY_INLINE VecOf<D> widen(D d, hn::Vec<HalfWords<D>> bits) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+}
+
+// Round to nearest even; NaN stays NaN.
+template <class D>
+HWY_INLINE hn::Vec<HalfWords<D>> narrow(D d, VecOf<D> value) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFF)));
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
+  const auto high = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  return hn::DemoteTo(HalfWords<D>(), hn::BitCast(di, high));
+}
+
+template <class D>
+HWY_INLINE VecOf<D> load(D d, const float* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE VecOf<D> load(D d, const Bf16* p) {
+  return widen(d, hn::LoadU(HalfWords<D>(), reinterpret_cast<const uint16_t*>(p)));
+}
+template <class D>
+HWY_INLINE void store(D d, VecOf<D> value, float* p) {
+  hn::StoreU(value, d, p);
+}
+template <class D>
+HWY_INLINE void store(D d, VecOf<D> value, Bf16* p) {
+  hn::StoreU(narrow(d, value), HalfWords<D>(), reinterpret_cast<uint16_t*>(p));
+}
+
+// The first n lanes, zeros behind; never touches memory past p + n. Highway 1.0.3 emulates masked
+// loads by full ones on most targets, so only those with true masks use them.
+template <class D, class T>
+HWY_INLINE VecOf<D> load_first(D d, const T* p, size_t n) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4) {
+    return hn::MaskedLoad(hn::FirstN(d, n), d, p);
+  } else {
+    const HalfWords<D> dh;
+    return widen(d, hn::MaskedLoad(hn::FirstN(dh, n), dh, reinterpret_cast<const uint16_t*>(p)));
+  }
+#else
+  HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
+  for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return load(d, lanes);
+#endif
+}
+template <class D, class T>
+HWY_INLINE void store_first(D d, VecOf<D> value, T* p, size_t n) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4) {
+    hn::BlendedStore(value, hn::FirstN(d, n), d, p);
+    return;
+  }
+#endif
+  HWY_ALIGN T lanes[hn::MaxLanes(D())];
+  store(d, value, lanes);
+  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+
+// A whole vector, or its first n lanes.
+template <bool kPartial, class D, class T>
+HWY_INLINE VecOf<D> load_lanes(D d, const T* p, size_t n) {
+  if constexpr (kPartial) {
+    return load_first(d, p, n);
+  } else {
+    return load(d, p);
+  }
+}
+template <bool kPartial, class D, class T>
+HWY_INLINE void store_lanes(D d, VecOf<D> value, T* p, size_t n) {
+  if constexpr (kPartial) {
+    store_first(d, value, p, n);
+  } else {
+    store(d, value, p);
+  }
+}
+
+// exp(x) for x <= 0, within 2 ulp for results down to 1.2e-38 and 0 below; NaN gives NaN.
+// x = n ln2 + r with |r| <= ln2 / 2; the Taylor series of degree 7 leaves 6e-9 of relative error.
+template <class D>
+HWY_INLINE VecOf<D> exp_negative(D d, VecOf<D> x) {
+  const hn::RebindToSigned<D> di;
+  const auto lowest = hn::Set(d, -87.33654f);
+  const auto underflow = hn::Lt(x, lowest);
+  const auto n = hn::Round(hn::Mul(hn::IfThenElse(underflow, lowest, x), hn::Set(d, 1.44269504f)));
+  // ln2 in two parts, the first with 9 trailing zero bits so that n times it is exact.
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  auto p = hn::Set(d, 1.0f / 5040);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  return hn::IfThenZeroElse(underflow, hn::Mul(p, hn::BitCast(d, exponent)));
+}
+
+template <class D>
+HWY_INLINE float sum_lanes(D d, VecOf<D> value) {
+  return hn::GetLane(hn::SumOfLanes(d, value));
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,14 @@
+// The schemas of torch.ops.tost. The inner forward and backward exist so that graph compilers see
+// them as single operators; users call `tssa`.
+#include <torch/library.h>
+
+TORCH_LIBRARY(tost, m) {
+  m.def("tssa(Tensor w, Tensor temp) -> (Tensor y, Tensor pi)");
+  m.def(
+      "tssa_forward(Tensor w, Tensor temp) -> "
+      "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)");
+  m.def(
+      "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor "
+      "energy, "
+      "Tensor moment, Tensor pi_sum) -> (Tensor grad_w, Tensor grad_temp)");
+}

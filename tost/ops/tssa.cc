@@ -1,0 +1,104 @@
+// tssa and its derivative for autograd.
+#include "tost/ops/tssa.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "tost/ops/tssa_inner.h"
+
+namespace tost {
+
+using torch::autograd::variable_list;
+
+std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa", "").typed<decltype(tssa)>();
+  return op.call(w, temp);
+}
+
+TssaForwardResult tssa_forward(const at::Tensor& w, const at::Tensor& temp) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("tost::tssa_forward", "")
+                             .typed<decltype(tssa_forward)>();
+  return op.call(w, temp);
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_backward(const std::optional<at::Tensor>& grad_y,
+                                                 const std::optional<at::Tensor>& grad_pi,
+                                                 const at::Tensor& w, const at::Tensor& temp,
+                                                 const at::Tensor& pi, const at::Tensor& energy,
+                                                 const at::Tensor& moment,
+                                                 const at::Tensor& pi_sum) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("tost::tssa_backward", "")
+                             .typed<decltype(tssa_backward)>();
+  return op.call(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum);
+}
+
+namespace {
+
+std::optional<at::Tensor> if_defined(const at::Tensor& x) {
+  return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
+}
+
+// Gradients that can be differentiated again: through the written-out form.
+variable_list differentiable_gradients(const at::Tensor& w, const at::Tensor& temp,
+                                       const variable_list& grads) {
+  const auto [y, pi] = tssa_plain(w, temp);
+  variable_list outputs, output_grads, inputs;
+  if (grads[0].defined()) outputs.push_back(y), output_grads.push_back(grads[0]);
+  if (grads[1].defined()) outputs.push_back(pi), output_grads.push_back(grads[1]);
+  if (w.requires_grad()) inputs.push_back(w);
+  if (temp.requires_grad()) inputs.push_back(temp);
+  auto found = torch::autograd::grad(outputs, inputs, output_grads, /*retain_graph=*/true,
+                                     /*create_graph=*/true, /*allow_unused=*/true);
+  auto next = found.begin();
+  const auto w_grad = w.requires_grad() ? *next++ : at::Tensor();
+  return {w_grad, temp.requires_grad() ? *next : at::Tensor()};
+}
+
+class TssaFunction : public torch::autograd::Function<TssaFunction> {
+ public:
+  static variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& w,
+                               const at::Tensor& temp) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const auto [y, pi, energy, moment, pi_sum] = tssa_forward(w, temp);
+    context->save_for_backward({w, temp, pi, energy, moment, pi_sum});
+    context->set_materialize_grads(false);
+    return {y, pi};
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context,
+                                const variable_list& grads) {
+    if (!grads[0].defined() && !grads[1].defined()) return {at::Tensor(), at::Tensor()};
+    const auto saved = context->get_saved_variables();
+    if (c10::GradMode::is_enabled()) return differentiable_gradients(saved[0], saved[1], grads);
+    const auto [w_grad, temp_grad] =
+        tssa_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1], saved[2],
+                      saved[3], saved[4], saved[5]);
+    return {w_grad, temp_grad};
+  }
+};
+
+std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::Tensor& temp) {
+  if (c10::GradMode::is_enabled() && (w.requires_grad() || temp.requires_grad())) {
+    const auto outputs = TssaFunction::apply(w, temp);
+    return {outputs[0], outputs[1]};
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;  // no statistics are kept
+  return tssa(w, temp);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(tost, Autograd, m) {
+  m.impl("tssa", tssa_autograd);
+  m.impl("tssa_forward", torch::autograd::autogradNotImplementedFallback());
+  m.impl("tssa_backward", torch::autograd::autogradNotImplementedFallback());
+}
+
+}  // namespace tost

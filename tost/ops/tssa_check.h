@@ -1,0 +1,15 @@
+// What every entry of the operator demands of its inputs; symbolic sizes are fine.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace tost {
+
+// w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads. Throws a usage
+// Error.
+void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
+
+// The same, and temp [H, 1] floating, on w's device.
+void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp);
+
+}  // namespace tost

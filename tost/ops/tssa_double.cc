@@ -1,0 +1,65 @@
+#include "tost/ops/tssa_double.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+namespace tost {
+namespace {
+
+// [B, N, C] -> [B, H, N, P]
+at::Tensor split_heads(const at::Tensor& x, int64_t heads) {
+  return x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+}
+at::Tensor merge_heads(const at::Tensor& x) {
+  return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)}).contiguous();
+}
+// [B, C] -> [B, H, 1, P]
+at::Tensor per_channel(const at::Tensor& x, int64_t heads) {
+  return x.reshape({x.size(0), heads, 1, x.size(1) / heads});
+}
+
+}  // namespace
+
+TssaForwardResult tssa_forward_double(const at::Tensor& w, const at::Tensor& temp) {
+  const auto split = split_heads(w, temp.size(0));
+  const auto squares = split.square();
+  const auto energy = squares.sum(-2, /*keepdim=*/true);
+  const auto logits = (split / energy.sqrt().clamp_min(1e-12)).square().sum(-1);
+  const auto pi = at::softmax(logits * temp.to(w.scalar_type()), 1).contiguous();
+  const auto pi_sum = pi.sum(-1);
+  const auto weights = pi / (pi_sum + 1e-8).unsqueeze(-1);
+  const auto moment = (weights.unsqueeze(-1) * squares).sum(-2, /*keepdim=*/true);
+  const auto y = -(split * pi.unsqueeze(-1)) / (1 + moment);
+  const int64_t batch = w.size(0), channels = w.size(2);
+  return {merge_heads(y), pi, energy.reshape({batch, channels}), moment.reshape({batch, channels}),
+          pi_sum};
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_backward_double(
+    const std::optional<at::Tensor>& grad_y, const std::optional<at::Tensor>& grad_pi,
+    const at::Tensor& w, const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
+    const at::Tensor& moment, const at::Tensor& pi_sum) {
+  const int64_t heads = temp.size(0);
+  const auto x = split_heads(w, heads);
+  const auto g = split_heads(grad_y.has_value() ? *grad_y : at::zeros_like(w), heads);
+  const auto p = pi.unsqueeze(-1);
+  const auto s = per_channel(moment, heads);
+  const auto damping = 1 / (1 + s);
+  const auto inv_norm = 1 / per_channel(energy, heads).sqrt().clamp_min(1e-12);
+  const auto clamped = per_channel(energy, heads).sqrt() < 1e-12;
+  const auto moment_grad = damping.square() * (g * x * p).sum(-2, /*keepdim=*/true) /
+                           (pi_sum + 1e-8).view({w.size(0), heads, 1, 1});
+  auto pi_grad = (moment_grad * (x.square() - s) - g * x * damping).sum(-1);
+  if (grad_pi.has_value()) pi_grad = pi_grad + *grad_pi;
+  const auto logit_grad = pi * (pi_grad - (pi * pi_grad).sum(1, /*keepdim=*/true));
+  const auto v = x * inv_norm;
+  const auto grad_temp = (logit_grad * v.square().sum(-1)).sum({0, 2}).unsqueeze(-1);
+  const auto a_grad = (logit_grad * temp.to(w.scalar_type())).unsqueeze(-1);
+  const auto pull = at::where(clamped, 0.0, (a_grad * v.square()).sum(-2, /*keepdim=*/true));
+  const auto grad_w = p * (2 * moment_grad * x - g * damping) + 2 * v * inv_norm * (a_grad - pull);
+  return {merge_heads(grad_w), grad_temp.to(temp.scalar_type())};
+}
+
+}  // namespace tost

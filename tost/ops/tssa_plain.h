@@ -1,0 +1,22 @@
+// TSSA written out in ATen: the definition that the kernels are held to. Differentiable by
+// autograd, any floating dtype, any device; it keeps about six times its input for backward.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+
+namespace tost {
+
+// w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships
+// pi [B, H, N]. Half-width w is computed in float32, and pi is then float32.
+// Source: the official vision code (arXiv 2412.17810), its dropout left out.
+std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp);
+
+// The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
+at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads);
+
+// dtype of pi and of the statistics for a w of this dtype: float64 for float64, else float32.
+at::ScalarType tssa_accumulation_dtype(at::ScalarType w);
+
+}  // namespace tost
