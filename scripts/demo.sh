@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The main job on generated pictures, in a few minutes on two cores: train a linear model and a small ToST,
+# score both on held-out pictures, label some of these.
+#   demo.sh TOST [FOLDER]     FOLDER (default demo/) is made anew
+set -euo pipefail
+tost=$1 out=${2:-demo}
+step() { printf '\n== %s\n' "$*"; }
+field() { sed -n "s/^ *\"$1\": \([0-9.]*\).*/\1/p" "$2"; }
+
+if [ -e "$out" ] && [ ! -e "$out/.tost-demo" ]; then
+  echo "'$out' exists and is no earlier demo; move it away or name another folder." >&2
+  exit 2
+fi
+rm -rf "$out"
+mkdir -p "$out"
+touch "$out/.tost-demo"
+
+step "1. A linear model on the pixels, for comparison"
+"$tost" train --data shapes --model linear --epochs 3 --out "$out/linear"
+step "2. ToST: token statistics instead of attention (about two minutes)"
+"$tost" train --data shapes --model tost_nano_p4 --epochs 12 --out "$out/run"
+
+step "3. Both on 2,000 pictures neither has seen"
+"$tost" eval "$out/linear" --data shapes --json >"$out/linear.json"
+"$tost" eval "$out/run" --data shapes --json >"$out/tost.json"
+awk -v a="$(field top1 "$out/linear.json")" -v b="$(field top1 "$out/tost.json")" \
+    'BEGIN { printf "  linear model  %5.1f %%\n  ToST          %5.1f %%\n", 100 * a, 100 * b; exit !(b > a) }'
+
+step "4. Labels for single pictures (the folder is the truth)"
+"$tost" data make shapes --split test --count 6 --out "$out/pictures"
+find "$out/pictures" -name '*.png' | sort | xargs "$tost" predict "$out/run" --top 2
+"$tost" data sheet --data shapes --split test --out "$out/shapes.png"
+
+step "Where everything is"
+cat <<END
+  $out/run/checkpoints   weights (best and latest), safetensors
+  $out/run/metrics.jsonl loss and accuracy by step; the same for TensorBoard: tensorboard --logdir $out/run
+  $out/run/config.json   every setting of the run
+  $out/tost.json         its score
+  $out/shapes.png        a sheet of the pictures
+  Next: $tost train --help
+END
