@@ -1,0 +1,184 @@
+#include "tost/io/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "tost/base/checked.h"
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/io/safetensors_header.h"
+
+namespace tost {
+namespace {
+
+struct Dtype {
+  const char* name;
+  torch::ScalarType type;
+};
+constexpr std::array kDtypes{
+    Dtype{"F32", torch::kFloat32},
+    Dtype{"F16", torch::kFloat16},
+    Dtype{"BF16", torch::kBFloat16},
+    Dtype{"F64", torch::kFloat64},
+    Dtype{"I64", torch::kInt64},
+    Dtype{"I32", torch::kInt32},
+    Dtype{"I16", torch::kInt16},
+    Dtype{"I8", torch::kInt8},
+    Dtype{"U8", torch::kUInt8},
+    Dtype{"BOOL", torch::kBool},
+    Dtype{"U16", torch::kUInt16},
+    Dtype{"U32", torch::kUInt32},
+    Dtype{"U64", torch::kUInt64},
+    Dtype{"F8_E5M2", torch::kFloat8_e5m2},
+    Dtype{"F8_E4M3", torch::kFloat8_e4m3fn},
+};
+
+torch::ScalarType type_of(const std::string& name) {
+  for (const auto& dtype : kDtypes) {
+    if (name == dtype.name) return dtype.type;
+  }
+  fail_data("There is no safetensors type '", name, "'.");
+}
+
+const char* name_of(const std::string& tensor, torch::ScalarType type) {
+  for (const auto& dtype : kDtypes) {
+    if (type == dtype.type) return dtype.name;
+  }
+  fail_data("Tensor '", tensor, "' is of type ", type,
+            ", which safetensors files here do not hold.");
+}
+
+// A view of `bytes` where its alignment allows, else a copy.
+torch::Tensor make_tensor(const std::shared_ptr<std::string>& bytes, const SafetensorsEntry& entry,
+                          int64_t data_offset) {
+  const auto options = torch::dtype(type_of(entry.dtype));
+  if (entry.begin == entry.end) return torch::empty(entry.shape, options);
+  char* data = bytes->data() + data_offset + entry.begin;
+  const auto width = static_cast<uintptr_t>(safetensors_dtype_bytes(entry.dtype));
+  if (reinterpret_cast<uintptr_t>(data) % width != 0) {
+    auto copy = torch::empty(entry.shape, options);
+    std::memcpy(copy.data_ptr(), data, static_cast<size_t>(entry.end - entry.begin));
+    return copy;
+  }
+  return torch::from_blob(
+      data, entry.shape, [bytes](void*) {}, options);
+}
+
+// Any other byte in a bool is undefined behaviour in C++.
+void check_booleans(const std::string& bytes, int64_t data_offset, const std::string& name,
+                    const SafetensorsEntry& entry, const std::string& file) {
+  if (entry.dtype != "BOOL") return;
+  for (int64_t i = data_offset + entry.begin; i < data_offset + entry.end; ++i) {
+    const auto byte = static_cast<unsigned char>(bytes[static_cast<size_t>(i)]);
+    if (byte > 1) {
+      fail_data("'", file, "': tensor '", name, "' is BOOL and holds the byte ", int{byte},
+                "; only 0 and 1 are allowed.");
+    }
+  }
+}
+
+struct Item {
+  const std::string* name;
+  const torch::Tensor* tensor;
+  const char* dtype;
+  int64_t bytes;
+};
+
+// Widest type first, then by name.
+std::vector<Item> order_items(const std::map<std::string, torch::Tensor>& tensors) {
+  std::vector<Item> items;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined()) fail_data("Tensor '", name, "' is undefined and cannot be saved.");
+    if (name == "__metadata__") fail_data("A tensor cannot be called '__metadata__'.");
+    if (tensor.layout() != torch::kStrided) {
+      fail_data("Tensor '", name, "' is not dense; safetensors files hold dense tensors only.");
+    }
+    items.push_back(
+        {&name, &tensor, name_of(name, tensor.scalar_type()), int64_t(tensor.nbytes())});
+  }
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
+    return a.tensor->element_size() > b.tensor->element_size();
+  });
+  return items;
+}
+
+// Length and JSON, padded with spaces to a multiple of 8.
+std::string make_header(const std::vector<Item>& items,
+                        const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  if (!metadata.empty()) json["__metadata__"] = metadata;
+  int64_t offset = 0;
+  // Appended without look-up: ordered_json searches its keys one by one, quadratic in their number.
+  auto& object = json.get_ref<nlohmann::ordered_json::object_t&>();
+  for (const auto& item : items) {
+    const int64_t end = checked_add(offset, item.bytes, "safetensors data");
+    nlohmann::ordered_json entry;
+    entry["dtype"] = item.dtype;
+    entry["shape"] = item.tensor->sizes().vec();
+    entry["data_offsets"] = {offset, end};
+    object.emplace_back(*item.name, std::move(entry));
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = json.dump();
+  } catch (const nlohmann::json::exception&) {
+    fail_data("A tensor name or metadata to be saved is not valid UTF-8.");
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > size_t{kMaxSafetensorsHeader}) {
+    fail_data("The safetensors header would have ", text.size(),
+              " bytes; the limit of the format is ", kMaxSafetensorsHeader, ".");
+  }
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
+
+}  // namespace
+
+SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
+  auto header = parse_safetensors_header(*bytes, static_cast<int64_t>(bytes->size()), name);
+  SafetensorsFile file;
+  for (const auto& [tensor, entry] : header.entries) {
+    check_booleans(*bytes, header.data_offset, tensor, entry, name);
+    file.tensors.emplace(tensor, make_tensor(bytes, entry, header.data_offset));
+  }
+  file.metadata = std::move(header.metadata);
+  return file;
+}
+
+SafetensorsFile load_safetensors(const std::filesystem::path& path) {
+  auto bytes = std::make_shared<std::string>(read_file(path, std::numeric_limits<int64_t>::max()));
+  return parse_safetensors(std::move(bytes), path.string());
+}
+
+void save_safetensors(const std::filesystem::path& path,
+                      const std::map<std::string, torch::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  const auto items = order_items(tensors);
+  const auto header = make_header(items, metadata);
+  const auto partial = std::filesystem::path(path.string() + ".tmp");
+  try {
+    OutputFile out(partial);
+    out.write(header);
+    for (const auto& item : items) {
+      // One tensor at a time, so that saving never holds a second copy of the whole.
+      const auto data = item.tensor->detach().cpu().contiguous();
+      out.write({static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(item.bytes)});
+    }
+    out.sync();
+    out.close();
+    rename_durably(partial, path);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(partial, ignored);
+    throw;
+  }
+}
+
+}  // namespace tost

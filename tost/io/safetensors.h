@@ -1,0 +1,36 @@
+// Safetensors files: named tensors and a map of strings. Reading executes nothing and trusts
+// nothing.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace tost {
+
+struct SafetensorsFile {
+  std::map<std::string, torch::Tensor> tensors;  // CPU, contiguous
+  std::map<std::string, std::string> metadata;   // "__metadata__"
+};
+
+// Reads F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is read once
+// into one block that the tensors share and keep alive; writing to them never reaches the file.
+// Throws a data Error naming file and tensor for whatever breaks a rule of the format
+// (safetensors_header.h), and for booleans other than 0 and 1.
+SafetensorsFile load_safetensors(const std::filesystem::path& path);
+
+// The same from memory; `name` stands for the file in messages.
+SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name);
+
+// Writes atomically and durably: after a crash there is the old file or the new one. Deterministic:
+// wide types first, then by name, so that every tensor is aligned to its type; the data starts at a
+// multiple of 8. Tensors of any device and strides; dense and of a type above, or a data Error
+// names the tensor.
+void save_safetensors(const std::filesystem::path& path,
+                      const std::map<std::string, torch::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tost

@@ -1,0 +1,30 @@
+// Finds the data sets and reference numbers that lie beside the source tree and are not part of it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace tost::testing {
+
+// TOST_SHARED from the environment, else ../shared beside the source tree (TOST_SOURCE_DIR is a
+// compile definition of every test); it need not exist.
+inline std::filesystem::path shared_path(const std::string& relative) {
+  const char* set = std::getenv("TOST_SHARED");
+  const std::filesystem::path root = set != nullptr
+                                         ? std::filesystem::path(set)
+                                         : std::filesystem::path(TOST_SOURCE_DIR) / ".." / "shared";
+  return (root / relative).lexically_normal();
+}
+
+}  // namespace tost::testing
+
+// Declares `variable` as the path of shared data; skips the test, saying why, where it is missing.
+#define TOST_SHARED_OR_SKIP(variable, relative)                                                   \
+  const std::filesystem::path variable = ::tost::testing::shared_path(relative);                  \
+  if (!std::filesystem::exists(variable)) {                                                       \
+    GTEST_SKIP() << "needs " << variable << ", which is missing; set TOST_SHARED to where it is"; \
+  }                                                                                               \
+  static_assert(true, "takes the semicolon")
