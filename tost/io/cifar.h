@@ -1,0 +1,29 @@
+// The CIFAR binary formats: records of one label byte (CIFAR-10) or a coarse and a fine label byte
+// (CIFAR-100), then 1,024 red, 1,024 green and 1,024 blue bytes of a 32 x 32 picture.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+inline constexpr int64_t kCifarSide = 32;
+inline constexpr int64_t kCifarImageBytes = 3 * kCifarSide * kCifarSide;
+
+enum class CifarKind { kCifar10, kCifar100 };
+
+struct CifarRecords {
+  std::vector<uint8_t> labels;  // CIFAR-100: the fine label
+  std::vector<uint8_t> pixels;  // [count, 32, 32, 3]: channels last, unlike the file
+};
+
+// Appends one file's records. Throws a data Error naming the file if it is missing, empty, not a
+// multiple of the record, longer than 1 GiB, or a label is not below `classes`.
+void append_cifar(const std::string& path, CifarKind kind, int64_t classes, CifarRecords& records);
+
+// One class name a line (batches.meta.txt, fine_label_names.txt); blank lines at the end are
+// ignored. A data Error if the file has no name, an empty one in between, or more than 256.
+std::vector<std::string> read_class_names(const std::string& path);
+
+}  // namespace tost

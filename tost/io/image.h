@@ -1,0 +1,58 @@
+// Images as bytes, and the readers and writers of JPEG and PNG files. Free of torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tost {
+
+// 8-bit pixels, rows from top to bottom: pixels[(y * width + x) * channels + c].
+// channels is 1 (grey), 3 (RGB); a mask has 1.
+struct Image {
+  int64_t width = 0;
+  int64_t height = 0;
+  int64_t channels = 0;
+  std::vector<uint8_t> pixels;
+
+  Image() = default;
+  // A black image. Throws a data Error if a side is negative or the product overflows.
+  Image(int64_t width, int64_t height, int64_t channels);
+
+  const uint8_t* row(int64_t y) const { return pixels.data() + y * width * channels; }
+  uint8_t* row(int64_t y) { return pixels.data() + y * width * channels; }
+  bool operator==(const Image&) const = default;
+};
+
+// What a file may claim before anything is allocated for it.
+struct ImageLimits {
+  int64_t max_side = 65'535;
+  int64_t max_pixels = 64'000'000;
+  int64_t max_file_bytes = int64_t{256} << 20;
+};
+
+// Decodes a JPEG or PNG, recognised by its first bytes, to one channel (grey) or three (RGB).
+// - CMYK and YCCK JPEGs become RGB as in Pillow (Adobe's inverted convention is assumed).
+// - PNG palettes are expanded, 16-bit samples keep their high byte, alpha is dropped without
+//   blending, gamma is ignored. (Pillow does the same, except that it clips 16-bit grey to 255.)
+// - The EXIF orientation is not applied: torchvision's and timm's loaders do not apply it either.
+// Throws a data Error naming `name` for: not an image, no pixels, larger than `limits` (judged by
+// the header, before allocating), damaged, or truncated (as Pillow: never half a picture).
+Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
+Image read_image(const std::string& path, const ImageLimits& limits = {});
+
+// True if the bytes begin like a file that decode_image can read.
+bool looks_like_image(std::string_view bytes);
+
+// Grey to RGB by repetition; RGB to grey by the ITU-R 601 luma in Pillow's fixed-point rounding.
+Image to_channels(Image image, int64_t channels);
+
+// Files in memory. Both take 1 or 3 channels; quality is 1..100.
+std::string encode_png(const Image& image);
+std::string encode_jpeg(const Image& image, int quality = 90);
+// The old file stays whole if writing fails.
+void write_png(const std::string& path, const Image& image);
+void write_jpeg(const std::string& path, const Image& image, int quality = 90);
+
+}  // namespace tost

@@ -1,0 +1,15 @@
+// What image.cc shares with the two codecs; users include image.h.
+#pragma once
+
+#include "tost/io/image.h"
+
+namespace tost {
+
+// Throws a data Error for an empty image or one beyond the limits.
+void check_image_size(int64_t width, int64_t height, std::string_view name,
+                      const ImageLimits& limits);
+
+Image decode_jpeg(std::string_view bytes, std::string_view name, const ImageLimits& limits);
+Image decode_png(std::string_view bytes, std::string_view name, const ImageLimits& limits);
+
+}  // namespace tost

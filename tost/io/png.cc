@@ -1,0 +1,186 @@
+// PNG through libpng. As in jpeg.cc, functions that call the library set a jump target and own
+// nothing that has a destructor; exceptions are thrown after the jump.
+#include <png.h>
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "tost/base/error.h"
+#include "tost/io/image_codecs.h"
+
+namespace tost {
+namespace {
+
+// Deflate expands at most 1032 times; a header that claims more belongs to a truncated file.
+constexpr int64_t kMaxExpansion = 1032;
+
+struct PngErrors {
+  char message[160];
+};
+
+[[noreturn]] void on_error(png_structp png, png_const_charp text) {
+  auto* errors = static_cast<PngErrors*>(png_get_error_ptr(png));
+  std::snprintf(errors->message, sizeof(errors->message), "%s", text);
+  png_longjmp(png, 1);
+}
+
+void on_warning(png_structp, png_const_charp) {}
+
+struct PngBytes {
+  const char* next;
+  size_t left;
+};
+
+void on_read(png_structp png, png_bytep to, size_t count) {
+  auto* source = static_cast<PngBytes*>(png_get_io_ptr(png));
+  if (count > source->left) png_error(png, "the file ends early");
+  std::memcpy(to, source->next, count);
+  source->next += count;
+  source->left -= count;
+}
+
+class PngDecoder {
+ public:
+  explicit PngDecoder(std::string_view bytes) : source_{bytes.data(), bytes.size()} {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &errors_, on_error, on_warning);
+    if (png_ != nullptr) info_ = png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_read_struct(&png_, &info_, nullptr);
+      fail_data("Libpng could not start: out of memory.");
+    }
+  }
+  ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+
+  bool read_header(const ImageLimits& limits) {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_set_read_fn(png_, &source_, on_read);
+    // The limits are ours to judge, with our own sentence; text chunks are not even inflated.
+    const auto side = static_cast<png_uint_32>(limits.max_side);
+    png_set_user_limits(png_, side, side);
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_read_info(png_, info_);
+    raw_bytes_ = static_cast<int64_t>(png_get_rowbytes(png_, info_)) * height();
+    // To 8-bit grey or RGB.
+    const int type = png_get_color_type(png_, info_);
+    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
+    if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png_);
+    png_set_strip_16(png_);
+    png_set_strip_alpha(png_);
+    passes_ = png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    return true;
+  }
+
+  bool read_rows(Image& image) {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    for (int pass = 0; pass < passes_; ++pass) {
+      for (int64_t y = 0; y < image.height; ++y) png_read_row(png_, image.row(y), nullptr);
+    }
+    return true;
+  }
+
+  int64_t width() const { return png_get_image_width(png_, info_); }
+  int64_t height() const { return png_get_image_height(png_, info_); }
+  int64_t channels() const { return png_get_channels(png_, info_); }
+  int64_t row_bytes() const { return static_cast<int64_t>(png_get_rowbytes(png_, info_)); }
+  int64_t raw_bytes() const { return raw_bytes_; }
+  const char* message() const { return errors_.message; }
+
+ private:
+  PngErrors errors_{};
+  PngBytes source_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  int passes_ = 1;
+  int64_t raw_bytes_ = 0;
+};
+
+class PngEncoder {
+ public:
+  PngEncoder() {
+    png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &errors_, on_error, on_warning);
+    if (png_ != nullptr) info_ = png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_write_struct(&png_, &info_);
+      fail_data("Libpng could not start: out of memory.");
+    }
+  }
+  ~PngEncoder() { png_destroy_write_struct(&png_, &info_); }
+  PngEncoder(const PngEncoder&) = delete;
+  PngEncoder& operator=(const PngEncoder&) = delete;
+
+  bool encode(const Image& image, std::string& bytes) {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_set_write_fn(
+        png_, &bytes,
+        [](png_structp png, png_bytep from, size_t count) {
+          static_cast<std::string*>(png_get_io_ptr(png))
+              ->append(reinterpret_cast<const char*>(from), count);
+        },
+        nullptr);
+    const int type = image.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB;
+    png_set_IHDR(png_, info_, static_cast<png_uint_32>(image.width),
+                 static_cast<png_uint_32>(image.height), 8, type, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png_, info_);
+    for (int64_t y = 0; y < image.height; ++y) png_write_row(png_, image.row(y));
+    png_write_end(png_, info_);
+    return true;
+  }
+  const char* message() const { return errors_.message; }
+
+ private:
+  PngErrors errors_{};
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+};
+
+// Width and height straight from the IHDR chunk, so that a refusal can state them.
+void check_header(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
+  if (bytes.size() < 24 || bytes.substr(12, 4) != "IHDR") return;  // libpng will say what is wrong
+  const auto side = [&](size_t at) {
+    int64_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value = value * 256 + static_cast<uint8_t>(bytes[at + i]);
+    return value;
+  };
+  check_image_size(side(16), side(20), name, limits);
+}
+
+}  // namespace
+
+Image decode_png(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
+  check_header(bytes, name, limits);
+  PngDecoder decoder(bytes);
+  const auto damaged = [&](const char* reason) {
+    fail_data("Image '", name, "' is a damaged or truncated PNG (", reason,
+              "); replace or remove it.");
+  };
+  if (!decoder.read_header(limits)) damaged(decoder.message());
+  check_image_size(decoder.width(), decoder.height(), name, limits);
+  if (decoder.raw_bytes() / kMaxExpansion > static_cast<int64_t>(bytes.size())) {
+    damaged("too few bytes for its size");
+  }
+  Image image(decoder.width(), decoder.height(), decoder.channels());
+  if (decoder.row_bytes() != image.width * image.channels ||
+      (image.channels != 1 && image.channels != 3)) {
+    damaged("an unknown pixel layout");
+  }
+  if (!decoder.read_rows(image)) damaged(decoder.message());
+  return image;
+}
+
+std::string encode_png(const Image& image) {
+  if (image.width < 1 || image.height < 1 || (image.channels != 1 && image.channels != 3)) {
+    fail_usage("A PNG needs at least one pixel and 1 or 3 channels, not ", image.width, "x",
+               image.height, "x", image.channels, ".");
+  }
+  PngEncoder encoder;
+  std::string bytes;
+  if (!encoder.encode(image, bytes)) fail_usage("Cannot write a PNG: ", encoder.message(), ".");
+  return bytes;
+}
+
+}  // namespace tost

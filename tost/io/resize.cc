@@ -1,0 +1,161 @@
+#include "tost/io/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+// Weights in fixed point: 8 bits for the pixel, 2 for sign and the cubic's overshoot (the sum of
+// its absolute weights stays under 1.5), the rest for the fraction.
+constexpr int kFractionBits = 32 - 8 - 2;
+
+double filter_value(Filter filter, double x) {
+  x = std::abs(x);
+  if (filter == Filter::kBilinear) return x < 1 ? 1 - x : 0;
+  constexpr double a = -0.5;
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+// For each output position, the first input position and `taps` weights (zero beyond the last).
+struct Weights {
+  int64_t taps = 0;
+  std::vector<int64_t> first;
+  std::vector<int64_t> count;
+  std::vector<int32_t> values;  // [output, taps]
+};
+
+Weights make_weights(int64_t input, int64_t output, Filter filter) {
+  const double scale = static_cast<double>(input) / static_cast<double>(output);
+  const double stretch = std::max(scale, 1.0);
+  const double support = (filter == Filter::kBilinear ? 1.0 : 2.0) * stretch;
+  Weights weights;
+  weights.taps = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
+  weights.values.resize(static_cast<size_t>(output * weights.taps));
+  std::vector<double> exact(static_cast<size_t>(weights.taps));
+  for (int64_t i = 0; i < output; ++i) {
+    const double center = (static_cast<double>(i) + 0.5) * scale;
+    const auto first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    const auto last = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), input);
+    double sum = 0;
+    for (int64_t x = first; x < last; ++x) {
+      const double distance = (static_cast<double>(x) - center + 0.5) / stretch;
+      exact[static_cast<size_t>(x - first)] = filter_value(filter, distance);
+      sum += exact[static_cast<size_t>(x - first)];
+    }
+    for (int64_t x = 0; x < last - first; ++x) {
+      const double value = std::ldexp(exact[static_cast<size_t>(x)] / sum, kFractionBits);
+      weights.values[static_cast<size_t>(i * weights.taps + x)] =
+          static_cast<int32_t>(std::round(value));
+    }
+    weights.first.push_back(first);
+    weights.count.push_back(last - first);
+  }
+  return weights;
+}
+
+uint8_t to_byte(int32_t sum) {
+  return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
+}
+
+template <int kChannels>
+void filter_row(const uint8_t* from, const Weights& weights, uint8_t* to) {
+  const auto output = static_cast<int64_t>(weights.first.size());
+  for (int64_t i = 0; i < output; ++i) {
+    const int32_t* weight = weights.values.data() + i * weights.taps;
+    const uint8_t* pixel = from + weights.first[static_cast<size_t>(i)] * kChannels;
+    int32_t sums[kChannels];
+    std::fill(sums, sums + kChannels, int32_t{1} << (kFractionBits - 1));
+    for (int64_t k = 0; k < weights.count[static_cast<size_t>(i)]; ++k, pixel += kChannels) {
+      for (int c = 0; c < kChannels; ++c) sums[c] += weight[k] * pixel[c];
+    }
+    for (int c = 0; c < kChannels; ++c) *to++ = to_byte(sums[c]);
+  }
+}
+
+Image filter_rows(const Image& image, const Box& box, int64_t width, Filter filter) {
+  if (box.width == width) return crop(image, box);
+  const Weights weights = make_weights(box.width, width, filter);
+  Image result(width, box.height, image.channels);
+  for (int64_t y = 0; y < box.height; ++y) {
+    const uint8_t* from = image.row(box.y + y) + box.x * image.channels;
+    if (image.channels == 1) {
+      filter_row<1>(from, weights, result.row(y));
+    } else {
+      filter_row<3>(from, weights, result.row(y));
+    }
+  }
+  return result;
+}
+
+Image filter_columns(Image image, int64_t height, Filter filter) {
+  if (image.height == height) return image;
+  const Weights weights = make_weights(image.height, height, filter);
+  Image result(image.width, height, image.channels);
+  const int64_t row_size = image.width * image.channels;
+  std::vector<int32_t> sums(static_cast<size_t>(row_size));
+  for (int64_t y = 0; y < height; ++y) {
+    std::fill(sums.begin(), sums.end(), int32_t{1} << (kFractionBits - 1));
+    const int64_t first = weights.first[static_cast<size_t>(y)];
+    for (int64_t k = 0; k < weights.count[static_cast<size_t>(y)]; ++k) {
+      const int32_t weight = weights.values[static_cast<size_t>(y * weights.taps + k)];
+      const uint8_t* row = image.row(first + k);
+      for (int64_t x = 0; x < row_size; ++x) sums[static_cast<size_t>(x)] += weight * row[x];
+    }
+    uint8_t* to = result.row(y);
+    for (int64_t x = 0; x < row_size; ++x) to[x] = to_byte(sums[static_cast<size_t>(x)]);
+  }
+  return result;
+}
+
+void check_box(const Image& image, const Box& box) {
+  const bool inside = box.x >= 0 && box.y >= 0 && box.width >= 1 && box.height >= 1 &&
+                      box.width <= image.width && box.x <= image.width - box.width &&
+                      box.height <= image.height && box.y <= image.height - box.height;
+  if (!inside) {
+    fail_usage("The box ", box.width, "x", box.height, " at (", box.x, ", ", box.y,
+               ") is not inside the ", image.width, "x", image.height, " image.");
+  }
+}
+
+}  // namespace
+
+Filter filter_from_name(const std::string& name) {
+  if (name == "bilinear") return Filter::kBilinear;
+  if (name == "bicubic") return Filter::kBicubic;
+  fail_usage("Unknown interpolation '", name, "'; use bilinear or bicubic.",
+             did_you_mean(name, {"bilinear", "bicubic"}));
+}
+
+std::string filter_name(Filter filter) {
+  return filter == Filter::kBilinear ? "bilinear" : "bicubic";
+}
+
+Image crop(const Image& image, const Box& box) {
+  check_box(image, box);
+  if (box.width == image.width && box.height == image.height) return image;
+  Image result(box.width, box.height, image.channels);
+  for (int64_t y = 0; y < box.height; ++y) {
+    std::memcpy(result.row(y), image.row(box.y + y) + box.x * image.channels,
+                static_cast<size_t>(box.width * image.channels));
+  }
+  return result;
+}
+
+Image resize(const Image& image, int64_t width, int64_t height, Filter filter) {
+  return resize(image, {0, 0, image.width, image.height}, width, height, filter);
+}
+
+Image resize(const Image& image, const Box& box, int64_t width, int64_t height, Filter filter) {
+  check_box(image, box);
+  if (width < 1 || height < 1) fail_usage("Cannot resize to ", width, "x", height, " pixels.");
+  return filter_columns(filter_rows(image, box, width, filter), height, filter);
+}
+
+}  // namespace tost
