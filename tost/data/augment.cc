@@ -1,0 +1,179 @@
+#include "tost/data/augment.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/image_ops.h"
+#include "tost/data/rand_augment.h"
+
+namespace tost {
+namespace {
+
+constexpr int kAttempts = 10;  // for a rectangle that fits, in crops and erasing
+
+double side(int64_t pixels) {
+  return static_cast<double>(pixels);
+}
+
+// A part of the asked area and aspect; if none fits in ten attempts, the largest central one whose
+// aspect ratio is in range.
+Box random_part(const Image& image, const AugmentConfig& config, Random& random) {
+  const double area = side(image.width) * side(image.height);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const double target = area * random.uniform(config.min_scale, config.max_scale);
+    const double ratio =
+        std::exp(random.uniform(std::log(config.min_ratio), std::log(config.max_ratio)));
+    const auto width = static_cast<int64_t>(std::nearbyint(std::sqrt(target * ratio)));
+    const auto height = static_cast<int64_t>(std::nearbyint(std::sqrt(target / ratio)));
+    if (width < 1 || height < 1 || width > image.width || height > image.height) continue;
+    const int64_t y = random.below(image.height - height + 1);
+    const int64_t x = random.below(image.width - width + 1);
+    return {x, y, width, height};
+  }
+  int64_t width = image.width;
+  int64_t height = image.height;
+  const double ratio = side(width) / side(height);
+  if (ratio < config.min_ratio) {
+    height = std::max<int64_t>(1, std::lround(side(width) / config.min_ratio));
+  } else if (ratio > config.max_ratio) {
+    width = std::max<int64_t>(1, std::lround(side(height) * config.max_ratio));
+  }
+  return {(image.width - width) / 2, (image.height - height) / 2, width, height};
+}
+
+// What the picture shows when moved by up to `pad` pixels, black coming in from outside.
+Image shift_randomly(const Image& image, int64_t pad, Random& random) {
+  const int64_t dy = random.below(2 * pad + 1) - pad;
+  const int64_t dx = random.below(2 * pad + 1) - pad;
+  Image result(image.width, image.height, image.channels);
+  const int64_t first = std::max<int64_t>(0, -dx);
+  const int64_t last = std::min(image.width, image.width - dx);
+  if (first >= last) return result;
+  for (int64_t y = std::max<int64_t>(0, -dy); y < std::min(image.height, image.height - dy); ++y) {
+    const uint8_t* from = image.row(y + dy);
+    std::copy(from + (first + dx) * image.channels, from + (last + dx) * image.channels,
+              result.row(y) + first * image.channels);
+  }
+  return result;
+}
+
+Image color_jitter(Image image, double strength, Random& random) {
+  int order[] = {0, 1, 2};
+  shuffle(order, 3, random);
+  for (int kind : order) {
+    const double factor = random.uniform(std::max(0.0, 1 - strength), 1 + strength);
+    image = kind == 0   ? adjust_brightness(image, factor)
+            : kind == 1 ? adjust_contrast(image, factor)
+                        : adjust_color(image, factor);
+  }
+  return image;
+}
+
+// Random erasing with one rectangle of normal noise a pixel and channel.
+void erase(int64_t channels, int64_t size, Random& random, float* to) {
+  const double area = side(size) * side(size);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const double target = random.uniform(0.02, 1.0 / 3.0) * area;
+    const double ratio = std::exp(random.uniform(std::log(0.3), std::log(1 / 0.3)));
+    const auto height = static_cast<int64_t>(std::nearbyint(std::sqrt(target * ratio)));
+    const auto width = static_cast<int64_t>(std::nearbyint(std::sqrt(target / ratio)));
+    if (width >= size || height >= size) continue;
+    const int64_t top = random.below(size - height + 1);
+    const int64_t left = random.below(size - width + 1);
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t y = top; y < top + height; ++y) {
+        float* row = to + (c * size + y) * size;
+        for (int64_t x = left; x < left + width; ++x) row[x] = static_cast<float>(random.normal());
+      }
+    }
+    return;
+  }
+}
+
+bool in_unit(double value) {
+  return value >= 0 && value <= 1;
+}
+
+// The data set's mean colour, as timm fills.
+std::vector<uint8_t> fill_color(const Preprocess& p) {
+  std::vector<uint8_t> fill(static_cast<size_t>(p.channels), 0);
+  for (size_t c = 0; c < p.mean.size(); ++c) {
+    fill[c] = static_cast<uint8_t>(std::clamp(std::nearbyint(255 * p.mean[c]), 0.0, 255.0));
+  }
+  return fill;
+}
+
+}  // namespace
+
+Filter random_filter(const std::string& name, Random& random) {
+  if (name != "random") return filter_from_name(name);
+  return random.chance(0.5) ? Filter::kBilinear : Filter::kBicubic;
+}
+
+void check_augment(const AugmentConfig& c) {
+  if (c.crop != "none" && c.crop != "pad" && c.crop != "random") {
+    fail_usage("Unknown training crop '", c.crop, "'; use none, pad or random.",
+               did_you_mean(c.crop, {"none", "pad", "random"}));
+  }
+  if (c.pad < 0 || c.pad > 1024)
+    fail_usage("The crop padding is 0 to 1024 pixels, not ", c.pad, ".");
+  if (!(c.min_scale > 0) || c.min_scale > c.max_scale || c.max_scale > 1) {
+    fail_usage("Random crops need 0 < min scale <= max scale <= 1, not ", c.min_scale, " and ",
+               c.max_scale, ".");
+  }
+  if (!(c.min_ratio > 0) || !(c.min_ratio <= c.max_ratio) || !std::isfinite(c.max_ratio)) {
+    fail_usage("Random crops need 0 < min ratio <= max ratio, not ", c.min_ratio, " and ",
+               c.max_ratio, ".");
+  }
+  if (c.interpolation != "random") filter_from_name(c.interpolation);
+  if (!in_unit(c.flip) || !in_unit(c.erase)) {
+    fail_usage("The probabilities of flipping (", c.flip, ") and erasing (", c.erase,
+               ") lie between 0 and 1.");
+  }
+  const RandAugmentConfig& r = c.rand_augment;
+  if (r.layers < 0 || r.layers > 16 || !(r.magnitude >= 0) || !std::isfinite(r.magnitude) ||
+      !(r.noise >= 0) || !std::isfinite(r.noise)) {
+    fail_usage("RandAugment needs 0 to 16 layers, a magnitude and a noise of at least 0, not ",
+               r.layers, ", ", r.magnitude, " and ", r.noise, ".");
+  }
+  if (!(c.color_jitter >= 0) || !std::isfinite(c.color_jitter)) {
+    fail_usage("Colour jitter must be at least 0, not ", c.color_jitter, ".");
+  }
+}
+
+Augmenter::Augmenter(const Preprocess& preprocess, const AugmentConfig& config)
+    : preprocess_(preprocess), config_(config), normalize_(preprocess) {}
+
+Image Augmenter::augment(const Image& original, Random& random) const {
+  Image image;
+  if (config_.crop == "random") {
+    const Image whole = to_channels(original, preprocess_.channels);
+    const Box part = random_part(whole, config_, random);
+    const Filter filter = random_filter(config_.interpolation, random);
+    image = resize(whole, part, preprocess_.size, preprocess_.size, filter);
+  } else {
+    image = fit_image(original, preprocess_);
+    if (config_.crop == "pad" && config_.pad > 0) {
+      image = shift_randomly(image, config_.pad, random);
+    }
+  }
+  if (config_.flip > 0 && random.chance(config_.flip)) image = flip_horizontal(image);
+  if (config_.rand_augment.layers > 0) {
+    const OpContext context{fill_color(preprocess_), config_.interpolation};
+    image = rand_augment(image, config_.rand_augment, context, random);
+  } else if (config_.color_jitter > 0) {
+    image = color_jitter(std::move(image), config_.color_jitter, random);
+  }
+  return image;
+}
+
+void Augmenter::operator()(const Image& image, Random& random, float* to) const {
+  normalize_(augment(image, random), to);
+  if (config_.erase > 0 && random.chance(config_.erase)) {
+    erase(preprocess_.channels, preprocess_.size, random, to);
+  }
+}
+
+}  // namespace tost

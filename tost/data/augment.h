@@ -1,0 +1,63 @@
+// Training augmentation of one picture, as in the official recipe (timm 0.4.12 and DeiT), plus the
+// pad-and-crop habit for small pictures. Free of torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tost/base/random.h"
+#include "tost/data/preprocess.h"
+
+namespace tost {
+
+// timm's "rand-m9-mstd0.5-inc1": each of `layers` operations is drawn from 15 and applied with
+// probability 0.5 at a magnitude from N(magnitude, noise), clipped to 0..10.
+struct RandAugmentConfig {
+  int64_t layers = 0;  // 0: off; the official recipe uses 2
+  double magnitude = 9;
+  double noise = 0.5;
+};
+
+struct AugmentConfig {
+  // "none": as in evaluation. "pad": evaluation's picture, padded with `pad` black pixels a side
+  // and cropped back at a random place. "random": a part with an area of min_scale..max_scale of
+  // the picture and an aspect ratio of min_ratio..max_ratio (log-uniform), resized to the input
+  // size.
+  std::string crop = "pad";
+  int64_t pad = 4;
+  double min_scale = 0.08;
+  double max_scale = 1.0;
+  double min_ratio = 3.0 / 4.0;
+  double max_ratio = 4.0 / 3.0;
+  std::string interpolation = "bicubic";  // of "random": bilinear, bicubic, or random (either)
+  double flip = 0.5;                      // probability of a horizontal flip
+  RandAugmentConfig rand_augment;
+  // Brightness, contrast and saturation, each by a factor of 1 - x .. 1 + x, in random order.
+  // Superseded by RandAugment where that is on, as in timm.
+  double color_jitter = 0;
+  // Probability of replacing a rectangle (2..33 % of the area, aspect 0.3..3.3) by normal noise.
+  double erase = 0;
+};
+
+// A usage Error for values out of range.
+void check_augment(const AugmentConfig& config);
+
+// The filter of a name that may also be "random".
+Filter random_filter(const std::string& name, Random& random);
+
+class Augmenter {
+ public:
+  Augmenter(const Preprocess& preprocess, const AugmentConfig& config);
+  // Writes [channels, size, size]. A pure function of the picture and the state of `random`.
+  void operator()(const Image& image, Random& random, float* to) const;
+
+  // The geometric and colour part only: the 8-bit picture before normalisation and erasing.
+  Image augment(const Image& image, Random& random) const;
+
+ private:
+  Preprocess preprocess_;
+  AugmentConfig config_;
+  Normalizer normalize_;
+};
+
+}  // namespace tost

@@ -1,0 +1,67 @@
+// Labelled pictures, and the one function that opens any supported set of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/io/image.h"
+
+namespace tost {
+
+// Immutable after construction; every member may be called from several threads at once.
+// Indices run from 0 to size() - 1.
+class ImageDataset {
+ public:
+  virtual ~ImageDataset() = default;
+
+  virtual int64_t size() const = 0;
+  virtual const std::vector<std::string>& classes() const = 0;
+  virtual int64_t label(int64_t i) const = 0;  // 0 ... classes().size() - 1
+  virtual Image image(int64_t i) const = 0;    // may throw a data Error naming the file
+  virtual std::string name(int64_t i) const = 0;
+
+  // Ground truth per pixel, one channel of image(i)'s size: 0 background, else class + 1.
+  virtual bool has_mask() const { return false; }
+  virtual Image mask(int64_t i) const;  // a usage Error where there is none
+
+  virtual std::string format() const = 0;     // "idx", "cifar10", "cifar100", "folder", "shapes"
+  virtual int64_t channels() const = 0;       // 1 if every picture is grey, else 3
+  virtual int64_t side() const { return 0; }  // height and width if they are all equal, else 0
+};
+
+// Which data. `seed`, `side`, `train_size` and `test_size` are those of the generated set `shapes`.
+struct DataSpec {
+  std::string path = "shapes";  // a directory, or "shapes"
+  std::string format = "auto";  // auto, idx, cifar10, cifar100, folder, shapes
+  // Where the data has no validation split, this share of its training pictures becomes one (drawn
+  // by a fixed seed, the same for every run, and then not trained on). -1: 5 %, at most 5,000
+  // pictures. 0: none, all training pictures are trained on. Ignored where the data has its own.
+  double holdout = -1;
+  // Pictures of folders and of `shapes` are kept decoded up to this many bytes.
+  int64_t cache_bytes = int64_t{512} << 20;
+  uint64_t seed = 0;
+  int64_t side = 32;
+  int64_t train_size = 10'000;
+  int64_t test_size = 2'000;  // also the size of its validation split
+};
+
+// Opens one split: "train", "validation" (or "val") or "test". What `auto` recognises, in this
+// order:
+//   shapes    path "shapes"
+//   cifar10   train.bin or data_batch_*.bin, with batches.meta.txt (also in cifar-10-batches-bin/)
+//   cifar100  train.bin with fine_label_names.txt (also in cifar-100-binary/)
+//   idx       train-images-idx3-ubyte[.gz] and the like (also in raw/)
+//   folder    train/ with a folder a class (also in images/), or class folders alone
+// Throws a usage Error for an unknown format or split, a data Error (one sentence, naming the file)
+// for anything missing or malformed.
+std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split);
+
+// The splits that open_image_dataset can give, in the order train, validation, test.
+std::vector<std::string> image_dataset_splits(const DataSpec& spec);
+
+// The format `auto` resolves to for this path (or spec.format where it is given).
+std::string image_dataset_format(const DataSpec& spec);
+
+}  // namespace tost

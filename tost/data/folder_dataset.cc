@@ -1,0 +1,101 @@
+#include "tost/data/folder_dataset.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_hidden(const fs::path& path) {
+  return path.filename().string().starts_with(".");
+}
+
+bool is_picture(const fs::path& path) {
+  const std::string ending = to_lower(path.extension().string());
+  if (ending == ".jpg" || ending == ".jpeg" || ending == ".png") return true;
+  std::ifstream file(path, std::ios::binary);
+  char start[8] = {};
+  file.read(start, sizeof(start));
+  return looks_like_image({start, static_cast<size_t>(file.gcount())});
+}
+
+// Sorted paths below `root`.
+std::vector<std::string> pictures(const fs::path& root, const fs::path& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    if (is_hidden(it->path())) {
+      if (it->is_directory(error)) it.disable_recursion_pending();
+      continue;
+    }
+    if (it->is_regular_file(error) && is_picture(it->path())) {
+      found.push_back(it->path().lexically_relative(root).string());
+    }
+  }
+  if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> class_folders(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator it(directory, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    std::error_code ignored;
+    if (!is_hidden(it->path()) && it->is_directory(ignored)) {
+      names.push_back(it->path().filename().string());
+    }
+  }
+  if (error) fail_data("Cannot list '", directory, "': ", error.message(), ".");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string split_folder(const std::string& directory, const std::string& split) {
+  std::vector<std::string> names = {split};
+  if (split == "validation") names.push_back("val");
+  for (const std::string& name : names) {
+    const fs::path path = fs::path(directory) / name;
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) return path.string();
+  }
+  return "";
+}
+
+FolderDataset::FolderDataset(const std::string& directory, std::vector<std::string> classes)
+    : directory_(directory), classes_(std::move(classes)) {
+  const std::vector<std::string> folders = class_folders(directory);
+  if (folders.empty()) {
+    fail_data("'", directory, "' has no class folders; it needs one folder of pictures a class.");
+  }
+  if (classes_.empty()) classes_ = folders;
+  for (const std::string& folder : folders) {
+    const auto place = std::find(classes_.begin(), classes_.end(), folder);
+    if (place == classes_.end()) {
+      fail_data("'", directory, "' has a class folder '", folder,
+                "' that the training split does not have.", did_you_mean(folder, classes_));
+    }
+    const std::vector<std::string> paths = pictures(directory, fs::path(directory) / folder);
+    if (paths.empty()) {
+      fail_data("The class folder '", (fs::path(directory) / folder).string(),
+                "' holds no JPEG or PNG picture; fill or remove it.");
+    }
+    for (const std::string& path : paths) files_.push_back({path, place - classes_.begin()});
+  }
+}
+
+std::string FolderDataset::name(int64_t i) const {
+  return (fs::path(directory_) / files_[static_cast<size_t>(i)].path).string();
+}
+
+}  // namespace tost

@@ -1,0 +1,41 @@
+// Pictures in a folder a class: split/class/picture.jpg. JPEG and PNG, decoded on demand.
+#pragma once
+
+#include "tost/data/dataset.h"
+
+namespace tost {
+
+class FolderDataset : public ImageDataset {
+ public:
+  // `directory` holds the class folders. With `classes` empty these are its folders in sorted
+  // order; otherwise every folder must be one of them. Pictures are taken from nested folders, too,
+  // in sorted order: files called .jpg, .jpeg, .png (any case) and files that begin like one; the
+  // rest and everything that starts with a dot is ignored. Throws a data Error for: no class
+  // folder, one without pictures, one that is not in `classes`.
+  FolderDataset(const std::string& directory, std::vector<std::string> classes);
+
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
+  Image image(int64_t i) const override { return read_image(name(i)); }
+  std::string name(int64_t i) const override;
+  std::string format() const override { return "folder"; }
+  int64_t channels() const override { return 3; }
+
+ private:
+  struct File {
+    std::string path;  // below directory_
+    int64_t label;
+  };
+  std::string directory_;
+  std::vector<std::string> classes_;
+  std::vector<File> files_;
+};
+
+// Sorted names of the folders in `directory` that do not start with a dot.
+std::vector<std::string> class_folders(const std::string& directory);
+
+// The folder of a split below `directory` (train, validation or val, test), "" if there is none.
+std::string split_folder(const std::string& directory, const std::string& split);
+
+}  // namespace tost

@@ -1,0 +1,102 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/memory_dataset.h"
+#include "tost/io/cifar.h"
+#include "tost/io/idx.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file-name prefixes in use for each split.
+std::vector<std::string> prefixes(const std::string& split) {
+  if (split == "train") return {"train"};
+  if (split == "test") return {"t10k", "test"};
+  return {"validation", "val"};
+}
+
+// "" if no file of this kind ("images-idx3", "labels-idx1") is there for the split.
+std::string find_file(const std::string& directory, const std::string& split,
+                      const std::string& kind) {
+  for (const std::string& prefix : prefixes(split)) {
+    for (const char* dash : {"-", "."}) {  // some copies have "train-images.idx3-ubyte"
+      std::string name = cat(prefix, "-", kind, "-ubyte");
+      if (*dash == '.') name.replace(name.rfind("-idx"), 1, dash);
+      for (const char* ending : {"", ".gz"}) {
+        const fs::path path = fs::path(directory) / (name + ending);
+        if (fs::is_regular_file(path)) return path.string();
+      }
+    }
+  }
+  return "";
+}
+
+std::string need_file(const std::string& directory, const std::string& split,
+                      const std::string& kind) {
+  const std::string path = find_file(directory, split, kind);
+  if (path.empty()) {
+    fail_data("'", directory, "' has no ", prefixes(split)[0], "-", kind, "-ubyte or ",
+              prefixes(split)[0], "-", kind, "-ubyte.gz for its ", split, " split.");
+  }
+  return path;
+}
+
+std::vector<std::string> class_names(const std::string& directory, int64_t count) {
+  const fs::path names = fs::path(directory) / "classes.txt";
+  if (fs::exists(names)) return read_class_names(names.string());
+  if (to_lower(fs::absolute(directory).string()).find("fashion") != std::string::npos &&
+      count == 10) {
+    return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+            "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  }
+  std::vector<std::string> digits;
+  for (int64_t i = 0; i < count; ++i) digits.push_back(std::to_string(i));
+  return digits;
+}
+
+}  // namespace
+
+bool has_idx_split(const std::string& directory, const std::string& split) {
+  return !find_file(directory, split, "images-idx3").empty();
+}
+
+std::unique_ptr<ImageDataset> open_idx(const std::string& directory, const std::string& split) {
+  const std::string image_path = need_file(directory, split, "images-idx3");
+  const std::string label_path = need_file(directory, split, "labels-idx1");
+  IdxArray images = read_idx(image_path, 3);
+  IdxArray labels = read_idx(label_path, 1);
+  if (images.dims[0] != labels.dims[0]) {
+    fail_data("'", image_path, "' holds ", images.dims[0], " pictures, but '", label_path,
+              "' holds ", labels.dims[0], " labels.");
+  }
+  // The classes are those of the training labels, so that all splits agree on their number.
+  const std::string train_labels = find_file(directory, "train", "labels-idx1");
+  uint8_t last = *std::max_element(labels.values.begin(), labels.values.end());
+  if (split != "train" && !train_labels.empty()) {
+    const IdxArray train = read_idx(train_labels, 1);
+    last = *std::max_element(train.values.begin(), train.values.end());
+  }
+  MemoryImages data;
+  data.format = "idx";
+  data.height = images.dims[1];
+  data.width = images.dims[2];
+  data.channels = 1;
+  data.classes = class_names(directory, int64_t{last} + 1);
+  const auto bad = std::find_if(labels.values.begin(), labels.values.end(),
+                                [&](uint8_t label) { return label >= data.classes.size(); });
+  if (bad != labels.values.end()) {
+    fail_data("'", label_path, "' has label ", int{*bad}, " at position ",
+              bad - labels.values.begin(), ", but there are only ", data.classes.size(),
+              " classes.");
+  }
+  data.pixels = std::move(images.values);
+  data.labels = std::move(labels.values);
+  data.source = image_path;
+  return std::make_unique<MemoryDataset>(std::move(data));
+}
+
+}  // namespace tost

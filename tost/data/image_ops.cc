@@ -1,0 +1,238 @@
+#include "tost/data/image_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace tost {
+namespace {
+
+using Table = std::array<uint8_t, 256>;
+
+template <typename F>
+Table make_table(F value) {
+  Table table;
+  for (int i = 0; i < 256; ++i) {
+    table[static_cast<size_t>(i)] =
+        static_cast<uint8_t>(std::clamp(static_cast<int>(value(i)), 0, 255));
+  }
+  return table;
+}
+
+// One table a channel.
+Image look_up(const Image& image, const std::vector<Table>& tables) {
+  Image result = image;
+  for (size_t i = 0; i < result.pixels.size(); ++i) {
+    result.pixels[i] = tables[i % tables.size()][result.pixels[i]];
+  }
+  return result;
+}
+
+template <typename F>
+Image map_values(const Image& image, F value) {
+  return look_up(image, {make_table(value)});
+}
+
+// from + factor * (to - from) in single precision, cut to 0..255 and towards zero, as Pillow's
+// blend.
+uint8_t blend_value(int from, int to, float factor) {
+  const float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
+  return static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
+}
+
+Image blend(const Image& from, const Image& to, double factor) {
+  Image result = to;
+  for (size_t i = 0; i < result.pixels.size(); ++i) {
+    result.pixels[i] = blend_value(from.pixels[i], to.pixels[i], static_cast<float>(factor));
+  }
+  return result;
+}
+
+// Counts of each value per channel.
+std::vector<std::array<int64_t, 256>> histograms(const Image& image) {
+  std::vector<std::array<int64_t, 256>> counts(static_cast<size_t>(image.channels));
+  for (size_t i = 0; i < image.pixels.size(); ++i) ++counts[i % counts.size()][image.pixels[i]];
+  return counts;
+}
+
+// The kernel 1 1 1 / 1 5 1 / 1 1 1 over 13; border pixels are kept.
+Image smooth(const Image& image) {
+  Image result = image;
+  const int64_t step = image.channels;
+  for (int64_t y = 1; y + 1 < image.height; ++y) {
+    for (int64_t x = step; x < (image.width - 1) * step; ++x) {
+      int sum = 4 * image.row(y)[x];
+      for (int64_t dy = -1; dy <= 1; ++dy) {
+        const uint8_t* row = image.row(y + dy) + x;
+        sum += row[-step] + row[0] + row[step];
+      }
+      result.row(y)[x] = static_cast<uint8_t>((2 * sum + 13) / 26);
+    }
+  }
+  return result;
+}
+
+Table equalizing_table(const std::array<int64_t, 256>& counts) {
+  int64_t total = 0, last = 0, kinds = 0;
+  for (int64_t count : counts) {
+    total += count;
+    if (count > 0) last = count, ++kinds;
+  }
+  const int64_t step = kinds > 1 ? (total - last) / 255 : 0;
+  if (step == 0) return make_table([](int v) { return v; });
+  Table table;
+  int64_t sum = step / 2;
+  for (size_t v = 0; v < 256; ++v) {
+    table[v] = static_cast<uint8_t>(std::min<int64_t>(sum / step, 255));
+    sum += counts[v];
+  }
+  return table;
+}
+
+Table stretching_table(const std::array<int64_t, 256>& counts) {
+  int low = 0, high = 255;
+  while (low < 255 && counts[static_cast<size_t>(low)] == 0) ++low;
+  while (high > 0 && counts[static_cast<size_t>(high)] == 0) --high;
+  if (high <= low) return make_table([](int v) { return v; });
+  const double scale = 255.0 / (high - low);
+  return make_table([&](int v) { return static_cast<int>(v * scale + -low * scale); });
+}
+
+// The cubic through four values at distance d in [0, 1) from the second. Pillow's transform has
+// a = -1 here, unlike its resize with a = -0.5.
+double cubic(const double v[4], double d) {
+  const double p2 = -v[0] + v[2];
+  const double p3 = 2 * (v[0] - v[1]) + v[2] - v[3];
+  const double p4 = -v[0] + v[1] - v[2] + v[3];
+  return v[1] + d * (p2 + d * (p3 + d * p4));
+}
+
+struct Sampler {
+  const Image& image;
+
+  uint8_t at(int64_t x, int64_t y, int64_t c) const {
+    return image.row(std::clamp<int64_t>(
+        y, 0, image.height - 1))[std::clamp<int64_t>(x, 0, image.width - 1) * image.channels + c];
+  }
+  double linear(double x, double y, int64_t c) const {
+    const double fx = std::floor(x - 0.5), fy = std::floor(y - 0.5);
+    const double dx = x - 0.5 - fx, dy = y - 0.5 - fy;
+    const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);
+    const double top = at(ix, iy, c) + dx * (at(ix + 1, iy, c) - at(ix, iy, c));
+    const double low = at(ix, iy + 1, c) + dx * (at(ix + 1, iy + 1, c) - at(ix, iy + 1, c));
+    return top + dy * (low - top);
+  }
+  double bicubic(double x, double y, int64_t c) const {
+    const double fx = std::floor(x - 0.5), fy = std::floor(y - 0.5);
+    const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);
+    double rows[4];
+    for (int64_t j = 0; j < 4; ++j) {
+      double values[4];
+      for (int64_t i = 0; i < 4; ++i) values[i] = at(ix - 1 + i, iy - 1 + j, c);
+      rows[j] = cubic(values, x - 0.5 - fx);
+    }
+    return cubic(rows, y - 0.5 - fy);
+  }
+};
+
+}  // namespace
+
+Image flip_horizontal(const Image& image) {
+  Image result = image;
+  for (int64_t y = 0; y < image.height; ++y) {
+    uint8_t* row = result.row(y);
+    for (int64_t a = 0, b = image.width - 1; a < b; ++a, --b) {
+      std::swap_ranges(row + a * image.channels, row + (a + 1) * image.channels,
+                       row + b * image.channels);
+    }
+  }
+  return result;
+}
+
+Image adjust_brightness(const Image& image, double factor) {
+  return map_values(image, [&](int v) { return blend_value(0, v, static_cast<float>(factor)); });
+}
+
+Image adjust_contrast(const Image& image, double factor) {
+  const Image grey = to_channels(image, 1);
+  double sum = 0;
+  for (uint8_t value : grey.pixels) sum += value;
+  const int mean = static_cast<int>(sum / static_cast<double>(grey.pixels.size()) + 0.5);
+  return map_values(image, [&](int v) { return blend_value(mean, v, static_cast<float>(factor)); });
+}
+
+Image adjust_color(const Image& image, double factor) {
+  if (image.channels == 1) return image;
+  return blend(to_channels(to_channels(image, 1), 3), image, factor);
+}
+
+Image adjust_sharpness(const Image& image, double factor) {
+  return blend(smooth(image), image, factor);
+}
+
+Image auto_contrast(const Image& image) {
+  std::vector<Table> tables;
+  for (const auto& counts : histograms(image)) tables.push_back(stretching_table(counts));
+  return look_up(image, tables);
+}
+
+Image equalize(const Image& image) {
+  std::vector<Table> tables;
+  for (const auto& counts : histograms(image)) tables.push_back(equalizing_table(counts));
+  return look_up(image, tables);
+}
+
+Image invert(const Image& image) {
+  return map_values(image, [](int v) { return 255 - v; });
+}
+
+Image posterize(const Image& image, int bits) {
+  const int mask = ~((1 << (8 - bits)) - 1);
+  return map_values(image, [&](int v) { return v & mask; });
+}
+
+Image solarize(const Image& image, int threshold) {
+  return map_values(image, [&](int v) { return v < threshold ? v : 255 - v; });
+}
+
+Image solarize_add(const Image& image, int addend) {
+  return map_values(image, [&](int v) { return v < 128 ? std::min(255, v + addend) : v; });
+}
+
+Image affine(const Image& image, const std::array<double, 6>& m, Filter filter,
+             const std::vector<uint8_t>& fill) {
+  Image result(image.width, image.height, image.channels);
+  const Sampler sampler{image};
+  for (int64_t y = 0; y < image.height; ++y) {
+    uint8_t* to = result.row(y);
+    for (int64_t x = 0; x < image.width; ++x) {
+      const double cx = static_cast<double>(x) + 0.5, cy = static_cast<double>(y) + 0.5;
+      const double sx = m[0] * cx + m[1] * cy + m[2];
+      const double sy = m[3] * cx + m[4] * cy + m[5];
+      const bool inside = sx >= 0 && sy >= 0 && sx < static_cast<double>(image.width) &&
+                          sy < static_cast<double>(image.height);
+      for (int64_t c = 0; c < image.channels; ++c, ++to) {
+        if (!inside) {
+          *to = fill[static_cast<size_t>(c)];
+        } else if (filter == Filter::kBilinear) {
+          *to = static_cast<uint8_t>(sampler.linear(sx, sy, c));
+        } else {
+          *to = static_cast<uint8_t>(std::clamp(sampler.bicubic(sx, sy, c), 0.0, 255.0));
+        }
+      }
+    }
+  }
+  return result;
+}
+
+Image rotate(const Image& image, double degrees, Filter filter, const std::vector<uint8_t>& fill) {
+  const double angle = -degrees * std::numbers::pi / 180;
+  const double cosine = std::cos(angle), sine = std::sin(angle);
+  const double x = static_cast<double>(image.width) / 2;
+  const double y = static_cast<double>(image.height) / 2;
+  return affine(image,
+                {cosine, sine, x - cosine * x - sine * y, -sine, cosine, y + sine * x - cosine * y},
+                filter, fill);
+}
+
+}  // namespace tost

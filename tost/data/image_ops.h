@@ -1,0 +1,35 @@
+// The picture operations behind colour jitter and RandAugment, agreeing with Pillow's ImageEnhance,
+// ImageOps and Image.transform within one grey level. All keep size and channels. Free of torch.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "tost/io/resize.h"
+
+namespace tost {
+
+Image flip_horizontal(const Image& image);
+
+// factor 1 keeps the picture, 0 gives black / mean grey / greyscale / smoothed, above 1
+// exaggerates.
+Image adjust_brightness(const Image& image, double factor);
+Image adjust_contrast(const Image& image, double factor);
+Image adjust_color(const Image& image, double factor);  // keeps grey pictures
+Image adjust_sharpness(const Image& image, double factor);
+
+Image auto_contrast(const Image& image);  // stretches each channel to 0..255
+Image equalize(const Image& image);       // flattens each channel's histogram
+Image invert(const Image& image);
+Image posterize(const Image& image, int bits);       // keeps the highest `bits` bits, 0..8
+Image solarize(const Image& image, int threshold);   // inverts values at or above
+Image solarize_add(const Image& image, int addend);  // adds to values below 128
+
+// The source position of the output pixel centre (x, y) is (m0 x + m1 y + m2, m3 x + m4 y + m5).
+// Pixels from outside take `fill` (one value a channel). Bilinear or bicubic without antialiasing.
+Image affine(const Image& image, const std::array<double, 6>& m, Filter filter,
+             const std::vector<uint8_t>& fill);
+Image rotate(const Image& image, double degrees, Filter filter,
+             const std::vector<uint8_t>& fill);  // counter-clockwise
+
+}  // namespace tost

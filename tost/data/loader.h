@@ -1,0 +1,86 @@
+// Batches of images for training and evaluation, prepared by worker threads ahead of use.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/data/augment.h"
+#include "tost/data/dataset.h"
+#include "tost/data/mix.h"
+#include "tost/data/preprocess.h"
+#include "tost/data/sampler.h"
+
+namespace tost {
+
+struct LoaderConfig {
+  int64_t batch_size = 64;
+  // true: shuffled, augmented, mixed; unreadable pictures are replaced. false: in order, by
+  // evaluation's transform; an unreadable picture is a data Error.
+  bool train = false;
+  bool drop_last = false;  // leave out a last batch that is not full (kept if it is the only one)
+  uint64_t seed = 0;
+  int64_t workers = 1;   // threads; 0: batches are made inside next()
+  int64_t prefetch = 4;  // batches made ahead, at most
+  int64_t repeats = 1;   // repeated augmentation, see sampler.h; training only
+  int64_t rank = 0;
+  int64_t world = 1;
+  // Training: how many different unreadable pictures are replaced by another (random) one before
+  // the next is an Error.
+  int64_t max_unreadable = 100;
+  Preprocess preprocess;
+  AugmentConfig augment;
+  MixConfig mix;  // training only
+};
+
+struct Unreadable {
+  int64_t sample;       // index in the data set
+  std::string message;  // names the file and what is wrong with it
+};
+
+struct Batch {
+  torch::Tensor images;          // [B, C, S, S] float32, normalised
+  torch::Tensor labels;          // [B] int64, before mixing
+  torch::Tensor targets;         // [B, K] float32, rows sum to 1; undefined where mixing is off
+  int64_t index = 0;             // its place in the epoch
+  std::vector<int64_t> samples;  // the pictures' indices in the data set
+  std::vector<Unreadable> unreadable;  // pictures that were replaced
+};
+
+// Batches are a pure function of (data set, config, epoch, batch index): not of the number of
+// workers, the prefetch depth or timing. For use from one thread. The destructor and start_epoch
+// may come at any time.
+class ImageLoader {
+ public:
+  // Throws a usage Error for an impossible config, a data Error for an empty data set.
+  ImageLoader(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config);
+  ~ImageLoader();
+  ImageLoader(const ImageLoader&) = delete;
+  ImageLoader& operator=(const ImageLoader&) = delete;
+
+  // Begins an epoch at a batch (resume: the same batches follow as in an unbroken epoch).
+  void start_epoch(int64_t epoch, int64_t first_batch = 0);
+  // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors met by a
+  // worker are thrown here, in order; the epoch is then over.
+  std::optional<Batch> next();
+
+  int64_t batches_per_epoch() const;
+  int64_t images_per_epoch() const;
+  // Seconds that next() made its caller wait, since construction.
+  double wait_seconds() const;
+  // Different pictures that were unreadable and replaced so far, and what was wrong with each.
+  int64_t unreadable() const;
+  const std::vector<std::string>& unreadable_messages() const;
+
+  const LoaderConfig& config() const;
+  const ImageDataset& dataset() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tost

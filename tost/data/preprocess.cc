@@ -1,0 +1,128 @@
+#include "tost/data/preprocess.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kMaxSide = 8192;
+constexpr int64_t kStatsImages = 10'000;
+
+// Scales so that the shorter side is `shorter`; the longer one is rounded down, as in torchvision.
+Image resize_shorter(const Image& image, int64_t shorter, Filter filter) {
+  int64_t width = shorter;
+  int64_t height = shorter;
+  if (image.width < image.height) {
+    height = shorter * image.height / image.width;
+  } else {
+    width = shorter * image.width / image.height;
+  }
+  return resize(image, width, height, filter);
+}
+
+}  // namespace
+
+void check_preprocess(const Preprocess& p) {
+  if (p.size < 1 || p.size > kMaxSide) {
+    fail_usage("The input side is 1 to ", kMaxSide, " pixels, not ", p.size, ".");
+  }
+  if (p.channels != 1 && p.channels != 3) {
+    fail_usage("The input has 1 (grey) or 3 (RGB) channels, not ", p.channels, ".");
+  }
+  if (p.resize != "crop" && p.resize != "squeeze") {
+    fail_usage("Unknown resize mode '", p.resize, "'; use crop or squeeze.",
+               did_you_mean(p.resize, {"crop", "squeeze"}));
+  }
+  if (!(p.crop_ratio > 0.1) || p.crop_ratio > 1) {
+    fail_usage("The crop ratio lies between 0.1 and 1, not ", p.crop_ratio, ".");
+  }
+  filter_from_name(p.interpolation);
+  for (const auto* values : {&p.mean, &p.std}) {
+    if (!values->empty() && static_cast<int64_t>(values->size()) != p.channels) {
+      fail_usage("Mean and std need one value for each of the ", p.channels, " channels, not ",
+                 values->size(), ".");
+    }
+  }
+  for (double value : p.mean) {
+    if (!std::isfinite(value)) fail_usage("A channel's mean is not finite.");
+  }
+  for (double value : p.std) {
+    if (!std::isfinite(value) || value <= 0) {
+      fail_usage("A channel's std must be above 0, not ", value, ".");
+    }
+  }
+}
+
+Image fit_image(const Image& original, const Preprocess& p) {
+  Image image = to_channels(original, p.channels);
+  const Filter filter = filter_from_name(p.interpolation);
+  if (p.resize == "squeeze") return resize(image, p.size, p.size, filter);
+  // 1e-6: 224 / 0.875 must be 256 in floating point, too.
+  const auto shorter =
+      static_cast<int64_t>(std::floor(static_cast<double>(p.size) / p.crop_ratio + 1e-6));
+  if (std::min(image.width, image.height) != shorter) {
+    image = resize_shorter(image, shorter, filter);
+  }
+  if (image.width == p.size && image.height == p.size) return image;
+  // Python rounds halves to even, and so does nearbyint.
+  const auto margin = [&](int64_t side) {
+    return static_cast<int64_t>(std::nearbyint(static_cast<double>(side - p.size) / 2));
+  };
+  return crop(image, {margin(image.width), margin(image.height), p.size, p.size});
+}
+
+Normalizer::Normalizer(const Preprocess& p) : channels_(p.channels) {
+  for (int64_t c = 0; c < channels_; ++c) {
+    const double mean = p.mean.empty() ? 0 : p.mean[static_cast<size_t>(c)];
+    const double std = p.std.empty() ? 1 : p.std[static_cast<size_t>(c)];
+    for (int value = 0; value < 256; ++value) {
+      table_.push_back(static_cast<float>((value / 255.0 - mean) / std));
+    }
+  }
+}
+
+void Normalizer::operator()(const Image& image, float* to) const {
+  const int64_t plane = image.width * image.height;
+  for (int64_t c = 0; c < channels_; ++c) {
+    const float* table = table_.data() + c * 256;
+    const uint8_t* from = image.pixels.data() + c;
+    for (int64_t i = 0; i < plane; ++i) *to++ = table[from[i * channels_]];
+  }
+}
+
+ChannelStats channel_stats(const ImageDataset& train, int64_t channels) {
+  if (train.format() == "folder") {
+    if (channels == 1) return {{0.449}, {0.226}};  // means of the three
+    return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  }
+  const int64_t used = std::min(train.size(), kStatsImages);
+  std::vector<int64_t> counts(static_cast<size_t>(channels) * 256);
+  for (int64_t i = 0; i < used; ++i) {
+    // Evenly spaced; sizes stay far below where this product could wrap.
+    const Image image = to_channels(train.image(i * train.size() / used), channels);
+    for (size_t k = 0; k < image.pixels.size(); ++k) {
+      ++counts[k % static_cast<size_t>(channels) * 256 + image.pixels[k]];
+    }
+  }
+  ChannelStats stats;
+  for (int64_t c = 0; c < channels; ++c) {
+    double n = 0, sum = 0, squares = 0;
+    for (int value = 0; value < 256; ++value) {
+      const auto count = static_cast<double>(counts[static_cast<size_t>(c * 256 + value)]);
+      n += count;
+      sum += count * value / 255.0;
+      squares += count * (value / 255.0) * (value / 255.0);
+    }
+    const double mean = sum / n;
+    const double variance = std::max(squares / n - mean * mean, 0.0);
+    stats.mean.push_back(mean);
+    stats.std.push_back(variance > 1e-6 ? std::sqrt(variance) : 1.0);  // constant pictures
+  }
+  return stats;
+}
+
+}  // namespace tost

@@ -1,0 +1,40 @@
+#include "tost/data/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tost/base/random.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kRepeatedMultiple = 256;
+constexpr uint64_t kOrderStream = 0x6f72646572;  // "order"
+
+int64_t total_length(int64_t size, const SamplerConfig& config) {
+  if (config.repeats <= 1) return size;
+  return std::max(size / kRepeatedMultiple * kRepeatedMultiple, std::min(size, kRepeatedMultiple));
+}
+
+}  // namespace
+
+int64_t epoch_length(int64_t size, const SamplerConfig& config) {
+  return total_length(size, config) / config.world;
+}
+
+std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  if (config.shuffle) {
+    Random random(config.seed, kOrderStream, static_cast<uint64_t>(epoch));
+    shuffle(order.data(), size, random);
+  }
+  std::vector<int64_t> mine(static_cast<size_t>(epoch_length(size, config)));
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const int64_t place = static_cast<int64_t>(i) * config.world + config.rank;
+    mine[i] = order[static_cast<size_t>(place / std::max<int64_t>(config.repeats, 1))];
+  }
+  return mine;
+}
+
+}  // namespace tost

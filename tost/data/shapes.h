@@ -1,0 +1,38 @@
+// The generated data set `shapes`: textured objects before cluttered, textured backgrounds.
+//
+// Every picture holds one large object and one to three small ones, all of different classes, with
+// random places, sizes, rotations, colours and textures that say nothing about the class. The label
+// is the class of the large object. No pixel has a meaning of its own, so a linear model stays near
+// chance; the outline has to be seen. Free of torch.
+#pragma once
+
+#include "tost/data/dataset.h"
+
+namespace tost {
+
+class ShapesDataset : public ImageDataset {
+ public:
+  // split: "train", "validation" or "test"; side: 16..512 pixels. Throws a usage Error.
+  ShapesDataset(uint64_t seed, const std::string& split, int64_t side, int64_t size);
+
+  int64_t size() const override { return size_; }
+  const std::vector<std::string>& classes() const override;
+  // label, image and mask are pure functions of (seed, split, i) and, for the latter two, the side.
+  int64_t label(int64_t i) const override;
+  Image image(int64_t i) const override;
+  std::string name(int64_t i) const override;
+  bool has_mask() const override { return true; }
+  Image mask(int64_t i) const override;  // small objects carry their own class + 1
+  std::string format() const override { return "shapes"; }
+  int64_t channels() const override { return 3; }
+  int64_t side() const override { return side_; }
+
+ private:
+  uint64_t seed_;
+  std::string split_;
+  uint64_t stream_;
+  int64_t side_;
+  int64_t size_;
+};
+
+}  // namespace tost

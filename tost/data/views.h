@@ -1,0 +1,65 @@
+// Data sets made from another data set.
+#pragma once
+
+#include <array>
+#include <mutex>
+
+#include "tost/data/dataset.h"
+
+namespace tost {
+
+// Some of a data set's pictures, in the order given.
+class SubsetDataset : public ImageDataset {
+ public:
+  SubsetDataset(std::shared_ptr<const ImageDataset> whole, std::vector<int64_t> indices);
+
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  const std::vector<std::string>& classes() const override { return whole_->classes(); }
+  int64_t label(int64_t i) const override { return whole_->label(at(i)); }
+  Image image(int64_t i) const override { return whole_->image(at(i)); }
+  std::string name(int64_t i) const override { return whole_->name(at(i)); }
+  bool has_mask() const override { return whole_->has_mask(); }
+  Image mask(int64_t i) const override { return whole_->mask(at(i)); }
+  std::string format() const override { return whole_->format(); }
+  int64_t channels() const override { return whole_->channels(); }
+  int64_t side() const override { return whole_->side(); }
+
+ private:
+  int64_t at(int64_t i) const { return indices_[static_cast<size_t>(i)]; }
+  std::shared_ptr<const ImageDataset> whole_;
+  std::vector<int64_t> indices_;
+};
+
+// Keeps decoded or generated pictures (not masks) up to `max_bytes`; later ones are made each time.
+class CachedDataset : public ImageDataset {
+ public:
+  CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t max_bytes);
+
+  int64_t size() const override { return source_->size(); }
+  const std::vector<std::string>& classes() const override { return source_->classes(); }
+  int64_t label(int64_t i) const override { return source_->label(i); }
+  Image image(int64_t i) const override;
+  std::string name(int64_t i) const override { return source_->name(i); }
+  bool has_mask() const override { return source_->has_mask(); }
+  Image mask(int64_t i) const override { return source_->mask(i); }
+  std::string format() const override { return source_->format(); }
+  int64_t channels() const override { return source_->channels(); }
+  int64_t side() const override { return source_->side(); }
+
+ private:
+  std::shared_ptr<const ImageDataset> source_;
+  int64_t max_bytes_;
+  mutable std::mutex mutex_;
+  mutable int64_t used_bytes_ = 0;
+  mutable std::vector<std::shared_ptr<const Image>> kept_;
+};
+
+// The indices that are held out of `size` training pictures (sorted), and those that stay.
+// Drawn by a fixed seed: the same for every run. `share`: see DataSpec::holdout.
+struct Holdout {
+  std::vector<int64_t> train;
+  std::vector<int64_t> validation;
+};
+Holdout split_holdout(int64_t size, double share);
+
+}  // namespace tost
