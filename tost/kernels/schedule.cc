@@ -28,7 +28,7 @@ TssaCut::TssaCut(const TssaShape& shape) {
   blocks = std::max<int64_t>(1, divide_up(shape.tokens, block_tokens));
   chunk_heads = std::clamp<int64_t>(kChunkChannels / shape.width, 1, shape.heads);
   chunks = divide_up(shape.heads, chunk_heads);
-  scratch = divide_up(3 * shape.heads * kTokenGroup, 16) * 16;
+  scratch = divide_up(4 * shape.heads * kTokenGroup, 16) * 16;
 }
 
 int64_t samples_together(int64_t sample_bytes) {

@@ -83,6 +83,11 @@ void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t bat
   }
 }
 
+// Whether a result of this size bypasses the caches: it would not stay in them until it is read.
+inline bool worth_streaming(int64_t bytes) {
+  return bytes >= (8 << 20);
+}
+
 // out[c] = sum over blocks of partial[block * stride + c], c in [begin, end), in float64.
 void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t begin, int64_t end,
                 float* out);

@@ -16,7 +16,9 @@ class BackwardRun {
         shape_(args.shape),
         cut_(shape_),
         channels_(shape_.channels()),
-        arena_(workspace) {
+        arena_(workspace),
+        stream_(
+            worth_streaming(shape_.batch * shape_.tokens * channels_ * element_size(args.dtype))) {
     const int64_t batch = shape_.batch;
     channel_parts_ = arena_.take<float>(batch * cut_.blocks * channels_);
     head_parts_ = arena_.take<float>(batch * cut_.blocks * shape_.heads);
@@ -59,6 +61,7 @@ class BackwardRun {
     b.g_stride = args_.grad_y.token_stride;
     b.out = row(args_.grad_w, args_.dtype, sample, first);
     b.out_stride = args_.grad_w.token_stride;
+    b.stream = stream_;
     b.temp = args_.temp;
     b.inv_norm = inv_norm_ + sample * channels_;
     b.damping = damping_ + sample * channels_;
@@ -120,6 +123,7 @@ class BackwardRun {
   const TssaCut cut_;
   const int64_t channels_;
   Arena arena_;
+  const bool stream_;
   const TssaPasses* passes_ = nullptr;
   float* channel_parts_;  // [B, blocks, C]: of G, then of sum da v^2
   float* head_parts_;     // [B, blocks, H]: of grad_temp

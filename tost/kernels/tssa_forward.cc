@@ -16,7 +16,9 @@ class ForwardRun {
         shape_(args.shape),
         cut_(shape_),
         channels_(shape_.channels()),
-        arena_(workspace) {
+        arena_(workspace),
+        stream_(
+            worth_streaming(shape_.batch * shape_.tokens * channels_ * element_size(args.dtype))) {
     const int64_t batch = shape_.batch;
     channel_parts_ = arena_.take<float>(batch * cut_.blocks * channels_);
     head_parts_ = arena_.take<float>(batch * cut_.blocks * shape_.heads);
@@ -54,6 +56,7 @@ class ForwardRun {
     b.w_stride = args_.w.token_stride;
     b.out = row(args_.y, args_.dtype, sample, first);
     b.out_stride = args_.y.token_stride;
+    b.stream = stream_;
     b.temp = args_.temp;
     b.inv_norm = inv_norm_ + sample * channels_;
     b.damping = damping_ + sample * channels_;
@@ -106,6 +109,7 @@ class ForwardRun {
   const TssaCut cut_;
   const int64_t channels_;
   Arena arena_;
+  const bool stream_;
   const TssaPasses* passes_ = nullptr;
   float* channel_parts_;  // [B, blocks, C]: of the energy, then of the moment
   float* head_parts_;     // [B, blocks, H]

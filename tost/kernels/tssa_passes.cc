@@ -7,7 +7,23 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
-#include "tost/kernels/tssa_passes-inl.h"
+#include "tost/kernels/tssa_backward-inl.h"
+#include "tost/kernels/tssa_forward-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+template <class T>
+constexpr TssaPasses kPasses = {&energy_pass<T>,          &membership_pass<T>,
+                                &output_pass<T>,          &grad_moment_pass<T>,
+                                &grad_membership_pass<T>, &grad_input_pass<T>};
+
+inline const TssaPasses& passes_for(DType dtype) {
+  return dtype == DType::kBfloat16 ? kPasses<Bf16> : kPasses<float>;
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tost/kernels/isa.h"

@@ -1,5 +1,6 @@
 // The vectorised passes of TSSA over one block of tokens of one sample. The schedule that calls
-// them is in tssa.cc, the passes in tssa_passes-inl.h, compiled once per instruction set by
+// them is in tssa.cc, the passes in tssa_forward-inl.h and
+// tssa_backward-inl.h, compiled once per instruction set by
 // tssa_passes.cc.
 #pragma once
 
@@ -26,6 +27,7 @@ struct TssaBlock {
   int64_t g_stride = 0;
   void* out = nullptr;  // y or grad_w
   int64_t out_stride = 0;
+  bool stream = false;  // whether out is too large to be worth a place in the caches
   const float* temp = nullptr;
   const float* inv_norm = nullptr;     // 1 / max(sqrt(E), 1e-12)
   const float* damping = nullptr;      // D

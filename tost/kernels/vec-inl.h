@@ -6,6 +6,7 @@
 #define TOST_KERNELS_VEC_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
@@ -108,6 +109,16 @@ HWY_INLINE void store_lanes(D d, VecOf<D> value, T* p, size_t n) {
   } else {
     store(d, value, p);
   }
+}
+
+// Past the caches; p is aligned to the vector.
+template <class D>
+HWY_INLINE void store_past(D d, VecOf<D> value, float* p) {
+  hn::Stream(value, d, p);
+}
+template <class D>
+HWY_INLINE void store_past(D d, VecOf<D> value, Bf16* p) {
+  hn::Stream(narrow(d, value), HalfWords<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
 // exp(x) for x <= 0, within 2 ulp for results down to 1.2e-38 and 0 below; NaN gives NaN.

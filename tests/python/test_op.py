@@ -1,0 +1,119 @@
+"""torch.ops.tost.tssa as Python sees it: gradients, compilation, symbolic shapes, autocast.
+
+usage: test_op.py LIBTOST_TORCH.SO; exits with 77, naming the reason, where something it needs is missing.
+"""
+
+import os
+import sys
+
+try:
+    import expecttest  # noqa: F401  opcheck needs it
+    import numpy  # noqa: F401
+    import pytest
+    import torch
+    from torch.library import opcheck
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+if __name__ == "__main__":
+    os.environ["TOST_LIBRARY"] = sys.argv[1]
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", __file__]))
+
+torch.ops.load_library(os.environ["TOST_LIBRARY"])
+tssa = torch.ops.tost.tssa
+
+
+def plain(w, temp):
+    """The operator as the official code has it, in float32 at least."""
+    batch, tokens, channels = w.shape
+    x = w.to(torch.promote_types(w.dtype, torch.float32))
+    x = x.view(batch, tokens, len(temp), -1).transpose(1, 2)
+    unit = torch.nn.functional.normalize(x, dim=-2)
+    pi = torch.softmax((unit**2).sum(-1) * temp.to(x.dtype), dim=1)
+    moment = (pi / (pi.sum(-1, keepdim=True) + 1e-8)).unsqueeze(-2) @ x**2
+    y = -(x * pi.unsqueeze(-1)) / (1 + moment)
+    return y.transpose(1, 2).reshape(batch, tokens, channels).to(w.dtype), pi
+
+
+def inputs(dtype=torch.float32, shape=(2, 11, 12), heads=3, grad=True):
+    torch.manual_seed(0)
+    w = torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_(grad)
+    temp_dtype = torch.float64 if dtype == torch.float64 else torch.float32
+    return w, (torch.rand(heads, 1, dtype=temp_dtype) + 0.5).requires_grad_(grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_values_and_gradients(dtype):
+    w, temp = inputs(dtype)
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    found, expected = tssa(w, temp), plain(w, temp)
+    weights = [torch.randn_like(x) for x in found]
+    grads = torch.autograd.grad(found, (w, temp), weights)
+    expected_grads = torch.autograd.grad(expected, (w, temp), weights)
+    for a, b in zip((*found, *grads), (*expected, *expected_grads)):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def test_gradcheck():
+    w, temp = inputs(torch.float64, (2, 5, 6))
+    assert torch.autograd.gradcheck(tssa, (w, temp))
+    assert torch.autograd.gradgradcheck(tssa, (w, temp))
+    with_zeros = w.detach().clone()
+    with_zeros[:, :, 0] = 0  # the clamp binds: the energy of this channel is a constant
+    assert torch.autograd.gradcheck(lambda t: tssa(with_zeros, t), (temp,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("grad", [True, False])
+def test_opcheck(dtype, grad):
+    opcheck(tssa.default, inputs(dtype, grad=grad))
+
+
+def test_opcheck_of_the_inner_operators():
+    w, temp = inputs(grad=False)
+    tests = ("test_schema", "test_faketensor")
+    opcheck(torch.ops.tost.tssa_forward.default, (w, temp), test_utils=tests)
+    y, *kept = torch.ops.tost.tssa_forward(w, temp)
+    for grads in ((torch.ones_like(y), None), (None, torch.ones_like(kept[0]))):
+        opcheck(torch.ops.tost.tssa_backward.default, (*grads, w, temp, *kept), test_utils=tests)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(backend, dynamic):
+    def layer(x, temp):
+        y, pi = tssa(x * 2, temp)
+        return (y + 1).sum() + (pi * pi).sum()
+
+    compiled = torch.compile(layer, backend=backend, fullgraph=True, dynamic=dynamic)
+    for shape in ((2, 11, 12), (3, 7, 12)) if dynamic else ((2, 11, 12),):
+        w, temp = inputs(shape=shape)
+        torch.testing.assert_close(compiled(w, temp), layer(w, temp))
+        found = torch.autograd.grad(compiled(w, temp), (w, temp))
+        torch.testing.assert_close(found, torch.autograd.grad(layer(w, temp), (w, temp)))
+
+
+def test_autocast_keeps_the_dtype_of_w():
+    w, temp = inputs()
+    linear = torch.nn.Linear(12, 12)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, pi = tssa(linear(w), temp)
+    assert (y.dtype, pi.dtype) == (torch.bfloat16, torch.float32)
+    (y.float().sum() + pi[:, 0].sum()).backward()
+    assert linear.weight.grad.dtype == torch.float32 and temp.grad.dtype == torch.float32
+
+
+def test_meta_and_layouts():
+    y, pi = tssa(torch.empty(2, 5, 12, device="meta"), torch.empty(3, 1, device="meta"))
+    assert y.shape == (2, 5, 12) and pi.shape == (2, 3, 5)
+    w, temp = inputs(grad=False)
+    for other in (w.transpose(1, 2).contiguous().transpose(1, 2), w.expand(4, *w.shape)[1]):
+        torch.testing.assert_close(tssa(other, temp), tssa(w, temp), rtol=0, atol=0)
+
+
+def test_errors_are_sentences():
+    with pytest.raises(RuntimeError, match="13 channels of w cannot be split over 3 heads"):
+        tssa(torch.ones(1, 2, 13), torch.ones(3, 1))
+
