@@ -1,0 +1,202 @@
+#include "tost/bench/op_bench.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <limits>
+
+#include "tost/base/error.h"
+#include "tost/ops/block_cache.h"
+#include "tost/ops/caching_allocator.h"
+#include "tost/ops/tssa.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+using Operator = std::tuple<Tensor, Tensor> (*)(const Tensor&, const Tensor&);
+
+struct Case {
+  Tensor x;            // [B, N, C], input of the layer
+  Tensor w;            // [B, N, C], input of the operator
+  Tensor grad;         // [B, N, C], gradient of either's output
+  Tensor temp;         // [H, 1]
+  Tensor in, in_bias;  // projections
+  Tensor out, out_bias;
+};
+
+Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
+  const auto dtype = options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  const auto tokens = [&] {
+    return torch::randn({shape.batch, shape.tokens, options.dim}).to(dtype);
+  };
+  const auto weight = [&] {
+    return (torch::randn({options.dim, options.dim}) * 0.02).to(dtype).requires_grad_();
+  };
+  const auto bias = [&] { return torch::zeros({options.dim}, dtype).requires_grad_(); };
+  Case c;
+  c.x = tokens().requires_grad_();
+  c.w = tokens().requires_grad_();
+  c.grad = tokens();
+  c.temp = torch::ones({options.heads, 1}).requires_grad_();
+  c.in = weight(), c.in_bias = bias();
+  c.out = weight(), c.out_bias = bias();
+  return c;
+}
+
+Tensor run_layer(const Case& c, Operator op) {
+  const auto w = torch::linear(c.x, c.in, c.in_bias);
+  return torch::linear(op == nullptr ? w : std::get<0>(op(w, c.temp)), c.out, c.out_bias);
+}
+
+void run_core_both(const Case& c, Operator op) {
+  torch::autograd::grad({std::get<0>(op(c.w, c.temp))}, {c.w, c.temp}, {c.grad});
+}
+
+void run_layer_both(const Case& c, Operator op) {
+  std::vector<Tensor> inputs{c.x, c.in, c.in_bias, c.out, c.out_bias};
+  if (op != nullptr) inputs.push_back(c.temp);
+  torch::autograd::grad({run_layer(c, op)}, inputs, {c.grad});
+}
+
+double relative_error(const Tensor& found, const Tensor& expected) {
+  const auto scale = expected.abs().max().to(torch::kDouble).item<double>();
+  const auto error =
+      (found.to(torch::kDouble) - expected.to(torch::kDouble)).abs().max().item<double>();
+  return error / std::max(scale, std::numeric_limits<double>::min());
+}
+
+// Through y and pi; the gradient of temp passes the softmax over all tokens.
+double disagreement(const Case& c) {
+  const auto [y, pi] = tssa(c.w, c.temp);
+  const auto [plain_y, plain_pi] = tssa_plain(c.w, c.temp);
+  const auto grads = torch::autograd::grad({y}, {c.w, c.temp}, {c.grad});
+  const auto plain_grads = torch::autograd::grad({plain_y}, {c.w, c.temp}, {c.grad});
+  return std::max({relative_error(y, plain_y), relative_error(pi, plain_pi),
+                   relative_error(grads[0], plain_grads[0]),
+                   relative_error(grads[1], plain_grads[1])});
+}
+
+// The layer's input, and what is allocated while its output is alive and no longer is once it is
+// gone.
+double kept_by_layer(const Case& c, Operator op) {
+  if (!caching_allocator_enabled()) return std::numeric_limits<double>::quiet_NaN();
+  const auto bytes = static_cast<double>(c.x.nbytes());
+  const int64_t before = BlockCache::instance().stats().in_use_bytes;
+  const auto y = run_layer(c, op);
+  const int64_t after = BlockCache::instance().stats().in_use_bytes;
+  return (static_cast<double>(after - before) - static_cast<double>(y.nbytes()) + bytes) / bytes;
+}
+
+// Times every candidate once a round. Short ones run once untimed first, so that none pays for what
+// its neighbour left in the caches.
+class Rounds {
+ public:
+  void add(double& result, bool warm, std::function<void()> run) {
+    candidates_.push_back({&result, warm, std::move(run), {}});
+  }
+
+  void measure(int64_t rounds) {
+    for (auto& c : candidates_) c.run();
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (auto& c : candidates_) {
+        if (c.warm) c.run();
+        const auto start = std::chrono::steady_clock::now();
+        c.run();
+        const std::chrono::duration<double, std::milli> time =
+            std::chrono::steady_clock::now() - start;
+        c.times.push_back(time.count());
+      }
+    }
+    for (auto& c : candidates_) {
+      std::nth_element(c.times.begin(), c.times.begin() + rounds / 2, c.times.end());
+      *c.result = c.times[rounds / 2];
+    }
+  }
+
+ private:
+  struct Candidate {
+    double* result;
+    bool warm;
+    std::function<void()> run;
+    std::vector<double> times;
+  };
+  std::vector<Candidate> candidates_;
+};
+
+OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
+  const Case c = make_case(options, shape);
+  OpBenchRow row;
+  row.shape = shape;
+  row.error = disagreement(c);
+  const double allowed = options.dtype == "bfloat16" ? 2e-2 : 1e-4;
+  if (!(row.error <= allowed)) {
+    fail_data("The operator and its plain form differ by ", row.error, " at ", shape.batch, "x",
+              shape.tokens, ", more than ", allowed,
+              "; please report this with the output of `tost info`.");
+  }
+  row.layer_kept = kept_by_layer(c, tssa);
+  row.plain_layer_kept = kept_by_layer(c, tssa_plain);
+  const auto without_grad = [](auto run) {
+    return [run] {
+      const torch::NoGradGuard guard;
+      run();
+    };
+  };
+  Rounds rounds;
+  rounds.add(row.copy_ms, true, without_grad([&] { c.w.clone(); }));
+  rounds.add(row.core_ms, true, without_grad([&] { tssa(c.w, c.temp); }));
+  rounds.add(row.plain_ms, true, without_grad([&] { tssa_plain(c.w, c.temp); }));
+  rounds.add(row.core_both_ms, true, [&] { run_core_both(c, tssa); });
+  rounds.add(row.plain_both_ms, true, [&] { run_core_both(c, tssa_plain); });
+  rounds.add(row.layer_ms, false, without_grad([&] { run_layer(c, tssa); }));
+  rounds.add(row.projections_ms, false, without_grad([&] { run_layer(c, nullptr); }));
+  rounds.add(row.layer_both_ms, false, [&] { run_layer_both(c, tssa); });
+  rounds.add(row.projections_both_ms, false, [&] { run_layer_both(c, nullptr); });
+  rounds.measure(options.repeat);
+  return row;
+}
+
+}  // namespace
+
+std::vector<OpBenchShape> parse_op_shapes(const std::string& text) {
+  std::vector<OpBenchShape> shapes;
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  while (true) {
+    OpBenchShape shape;
+    const auto batch = std::from_chars(p, end, shape.batch);
+    const bool has_cross = batch.ec == std::errc() && batch.ptr < end && *batch.ptr == 'x';
+    const auto tokens = std::from_chars(has_cross ? batch.ptr + 1 : end, end, shape.tokens);
+    const bool complete = tokens.ec == std::errc() && (tokens.ptr == end || *tokens.ptr == ',');
+    if (!has_cross || !complete || shape.batch < 1 || shape.tokens < 1) {
+      fail_usage("--shapes is '", text, "'; write batch x tokens pairs like 32x197,8x1024.");
+    }
+    shapes.push_back(shape);
+    if (tokens.ptr == end) return shapes;
+    p = tokens.ptr + 1;
+  }
+}
+
+std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
+                                     const std::function<void(const OpBenchRow&)>& report) {
+  if (options.dtype != "float32" && options.dtype != "bfloat16") {
+    fail_usage("--dtype is '", options.dtype, "'; use float32 or bfloat16.");
+  }
+  if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
+  if (options.heads < 1 || options.dim < 1 || options.dim % options.heads != 0) {
+    fail_usage("--dim ", options.dim, " cannot be split over --heads ", options.heads,
+               "; choose a number of heads that divides it.");
+  }
+  torch::manual_seed(0);
+  std::vector<OpBenchRow> rows;
+  for (const auto& shape : options.shapes) {
+    rows.push_back(measure(options, shape));
+    report(rows.back());
+  }
+  return rows;
+}
+
+}  // namespace tost

@@ -1,0 +1,55 @@
+// Speed and memory of the TSSA operator, each figure beside its reference in the same process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+struct OpBenchShape {
+  int64_t batch = 0;
+  int64_t tokens = 0;
+};
+
+// "32x197,8x1024" -> {{32, 197}, {8, 1024}}. Throws a usage Error for anything else.
+std::vector<OpBenchShape> parse_op_shapes(const std::string& text);
+
+struct OpBenchOptions {
+  std::vector<OpBenchShape> shapes;
+  int64_t dim = 768;
+  int64_t heads = 12;
+  std::string dtype = "float32";  // or bfloat16
+  int64_t repeat = 9;             // rounds; the medians are reported
+};
+
+// Medians in milliseconds, output allocation included. "Plain" is the written-out ATen form on the
+// same token-major w; "layer" is in-projection, operator, out-projection; "projections" those two
+// alone; "both" is forward and backward together.
+struct OpBenchRow {
+  OpBenchShape shape;
+  double error = 0;  // largest deviation from the plain form, over y, pi and both gradients,
+                     // relative to the largest absolute value
+  double copy_ms = 0;
+  double core_ms = 0;
+  double plain_ms = 0;
+  double core_both_ms = 0;
+  double plain_both_ms = 0;
+  double layer_ms = 0;
+  double projections_ms = 0;
+  double layer_both_ms = 0;
+  double projections_both_ms = 0;
+  // What a layer keeps for backward, its input included, in units of the input; NaN where the
+  // caching allocator, which counts it, is off.
+  double layer_kept = 0;
+  double plain_layer_kept = 0;
+};
+
+// For every shape: checks that operator and plain form agree, then measures in interleaved rounds.
+// `report` is called with each row as it is done. Uses the threads torch is set to. Throws a usage
+// Error for bad options and a data Error if the two forms disagree.
+std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
+                                     const std::function<void(const OpBenchRow&)>& report);
+
+}  // namespace tost

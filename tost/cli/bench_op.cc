@@ -1,0 +1,125 @@
+// tost bench op: the operator beside its plain form, a copy of its input, and the layer's
+// projections.
+#include <ATen/Parallel.h>
+
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tost/bench/op_bench.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/kernels/isa.h"
+
+namespace tost {
+namespace {
+
+struct BenchOpOptions {
+  RunOptions run;
+  OpBenchOptions bench;
+  std::string shapes = "32x197,8x1024,2x4096,1x16384";
+};
+
+nlohmann::json row_json(const OpBenchRow& r) {
+  return {{"batch", r.shape.batch},
+          {"tokens", r.shape.tokens},
+          {"error", r.error},
+          {"copy_ms", r.copy_ms},
+          {"core_ms", r.core_ms},
+          {"plain_ms", r.plain_ms},
+          {"core_both_ms", r.core_both_ms},
+          {"plain_both_ms", r.plain_both_ms},
+          {"layer_ms", r.layer_ms},
+          {"projections_ms", r.projections_ms},
+          {"layer_both_ms", r.layer_both_ms},
+          {"projections_both_ms", r.projections_both_ms},
+          {"layer_kept", r.layer_kept},
+          {"plain_layer_kept", r.plain_layer_kept},
+          {"core_speedup", r.plain_ms / r.core_ms},
+          {"core_both_speedup", r.plain_both_ms / r.core_both_ms},
+          {"core_over_copy", r.core_ms / r.copy_ms},
+          {"layer_over_projections", r.layer_ms / r.projections_ms},
+          {"layer_both_over_projections", r.layer_both_ms / r.projections_both_ms}};
+}
+
+void print_line(const char* name, double ms, const std::string& against) {
+  std::cout << "  " << std::left << std::setw(30) << name << std::right << std::setw(10)
+            << std::fixed << std::setprecision(2) << ms << " ms  " << against << "\n";
+}
+
+std::string times(double ratio, const char* what) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(ratio < 2 ? 3 : 1) << ratio << " " << what;
+  return out.str();
+}
+
+void print_row(const OpBenchRow& r) {
+  std::cout << r.shape.batch << " x " << r.shape.tokens << " tokens (agrees with the plain form to "
+            << std::scientific << std::setprecision(1) << r.error << ")\n";
+  print_line("copy of w", r.copy_ms, "");
+  print_line("core forward", r.core_ms,
+             times(r.plain_ms / r.core_ms, "x faster than plain, ") +
+                 times(r.core_ms / r.copy_ms, "copies"));
+  print_line("  plain", r.plain_ms, "");
+  print_line("core forward+backward", r.core_both_ms,
+             times(r.plain_both_ms / r.core_both_ms, "x faster than plain"));
+  print_line("  plain", r.plain_both_ms, "");
+  print_line("layer forward", r.layer_ms,
+             times(r.layer_ms / r.projections_ms, "of its projections"));
+  print_line("  projections alone", r.projections_ms, "");
+  print_line("layer forward+backward", r.layer_both_ms,
+             times(r.layer_both_ms / r.projections_both_ms, "of its projections"));
+  print_line("  projections alone", r.projections_both_ms, "");
+  std::cout << "  kept for backward: " << std::setprecision(2) << r.layer_kept
+            << " inputs a layer, plain " << r.plain_layer_kept << "\n"
+            << std::flush;
+}
+
+void run(const BenchOpOptions& options) {
+  set_threads(options.run.threads);
+  auto bench = options.bench;
+  bench.shapes = parse_op_shapes(options.shapes);
+  if (!options.run.json) {
+    std::cout << "TSSA, " << bench.dtype << ", " << bench.dim << " channels, " << bench.heads
+              << " heads, " << at::get_num_threads() << " threads, " << kernels::current_isa()
+              << ", median of " << bench.repeat << "\n";
+  }
+  const auto rows = run_op_bench(bench, [&](const OpBenchRow& row) {
+    if (!options.run.json) print_row(row);
+  });
+  if (!options.run.json) return;
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& row : rows) list.push_back(row_json(row));
+  print_json({{"dtype", bench.dtype},
+              {"dim", bench.dim},
+              {"heads", bench.heads},
+              {"threads", at::get_num_threads()},
+              {"isa", kernels::current_isa()},
+              {"repeat", bench.repeat},
+              {"shapes", list}});
+}
+
+}  // namespace
+
+void add_bench_op_command(CLI::App& bench) {
+  auto options = std::make_shared<BenchOpOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "op",
+      "The TSSA operator against its plain form, a copy of its input and its layer's projections");
+  command->add_option("--shapes", options->shapes, "Batch x tokens pairs, separated by commas")
+      ->capture_default_str();
+  command->add_option("--dim", options->bench.dim, "Channels")->capture_default_str();
+  command->add_option("--heads", options->bench.heads, "Heads; must divide the channels")
+      ->capture_default_str();
+  command->add_option("--dtype", options->bench.dtype, "float32 or bfloat16")
+      ->capture_default_str();
+  command->add_option("--repeat", options->bench.repeat, "Rounds; medians are reported")
+      ->capture_default_str();
+  add_run_options(*command, options->run);
+  add_example(*command, "tost bench op --shapes 32x197,1x16384 --threads 2");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tost
