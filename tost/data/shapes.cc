@@ -17,10 +17,22 @@ using Color = std::array<double, 3>;  // 0..1
 constexpr int kGrid = 3;  // samples a pixel and axis for the outlines' antialiasing
 constexpr double kNoise = 0.03;
 
-Color random_color(Random& random) {
+struct Range {
+  double low, high;
+};
+
+// Objects are vivid, the rest is pale: a cue to the eye, and none to a linear model, because hues
+// are uniform and the ranges of value make the mean of all channels nearly the same.
+struct Palette {
+  Range saturation, value;
+};
+constexpr Palette kVivid{{0.6, 1.0}, {0.3, 1.0}};
+constexpr Palette kPale{{0.0, 0.3}, {0.15, 0.75}};
+
+Color random_color(Random& random, const Palette& palette) {
   const double hue = random.uniform(0, 6);
-  const double saturation = random.uniform(0.25, 1);
-  const double value = random.uniform(0.25, 1);
+  const double saturation = random.uniform(palette.saturation.low, palette.saturation.high);
+  const double value = random.uniform(palette.value.low, palette.value.high);
   Color color;
   for (size_t c = 0; c < 3; ++c) {
     const double k = std::fmod(5 - 2 * static_cast<double>(c) + hue, 6);
@@ -130,7 +142,7 @@ struct Canvas {
     const double angle = random.uniform(0, std::numbers::pi);
     const double length = random.uniform(0.05, 0.2), width = random.uniform(0.012, 0.03);
     const double c = std::cos(angle), s = std::sin(angle);
-    const Color color = random_color(random);
+    const Color color = random_color(random, kPale);
     const double strength = random.uniform(0.3, 0.8);
     const auto inside = [&](double px, double py) {
       const double dx = px - x, dy = py - y;
@@ -146,8 +158,8 @@ struct Canvas {
 Texture object_texture(Random& random, const Texture& background) {
   Color first{}, second{};
   for (int attempt = 0; attempt < 40; ++attempt) {
-    first = random_color(random);
-    second = mix(first, random_color(random), random.uniform(0.25, 0.7));
+    first = random_color(random, kVivid);
+    second = mix(first, random_color(random, kVivid), random.uniform(0.15, 0.45));
     const double gap =
         std::min({distance(first, background.first), distance(first, background.second),
                   distance(second, background.first), distance(second, background.second)});
@@ -157,11 +169,11 @@ Texture object_texture(Random& random, const Texture& background) {
 }
 
 Thing large_thing(int shape, Random& random, const Texture& background) {
-  const double radius = random.uniform(0.27, 0.40);
-  const double room = 0.5 - radius * 0.85;
+  const double radius = random.uniform(0.30, 0.42);
+  const double room = (0.5 - radius * 0.85) * 0.6;
   const double x = 0.5 + random.uniform(-room, room), y = 0.5 + random.uniform(-room, room);
   const double stretch = random.uniform(0.88, 1.14);
-  const double angle = random.uniform(0, 2 * std::numbers::pi);
+  const double angle = random.uniform(-0.35, 0.35);
   return {shape, x, y, radius, stretch, angle, object_texture(random, background)};
 }
 
@@ -201,9 +213,9 @@ Image to_image(const Canvas& canvas, Random& random) {
 Image render(uint64_t seed, uint64_t stream, int64_t i, int64_t side, Image& mask) {
   Random random(seed, stream, static_cast<uint64_t>(i));
   const std::vector<int> shapes = shuffled_shapes(random);
-  const Color base = random_color(random);
+  const Color base = random_color(random, kPale);
   const Texture background(random, base,
-                           mix(base, random_color(random), random.uniform(0.15, 0.45)));
+                           mix(base, random_color(random, kPale), random.uniform(0.2, 0.6)));
   mask = Image(side, side, 1);
   Canvas canvas{side, std::vector<Color>(static_cast<size_t>(side * side)), &mask};
   for (int64_t p = 0; p < side * side; ++p) {
@@ -211,10 +223,10 @@ Image render(uint64_t seed, uint64_t stream, int64_t i, int64_t side, Image& mas
         background.at((static_cast<double>(p % side) + 0.5) / static_cast<double>(side),
                       (static_cast<double>(p / side) + 0.5) / static_cast<double>(side));
   }
-  const int64_t strokes = 4 + random.below(6);
+  const int64_t strokes = 3 + random.below(4);
   for (int64_t k = 0; k < strokes; ++k) canvas.draw_stroke(random);
   const Thing large = large_thing(shapes[0], random, background);
-  const int64_t small = 1 + random.below(3);
+  const int64_t small = 1 + random.below(2);
   const int64_t behind = random.below(small + 1);  // how many small ones the large one may cover
   for (int64_t k = 0; k < small; ++k) {
     if (k == behind) canvas.draw(large);

@@ -1,7 +1,7 @@
 // The generated data set `shapes`: textured objects before cluttered, textured backgrounds.
 //
-// Every picture holds one large object and one to three small ones, all of different classes, with
-// random places, sizes, rotations, colours and textures that say nothing about the class. The label
+// Every picture holds one large object and one or two small ones, all of different classes, with
+// random places, sizes, tilts, colours and textures that say nothing about the class. The label
 // is the class of the large object. No pixel has a meaning of its own, so a linear model stays near
 // chance; the outline has to be seen. Free of torch.
 #pragma once
