@@ -1,10 +1,8 @@
-// A small program for the tests in Python: applies one picture function to a file, or draws a data
-// set's contact sheet.
+// A small program for the tests in Python: applies one picture function to a file.
 #include <cstdlib>
 #include <iostream>
 
 #include "tost/base/error.h"
-#include "tost/data/dataset.h"
 #include "tost/data/image_ops.h"
 
 namespace {
@@ -46,48 +44,12 @@ Image apply(const std::string& op, const Image& in, char** rest) {
   fail_usage("Unknown operation '", op, "'.");
 }
 
-void paste(const Image& from, int64_t x, int64_t y, int64_t zoom, Image& to) {
-  for (int64_t py = 0; py < from.height * zoom; ++py) {
-    for (int64_t px = 0; px < from.width * zoom; ++px) {
-      const uint8_t* pixel = from.row(py / zoom) + px / zoom * from.channels;
-      for (int64_t c = 0; c < 3; ++c) {
-        to.row(y + py)[(x + px) * 3 + c] = pixel[from.channels == 3 ? c : 0];
-      }
-    }
-  }
-}
-
-// sheet PATH OUT SIDE COLUMNS ROWS ZOOM: pictures of equal size, with their masks if there are any.
-void sheet(char** rest) {
-  DataSpec spec;
-  spec.path = rest[0];
-  spec.side = integer(rest[2]);
-  const auto data = open_image_dataset(spec, "test");
-  const int64_t columns = integer(rest[3]), rows = integer(rest[4]), zoom = integer(rest[5]);
-  const int64_t cell = data->side() * zoom + 4;
-  Image out(columns * cell, rows * cell, 3);
-  for (int64_t i = 0; i < columns * rows; ++i) {
-    const bool mask = data->has_mask() && i / columns % 2 == 1;
-    const int64_t index = data->has_mask() ? i / columns / 2 * columns + i % columns : i;
-    Image picture = mask ? data->mask(index) : data->image(index);
-    if (mask)
-      for (uint8_t& value : picture.pixels) value = static_cast<uint8_t>(value * 23);
-    paste(picture, i % columns * cell + 2, i / columns * cell + 2, zoom, out);
-    if (!mask) std::cout << data->classes()[static_cast<size_t>(data->label(index))] << ' ';
-  }
-  write_png(rest[1], out);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
   if (argc < 4) return 2;
   const std::string op = argv[1];
-  if (op == "sheet") {
-    sheet(argv + 2);
-  } else {
-    write_png(argv[3], apply(op, read_image(argv[2]), argv + 4));
-  }
+  write_png(argv[3], apply(op, read_image(argv[2]), argv + 4));
   return 0;
 } catch (const tost::Error& error) {
   std::cerr << error.what() << '\n';
