@@ -1,0 +1,68 @@
+#include "tost/eval/evaluate.h"
+
+#include <chrono>
+
+#include "tost/base/error.h"
+#include "tost/eval/metrics.h"
+#include "tost/eval/precision.h"
+
+namespace tost {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Evaluation mode while in scope.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module)
+      : module_(module), training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& module_;
+  bool training_;
+};
+
+EvalResult result_of(const ClassificationMeter& meter, double seconds) {
+  return {.top1 = meter.top1(),
+          .top5 = meter.top5(),
+          .loss = meter.loss(),
+          .images = meter.images(),
+          .seconds = seconds,
+          .images_per_s = seconds > 0 ? double(meter.images()) / seconds : 0,
+          .confusion = meter.confusion()};
+}
+
+}  // namespace
+
+std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
+                                   const EvalOptions& options) {
+  const int64_t classes = model.config().classes;
+  if (int64_t(loader.dataset().classes().size()) != classes) {
+    fail_usage("The data has ", loader.dataset().classes().size(), " classes but the model tells ",
+               classes, " apart; evaluate it on the data it was trained for, or fine-tune it.");
+  }
+  const torch::InferenceMode no_grad;
+  const EvaluationMode mode(model);
+  const PrecisionScope precision(options.precision);
+  const auto start = Clock::now();
+  ClassificationMeter meter(classes);
+  loader.start_epoch(0);
+  while (const std::optional<Batch> batch = loader.next()) {
+    meter.add(model.forward(batch->images), batch->labels);
+    if (options.progress) options.progress(meter.images(), loader.images_per_epoch());
+    if (options.stop && options.stop->load()) return std::nullopt;
+  }
+  return result_of(meter, std::chrono::duration<double>(Clock::now() - start).count());
+}
+
+nlohmann::json to_json(const EvalResult& r) {
+  return {{"top1", r.top1},     {"top5", r.top5},       {"loss", r.loss},
+          {"images", r.images}, {"seconds", r.seconds}, {"images_per_s", r.images_per_s}};
+}
+
+}  // namespace tost

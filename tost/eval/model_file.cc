@@ -1,0 +1,63 @@
+#include "tost/eval/model_file.h"
+
+#include "tost/base/error.h"
+#include "tost/eval/run_layout.h"
+#include "tost/io/safetensors.h"
+#include "tost/models/state_dict.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path in_checkpoint(const fs::path& folder, Weights weights) {
+  const fs::path file = folder / (weights == Weights::kEma ? kEmaFile : kModelFile);
+  if (fs::is_regular_file(file)) return file;
+  if (weights == Weights::kEma && fs::is_regular_file(folder / kModelFile)) {
+    fail_data("'", folder.string(),
+              "' has no averaged weights; train with ema_decay above 0 to get them.");
+  }
+  return {};
+}
+
+}  // namespace
+
+fs::path find_model_file(const fs::path& path, Weights weights) {
+  if (!fs::exists(path))
+    fail_data("'", path.string(), "' does not exist; a model file or a run folder is expected.");
+  if (!fs::is_directory(path)) return path;
+  fs::path file = in_checkpoint(path, weights);
+  for (const char* pointer : {kBestPointer, kLatestPointer}) {
+    if (!file.empty()) break;
+    const fs::path checkpoint = follow_pointer(path / kCheckpointFolder, pointer);
+    if (!checkpoint.empty()) file = in_checkpoint(checkpoint, weights);
+  }
+  if (file.empty()) {
+    fail_data("'", path.string(),
+              "' holds no checkpoint; give a run folder, a checkpoint folder or a ",
+              ".safetensors file.");
+  }
+  return file;
+}
+
+LoadedModel load_model_file(const fs::path& path, Weights weights) {
+  LoadedModel loaded;
+  loaded.file = find_model_file(path, weights);
+  const SafetensorsFile content = load_safetensors(loaded.file);
+  const std::string where = cat("'", loaded.file.string(), "'");
+  loaded.info = model_info_from_metadata(content.metadata, where);
+  loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
+  try {
+    load_state_dict(*loaded.model, content.tensors);
+  } catch (const Error& error) {
+    fail_data(where, " does not fit its own description: ", error.what());
+  }
+  loaded.model->eval();
+  return loaded;
+}
+
+void save_model_file(const fs::path& file, const ImageClassifier& model, const ModelInfo& info) {
+  save_safetensors(file, state_dict(model), to_metadata(info));
+}
+
+}  // namespace tost

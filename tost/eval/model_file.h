@@ -1,0 +1,33 @@
+// A trained image classifier in one safetensors file, and finding that file in a run.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "tost/eval/model_info.h"
+#include "tost/models/image_classifier.h"
+
+namespace tost {
+
+enum class Weights { kRaw, kEma };
+
+struct LoadedModel {
+  std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
+  ModelInfo info;
+  std::filesystem::path file;  // what was read
+};
+
+// The safetensors file that `path` means: itself, the model of a checkpoint folder, or that of the
+// best (else the latest) checkpoint of a run folder. kEma: the averaged weights. Throws a data
+// Error where there is none.
+std::filesystem::path find_model_file(const std::filesystem::path& path,
+                                      Weights weights = Weights::kRaw);
+
+// Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes.
+LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
+
+// Atomic and durable: the old file stays whole on failure.
+void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
+                     const ModelInfo& info);
+
+}  // namespace tost

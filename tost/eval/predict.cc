@@ -1,0 +1,60 @@
+#include "tost/eval/predict.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/eval/precision.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+Tensor read_batch(const Preprocess& preprocess, const std::vector<std::string>& paths, size_t begin,
+                  size_t end) {
+  const Normalizer normalize(preprocess);
+  const Tensor images =
+      torch::empty({int64_t(end - begin), preprocess.channels, preprocess.size, preprocess.size});
+  for (size_t i = begin; i < end; ++i) {
+    normalize(fit_image(read_image(paths[i]), preprocess),
+              images[int64_t(i - begin)].data_ptr<float>());
+  }
+  return images;
+}
+
+std::vector<RankedClass> rank(const Tensor& probabilities, const ModelInfo& info, int64_t top_k) {
+  const auto [sorted, labels] = probabilities.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
+  std::vector<RankedClass> top;
+  for (int64_t k = 0; k < std::min(top_k, sorted.size(0)); ++k) {
+    const int64_t label = labels[k].item<int64_t>();
+    top.push_back({label, info.classes[size_t(label)], sorted[k].item<double>()});
+  }
+  return top;
+}
+
+}  // namespace
+
+std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
+                                       const std::vector<std::string>& paths,
+                                       const PredictOptions& options) {
+  if (options.top_k < 1) fail_usage("top is ", options.top_k, " but must be at least 1.");
+  if (options.batch_size < 1)
+    fail_usage("The batch is ", options.batch_size, " but must be at least 1.");
+  if (paths.empty()) fail_usage("No image was given to predict.");
+  const torch::InferenceMode no_grad;
+  const PrecisionScope precision(options.precision);
+  std::vector<Prediction> predictions;
+  for (size_t begin = 0; begin < paths.size();) {
+    const size_t end = std::min(paths.size(), begin + size_t(options.batch_size));
+    const Tensor logits = model.forward(read_batch(info.preprocess, paths, begin, end));
+    const Tensor probabilities = logits.to(torch::kDouble).softmax(1);
+    for (size_t i = begin; i < end; ++i) {
+      predictions.push_back(
+          {paths[i], rank(probabilities[int64_t(i - begin)], info, options.top_k)});
+    }
+    begin = end;
+  }
+  return predictions;
+}
+
+}  // namespace tost

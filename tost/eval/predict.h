@@ -1,0 +1,34 @@
+// Labels for image files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tost/eval/model_file.h"
+
+namespace tost {
+
+struct RankedClass {
+  int64_t label = 0;
+  std::string name;
+  double probability = 0;
+};
+
+struct Prediction {
+  std::string path;
+  std::vector<RankedClass> top;  // most likely first; equal ones in the order of labels
+};
+
+struct PredictOptions {
+  int64_t top_k = 5;  // at least 1; more than there are classes gives them all
+  int64_t batch_size = 16;
+  std::string precision = "fp32";  // or bf16
+};
+
+// One prediction a path, in order. `model` is in evaluation mode. Throws a data Error naming the
+// first image that cannot be read, a usage Error for top_k < 1 or no paths.
+std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
+                                       const std::vector<std::string>& paths,
+                                       const PredictOptions& options = {});
+
+}  // namespace tost

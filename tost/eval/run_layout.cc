@@ -1,0 +1,42 @@
+#include "tost/eval/run_layout.h"
+
+#include <cstdio>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+
+namespace tost {
+
+namespace fs = std::filesystem;
+
+std::string checkpoint_name(int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
+  return name;
+}
+
+int64_t checkpoint_step(const std::string& name) {
+  constexpr size_t kPrefix = 5, kMostDigits = 18;  // 18 digits always fit an int64
+  if (name.rfind("step-", 0) != 0 || name.size() == kPrefix || name.size() > kPrefix + kMostDigits)
+    return -1;
+  int64_t step = 0;
+  for (size_t i = kPrefix; i < name.size(); ++i) {
+    if (name[i] < '0' || name[i] > '9') return -1;
+    step = step * 10 + (name[i] - '0');
+  }
+  return checkpoint_name(step) == name ? step : -1;
+}
+
+fs::path follow_pointer(const fs::path& checkpoints, const char* pointer) {
+  const fs::path file = checkpoints / pointer;
+  if (!fs::is_regular_file(file)) return {};
+  std::string name = read_file(file, 4096);
+  while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
+  if (checkpoint_step(name) < 0 || !fs::is_directory(checkpoints / name)) {
+    fail_data("'", file.string(), "' should name a checkpoint folder beside it but holds '",
+              name.substr(0, 60), "'; name a checkpoint folder yourself.");
+  }
+  return checkpoints / name;
+}
+
+}  // namespace tost
