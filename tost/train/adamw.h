@@ -1,0 +1,54 @@
+// AdamW (decoupled weight decay, arXiv 1711.05101) over named parameter groups, in one pass over
+// memory.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tost/train/param_groups.h"
+
+namespace tost {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+};
+
+// p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
+// p <- p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Equal to torch.optim.AdamW to
+// rounding. Deterministic for any thread count (element by element). Parameters are float32 or
+// float64.
+class AdamW {
+ public:
+  AdamW(std::vector<ParamGroup> groups, AdamWOptions options);
+
+  // Parameters without a gradient are left alone, and their moments too.
+  void step(double lr);
+  void zero_grad();
+
+  const std::vector<ParamGroup>& groups() const { return groups_; }
+  std::vector<torch::Tensor> parameters() const;
+
+  // Exact state: "exp_avg.NAME", "exp_avg_sq.NAME" (like the parameter), "step.NAME" (float
+  // scalar).
+  std::map<std::string, torch::Tensor> state() const;
+  // Strict: throws a data Error naming the tensor that is missing, unexpected or of another shape.
+  void load_state(const std::map<std::string, torch::Tensor>& state);
+
+ private:
+  struct Moments {
+    torch::Tensor exp_avg, exp_avg_sq, step;
+  };
+  void step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr);
+
+  std::vector<ParamGroup> groups_;
+  std::vector<std::vector<Moments>> moments_;  // beside groups_
+  AdamWOptions options_;
+};
+
+// Scales all gradients so that their joint 2-norm is at most max_norm; returns the norm before.
+double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
+
+}  // namespace tost

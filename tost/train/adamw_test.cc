@@ -1,0 +1,112 @@
+#include "tost/train/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+struct Problem {
+  Tensor w, b, unused, x;
+  explicit Problem(uint64_t seed) {
+    torch::manual_seed(seed);
+    w = torch::randn({5, 7}).requires_grad_();
+    b = torch::randn({7}).requires_grad_();
+    unused = torch::randn({3}).requires_grad_();
+    x = torch::randn({11, 5});
+  }
+  Tensor loss() const { return (x.matmul(w) + b).tanh().square().mean(); }
+  std::vector<ParamGroup> groups() const {
+    return {{{"w"}, {w}, 0.3}, {{"b", "unused"}, {b, unused}, 0.0}};
+  }
+};
+
+TEST(AdamW, EqualsTorch) {
+  const Problem ours(1), theirs(1);
+  AdamW optimizer(ours.groups(), {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-7});
+  const auto with_decay = [](double decay) {
+    auto options = torch::optim::AdamWOptions(1).betas({0.8, 0.97}).eps(1e-7);
+    return std::make_unique<torch::optim::AdamWOptions>(options.weight_decay(decay));
+  };
+  torch::optim::AdamW reference(
+      {{{theirs.w}, with_decay(0.3)}, {{theirs.b, theirs.unused}, with_decay(0.0)}},
+      *with_decay(0.0));
+  for (int step = 0; step < 20; ++step) {
+    const double lr = 0.05 / (1 + step);
+    for (auto& group : reference.param_groups()) {
+      static_cast<torch::optim::AdamWOptions&>(group.options()).lr(lr);
+    }
+    optimizer.zero_grad();
+    reference.zero_grad();
+    ours.loss().backward();
+    theirs.loss().backward();
+    optimizer.step(lr);
+    reference.step();
+  }
+  EXPECT_TRUE(torch::allclose(ours.w, theirs.w, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::allclose(ours.b, theirs.b, 1e-5, 1e-6));
+  EXPECT_TRUE(torch::equal(ours.unused, theirs.unused)) << "no gradient, so no decay either";
+  EXPECT_FALSE(torch::allclose(ours.w, Problem(1).w, 1e-2, 1e-2)) << "the steps must have moved it";
+}
+
+TEST(AdamW, StateRoundTripContinuesExactly) {
+  const Problem a(2), b(2);
+  AdamW first(a.groups(), {}), second(b.groups(), {});
+  const auto step = [](const Problem& p, AdamW& optimizer) {
+    optimizer.zero_grad();
+    p.loss().backward();
+    optimizer.step(0.01);
+  };
+  for (int i = 0; i < 3; ++i) step(a, first);
+  {
+    const torch::NoGradGuard no_grad;
+    b.w.copy_(a.w);
+    b.b.copy_(a.b);
+  }
+  second.load_state(first.state());
+  for (int i = 0; i < 3; ++i) {
+    step(a, first);
+    step(b, second);
+  }
+  EXPECT_TRUE(torch::equal(a.w, b.w));
+  EXPECT_TRUE(torch::equal(a.b, b.b));
+}
+
+std::string load_error(const std::map<std::string, Tensor>& state) {
+  const Problem p(3);
+  AdamW optimizer(p.groups(), {});
+  try {
+    optimizer.load_state(state);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AdamW, StateOfAnotherModelIsNamed) {
+  const Problem p(3);
+  const auto good = AdamW(p.groups(), {}).state();
+  EXPECT_EQ(load_error(good), "");
+  auto missing = good;
+  missing.erase("exp_avg.b");
+  EXPECT_NE(load_error(missing).find("exp_avg.b"), std::string::npos);
+  auto extra = good;
+  extra["exp_avg.z"] = torch::zeros({1});
+  EXPECT_NE(load_error(extra).find("exp_avg.z"), std::string::npos);
+  auto shape = good;
+  shape["exp_avg_sq.w"] = torch::zeros({5, 8});
+  EXPECT_NE(load_error(shape).find("[5, 8]"), std::string::npos);
+}
+
+TEST(ClipGradients, ScalesToTheNorm) {
+  Tensor p = torch::zeros({2}).requires_grad_();
+  p.mutable_grad() = torch::tensor({3.0f, 4.0f});
+  EXPECT_NEAR(clip_gradients({p}, 1.0), 5.0, 1e-6);
+  EXPECT_NEAR(p.grad().norm().item<double>(), 1.0, 1e-5);
+}
+
+}  // namespace
+}  // namespace tost

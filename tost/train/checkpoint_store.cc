@@ -1,0 +1,176 @@
+#include "tost/train/checkpoint_store.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/eval/run_layout.h"
+#include "tost/io/safetensors.h"
+#include "tost/train/manifest.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr char kPartial[] = ".partial";  // being written, or being removed
+constexpr char kStale[] = ".stale";      // being replaced
+constexpr int64_t kMaxStateBytes = int64_t{64} << 20;
+
+fs::path with_suffix(fs::path path, const char* suffix) {
+  return path += suffix;
+}
+
+int64_t tensor_bytes(const Checkpoint& checkpoint) {
+  int64_t bytes = 0;
+  for (const CheckpointPart& part : checkpoint.parts) {
+    for (const auto& [name, tensor] : part.tensors) bytes += int64_t(tensor.nbytes());
+  }
+  return bytes;
+}
+
+// Renamed first, so that a kill in between leaves a temporary and no half checkpoint.
+void remove_folder(const fs::path& folder) {
+  const fs::path doomed = with_suffix(folder, kPartial);
+  std::error_code error;
+  fs::remove_all(doomed, error);
+  fs::rename(folder, doomed, error);
+  if (!error) fs::remove_all(doomed, error);
+  if (error)
+    fail_data("Cannot remove the old checkpoint '", folder.string(), "': ", error.message(), ".");
+}
+
+// Empty also where the pointer names a folder that someone removed: no reason to stop training.
+fs::path best_folder(const fs::path& directory) {
+  try {
+    return follow_pointer(directory, kBestPointer);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Checkpoint read_checkpoint(const fs::path& folder) {
+  verify_checkpoint(folder);
+  Checkpoint checkpoint;
+  checkpoint.step = checkpoint_step(folder.filename().string());
+  checkpoint.state = json::parse(read_file(folder / kStateFile, kMaxStateBytes), nullptr, false);
+  if (checkpoint.state.is_discarded())
+    fail_data("'", (folder / kStateFile).string(), "' is not JSON.");
+  for (const char* file : {kModelFile, kEmaFile, kOptimizerFile}) {
+    if (!fs::exists(folder / file)) continue;
+    SafetensorsFile content = load_safetensors(folder / file);
+    checkpoint.parts.push_back({file, std::move(content.tensors), std::move(content.metadata)});
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(fs::path directory, int64_t keep_last)
+    : directory_(std::move(directory)), keep_last_(keep_last) {
+  make_directories(directory_);
+}
+
+int64_t CheckpointStore::clean() {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    const std::string suffix = entry.path().extension().string();
+    if (suffix == kPartial || suffix == kStale || suffix == ".tmp")
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) {
+    const fs::path original = fs::path(path).replace_extension();
+    if (path.extension() == kStale && !fs::exists(original)) {
+      rename_durably(path, original);  // killed between the two renames of a replacement
+    } else {
+      fs::remove_all(path);
+    }
+  }
+  return int64_t(leftovers.size());
+}
+
+fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
+  const fs::path folder = directory_ / checkpoint_name(checkpoint.step);
+  const fs::path partial = with_suffix(folder, kPartial);
+  std::error_code ignored;
+  fs::remove_all(partial, ignored);
+  try {
+    make_directories(partial);
+    write_files(partial, checkpoint);
+    put_in_place(partial, folder);
+    write_file_atomic(directory_ / kLatestPointer, folder.filename().string() + "\n");
+    if (best) write_file_atomic(directory_ / kBestPointer, folder.filename().string() + "\n");
+  } catch (const std::exception& error) {
+    fs::remove_all(partial, ignored);
+    fail_data("Cannot save the checkpoint of step ", checkpoint.step, ", which needs about ",
+              human_bytes(tensor_bytes(checkpoint)), " where ", human_bytes(free_bytes(directory_)),
+              " are free (earlier checkpoints are intact): ", error.what());
+  }
+  prune();
+  return folder;
+}
+
+void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& checkpoint) const {
+  const int64_t needed = tensor_bytes(checkpoint);
+  if (needed > free_bytes(folder)) fail_data("The disk is too full.");
+  for (const CheckpointPart& part : checkpoint.parts) {
+    save_safetensors(folder / part.file, part.tensors, part.metadata);
+  }
+  write_file_atomic(folder / kStateFile, checkpoint.state.dump(1) + "\n");
+  write_file_atomic(folder / kManifestFile, make_manifest(folder).dump(1) + "\n");
+  sync_directory(folder);
+}
+
+void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) const {
+  const fs::path stale = with_suffix(to, kStale);
+  const bool replaces = fs::exists(to);
+  if (replaces) fs::rename(to, stale);
+  try {
+    rename_durably(from, to);
+  } catch (...) {
+    std::error_code ignored;
+    if (replaces && !fs::exists(to)) fs::rename(stale, to, ignored);
+    throw;
+  }
+  if (replaces) fs::remove_all(stale);
+}
+
+std::vector<fs::path> CheckpointStore::list() const {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    if (entry.is_directory() && checkpoint_step(entry.path().filename().string()) >= 0) {
+      folders.push_back(entry.path());
+    }
+  }
+  const auto newer = [](const fs::path& a, const fs::path& b) {
+    return checkpoint_step(a.filename().string()) > checkpoint_step(b.filename().string());
+  };
+  std::sort(folders.begin(), folders.end(), newer);
+  return folders;
+}
+
+void CheckpointStore::prune() const {
+  const std::vector<fs::path> folders = list();
+  const fs::path best = best_folder(directory_);
+  for (size_t i = size_t(keep_last_); i < folders.size(); ++i) {
+    if (folders[i] != best) remove_folder(folders[i]);
+  }
+}
+
+std::optional<Checkpoint> CheckpointStore::load_newest(std::vector<std::string>& messages) const {
+  const std::vector<fs::path> folders = list();
+  for (const fs::path& folder : folders) {
+    try {
+      return read_checkpoint(folder);
+    } catch (const Error& error) {
+      messages.push_back(cat("Passing over a damaged checkpoint: ", error.what()));
+    }
+  }
+  if (folders.empty()) return std::nullopt;
+  fail_data("All ", folders.size(), " checkpoints in '", directory_.string(),
+            "' are damaged; the newest: ", messages.back());
+}
+
+}  // namespace tost

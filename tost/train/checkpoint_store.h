@@ -1,0 +1,67 @@
+// Checkpoints on disk: a folder each, whole and verified or not there at all.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+struct CheckpointPart {
+  std::string file;  // "model.safetensors"
+  std::map<std::string, torch::Tensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+struct Checkpoint {
+  int64_t step = 0;
+  std::vector<CheckpointPart> parts;
+  nlohmann::json state;  // state.json
+};
+
+// Writing order: files into a folder of a temporary name, each flushed; a manifest with sizes and
+// CRC-32C of all of them; the folder flushed, renamed into place, its parent flushed; then the
+// pointers. A crash at any moment leaves every earlier checkpoint and either no trace of the new
+// one or all of it.
+class CheckpointStore {
+ public:
+  // `directory` is made if missing. keep_last >= 1.
+  CheckpointStore(std::filesystem::path directory, int64_t keep_last);
+
+  // Removes what killed saves left behind; gives the number of folders removed or put back.
+  int64_t clean();
+
+  // Replaces a checkpoint of the same step. Afterwards only the newest keep_last and the best
+  // remain. On failure: removes its traces and throws a data Error with the space needed and free.
+  std::filesystem::path save(const Checkpoint& checkpoint, bool best);
+
+  // Folders of finished checkpoints, newest first. Not verified.
+  std::vector<std::filesystem::path> list() const;
+
+  // The newest checkpoint whose files equal its manifest, all read. Each damaged one that was
+  // passed over adds a sentence to `messages`. Nothing when there is no checkpoint; a data Error
+  // when all are damaged.
+  std::optional<Checkpoint> load_newest(std::vector<std::string>& messages) const;
+
+  const std::filesystem::path& directory() const { return directory_; }
+
+ private:
+  void write_files(const std::filesystem::path& folder, const Checkpoint& checkpoint) const;
+  void put_in_place(const std::filesystem::path& from, const std::filesystem::path& to) const;
+  void prune() const;
+
+  std::filesystem::path directory_;
+  int64_t keep_last_;
+};
+
+// Checks every file of a checkpoint folder against its manifest. Throws a data Error naming the
+// first file that is missing, of another size, or damaged.
+void verify_checkpoint(const std::filesystem::path& folder);
+
+}  // namespace tost

@@ -1,0 +1,109 @@
+#include "tost/train/config_field.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+const char* type_name(FieldType type) {
+  switch (type) {
+    case FieldType::kBool:
+      return "true or false";
+    case FieldType::kInteger:
+      return "a whole number";
+    case FieldType::kNumber:
+      return "a number";
+    case FieldType::kText:
+    case FieldType::kChoice:
+      return "a text";
+    case FieldType::kObject:
+      return "an object";
+  }
+  return "";
+}
+
+bool has_type(FieldType type, const json& value) {
+  switch (type) {
+    case FieldType::kBool:
+      return value.is_boolean();
+    case FieldType::kInteger:
+      return value.is_number_integer();
+    case FieldType::kNumber:
+      return value.is_number();
+    case FieldType::kText:
+    case FieldType::kChoice:
+      return value.is_string();
+    case FieldType::kObject:
+      return value.is_object();
+  }
+  return false;
+}
+
+// Unsigned values above int64 would turn negative in get<int64_t>(); as doubles they are out of
+// range.
+void check_range(const FieldInfo& field, const json& value) {
+  const double number = value.get<double>();
+  if (std::isfinite(number) && number >= field.low && number <= field.high) return;
+  fail_usage(field.key, " is ", value.dump(), " but must lie between ", json(field.low).dump(),
+             " and ", json(field.high).dump(), ".");
+}
+
+void check_choice(const FieldInfo& field, const std::string& value) {
+  if (std::find(field.choices.begin(), field.choices.end(), value) != field.choices.end()) return;
+  fail_usage("Unknown ", field.key, " '", value, "' (known: ", join(field.choices, ", "), ").",
+             did_you_mean(value, field.choices));
+}
+
+template <class T>
+T number_from_text(const FieldInfo& field, const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    fail_usage(field.key, " is '", text, "' but must be ", type_name(field.type), ".");
+  }
+  return value;
+}
+
+}  // namespace
+
+void check_value(const FieldInfo& field, const json& value) {
+  if (!has_type(field.type, value)) {
+    fail_usage(field.key, " is ", value.dump(), " but must be ", type_name(field.type), ".");
+  }
+  if (field.type == FieldType::kInteger || field.type == FieldType::kNumber)
+    check_range(field, value);
+  if (field.type == FieldType::kChoice) check_choice(field, value.get<std::string>());
+}
+
+json value_from_text(const FieldInfo& field, const std::string& text) {
+  json value = text;
+  if (field.type == FieldType::kInteger) value = number_from_text<int64_t>(field, text);
+  if (field.type == FieldType::kNumber) value = number_from_text<double>(field, text);
+  if (field.type == FieldType::kBool && (text == "true" || text == "false")) value = text == "true";
+  if (field.type == FieldType::kObject)
+    value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  check_value(field, value);
+  return value;
+}
+
+json merge(json under, const json& over) {
+  if (!under.is_object() || !over.is_object()) return over;
+  for (const auto& [key, value] : over.items()) {
+    under[key] = under.contains(key) ? merge(under[key], value) : value;
+  }
+  return under;
+}
+
+void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
+                      std::string_view where) {
+  fail_usage("Unknown key '", key, "' in ", where, ".", did_you_mean(key, known));
+}
+
+}  // namespace tost

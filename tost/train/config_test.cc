@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/train/train_config.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+std::string usage_error(const json& values) {
+  try {
+    make_train_config(values);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(TrainConfig, EveryRecipeSurvivesJsonBothWays) {
+  for (const std::string& name : recipe_names()) {
+    const json once = train_fields().to_json(recipe(name));
+    EXPECT_EQ(once["recipe"], name);
+    EXPECT_EQ(train_fields().to_json(make_train_config(once)), once) << name;
+    EXPECT_EQ(train_fields().to_json(make_train_config({{"recipe", name}})), once) << name;
+  }
+}
+
+TEST(TrainConfig, FlagsBeatTheFileAndTheFileBeatsTheRecipe) {
+  const json file{
+      {"recipe", "imagenet"}, {"lr", 0.5}, {"epochs", 7}, {"model_options", {{"depth", 3}}}};
+  const json flags{{"epochs", 9}, {"model_options", {{"heads", 2}}}};
+  const TrainConfig config = make_train_config(merge(file, flags));
+  EXPECT_EQ(config.epochs, 9);
+  EXPECT_EQ(config.lr, 0.5);
+  EXPECT_EQ(config.mixup, 0.8);
+  EXPECT_EQ(config.model_options, json({{"depth", 3}, {"heads", 2}}));
+}
+
+TEST(TrainConfig, UnknownNamesOfferTheNearest) {
+  EXPECT_TRUE(mentions(usage_error({{"epoch", 3}}), "epochs"));
+  EXPECT_TRUE(mentions(usage_error({{"recipe", "smal"}}), "small"));
+  EXPECT_TRUE(mentions(usage_error({{"model", "tost_nano_p5"}}), "tost_nano_p4"));
+  EXPECT_TRUE(mentions(usage_error({{"mixer", "softmx"}}), "softmax"));
+}
+
+// Every field refuses a value of another type, and every number one outside its range.
+TEST(TrainConfig, EveryFieldIsChecked) {
+  for (const FieldInfo& field : train_fields().fields()) {
+    const json wrong =
+        field.type == FieldType::kText || field.type == FieldType::kChoice ? json(1) : json("x");
+    EXPECT_TRUE(mentions(usage_error({{field.key, wrong}}), field.key)) << field.key;
+    if (field.type == FieldType::kInteger || field.type == FieldType::kNumber) {
+      const bool whole = field.type == FieldType::kInteger;
+      EXPECT_NE(usage_error({{field.key,
+                              whole ? json(int64_t(field.high) + 1) : json(field.high * 2 + 1)}}),
+                "")
+          << field.key;
+      EXPECT_NE(
+          usage_error({{field.key, whole ? json(int64_t(field.low) - 1) : json(field.low - 1)}}),
+          "")
+          << field.key;
+    }
+    EXPECT_FALSE(field.help.empty()) << field.key;
+  }
+  EXPECT_NE(usage_error({{"lr", std::nan("")}}), "");
+  EXPECT_NE(usage_error({{"seed", uint64_t(1) << 63}}), "");
+  EXPECT_NE(usage_error({{"epochs", 1.5}}), "");
+}
+
+TEST(TrainConfig, ValuesThatDoNotGoTogether) {
+  EXPECT_TRUE(mentions(usage_error({{"evaluate_ema", true}}), "ema_decay"));
+  EXPECT_TRUE(mentions(usage_error({{"schedule_lag", 1}}), "schedule"));
+  EXPECT_TRUE(mentions(usage_error({{"lr", 1e-6}}), "min_lr"));
+}
+
+TEST(TrainConfig, FlagTexts) {
+  const auto& fields = train_fields();
+  EXPECT_EQ(value_from_text(fields.field("lr"), "1e-3"), json(1e-3));
+  EXPECT_EQ(value_from_text(fields.field("epochs"), "12"), json(12));
+  EXPECT_EQ(value_from_text(fields.field("decay_all"), "true"), json(true));
+  EXPECT_EQ(value_from_text(fields.field("mixer"), "xca"), json("xca"));
+  for (const auto& [key, text] :
+       std::vector<std::pair<std::string, std::string>>{{"lr", "fast"},
+                                                        {"lr", "1e-3x"},
+                                                        {"lr", "nan"},
+                                                        {"epochs", "1.5"},
+                                                        {"epochs", ""},
+                                                        {"decay_all", "yes"}}) {
+    EXPECT_THROW(value_from_text(fields.field(key), text), Error) << key << "=" << text;
+  }
+}
+
+TEST(TrainConfig, ResumingSaysWhatChanged) {
+  const TrainConfig saved = recipe("small");
+  std::vector<std::string> messages;
+  EXPECT_EQ(
+      resume_train_config(saved, {{"epochs", saved.epochs}, {"workers", 2}}, messages).workers, 2);
+  EXPECT_TRUE(messages.empty());
+  resume_train_config(saved, {{"lr", 0.25}}, messages);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_TRUE(mentions(messages[0], "lr 0.25") && mentions(messages[0], "0.002")) << messages[0];
+  try {
+    resume_train_config(saved, {{"batch", 32}}, messages);
+    FAIL() << "another batch size cannot continue the run";
+  } catch (const Error& error) {
+    EXPECT_TRUE(mentions(error.what(), "batch 64") && mentions(error.what(), "with 32"))
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tost

@@ -1,0 +1,12 @@
+// CRC-32C (Castagnoli), as TensorBoard's records and our checkpoint manifests use it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tost {
+
+// CRC of `bytes`; chain by giving the CRC of what came before. crc32c("123456789") == 0xe3069283.
+uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
+
+}  // namespace tost

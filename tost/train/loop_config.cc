@@ -1,0 +1,94 @@
+#include "tost/train/loop_config.h"
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kMany = int64_t{1} << 40;
+using enum OnResume;
+
+void add_duration_fields(FieldTable<LoopConfig>& t) {
+  using C = LoopConfig;
+  t.integer("seed", &C::seed, 0, kMany, kFixed, "seed of weights, data order and augmentation")
+      .integer("epochs", &C::epochs, 1, 1000000, kWarn, "passes over the training data")
+      .integer("max_steps", &C::max_steps, 0, kMany, kWarn, "optimiser steps in all (0: by epochs)")
+      .integer("accumulate", &C::accumulate, 1, 65536, kFixed,
+               "batches whose gradients make one step")
+      .integer("threads", &C::threads, 0, 4096, kWarn,
+               "compute threads (0: as many as there are cores)");
+}
+
+void add_rate_fields(FieldTable<LoopConfig>& t) {
+  using C = LoopConfig;
+  t.number("lr", &C::lr, 0, 100, kWarn, "peak learning rate")
+      .integer("lr_reference_batch", &C::lr_reference_batch, 0, kMany, kWarn,
+               "scale the peak by batch x accumulate / this (0: do not scale)")
+      .number("min_lr", &C::min_lr, 0, 100, kWarn, "learning rate the cosine ends at")
+      .number("warmup_lr", &C::warmup_lr, 0, 100, kWarn, "learning rate of the first warm-up step")
+      .number("warmup_epochs", &C::warmup_epochs, 0, 1000000, kWarn, "length of the linear warm-up")
+      .choice("schedule", &C::schedule, {"step", "epoch"}, kWarn,
+              "cosine moved every step, or once an epoch as the official code does")
+      .integer("schedule_lag", &C::schedule_lag, 0, 2, kWarn,
+               "epochs by which an epoch schedule lags (official: 1 ImageNet, 2 fine-tuning)");
+}
+
+void add_optimizer_fields(FieldTable<LoopConfig>& t) {
+  using C = LoopConfig;
+  t.number("weight_decay", &C::weight_decay, 0, 10, kWarn, "AdamW weight decay")
+      .flag("decay_all", &C::decay_all, kFixed, "decay biases, norms and the class token as well")
+      .number("beta1", &C::beta1, 0, 0.999999, kWarn, "AdamW first moment decay")
+      .number("beta2", &C::beta2, 0, 0.999999999, kWarn, "AdamW second moment decay")
+      .number("eps", &C::eps, 1e-20, 1, kWarn, "AdamW epsilon")
+      .number("clip", &C::clip, 0, 1e9, kWarn, "largest gradient norm (0: no clipping)")
+      .choice("precision", &C::precision, {"fp32", "bf16"}, kWarn,
+              "bf16: autocast matrix products, weights stay fp32")
+      .number("ema_decay", &C::ema_decay, 0, 0.9999999, kFixed,
+              "decay of the averaged weights (0: none)")
+      .flag("evaluate_ema", &C::evaluate_ema, kWarn,
+            "evaluate the averaged weights instead of the raw ones");
+}
+
+void add_record_fields(FieldTable<LoopConfig>& t) {
+  using C = LoopConfig;
+  t.integer("evaluate_every", &C::evaluate_every, 1, 1000000, kWarn, "epochs between evaluations")
+      .integer("checkpoint_every", &C::checkpoint_every, 1, 1000000, kFree,
+               "epochs between checkpoints")
+      .integer("checkpoint_every_steps", &C::checkpoint_every_steps, 0, kMany, kFree,
+               "steps between further checkpoints (0: none)")
+      .integer("keep_last", &C::keep_last, 1, 100000, kFree,
+               "newest checkpoints kept, beside the best one")
+      .integer("log_every", &C::log_every, 1, kMany, kFree,
+               "steps a line of metrics.jsonl sums up");
+}
+
+FieldTable<LoopConfig> make_fields() {
+  FieldTable<LoopConfig> table;
+  add_duration_fields(table);
+  add_rate_fields(table);
+  add_optimizer_fields(table);
+  add_record_fields(table);
+  return table;
+}
+
+}  // namespace
+
+const FieldTable<LoopConfig>& loop_fields() {
+  static const FieldTable<LoopConfig> table = make_fields();
+  return table;
+}
+
+void check_loop_config(const LoopConfig& config) {
+  if (config.evaluate_ema && config.ema_decay == 0) {
+    fail_usage("evaluate_ema needs averaged weights: set ema_decay above 0.");
+  }
+  if (config.schedule == "step" && config.schedule_lag != 0) {
+    fail_usage("schedule_lag ", config.schedule_lag,
+               " needs schedule \"epoch\"; the step schedule does not lag.");
+  }
+  if (config.min_lr > config.lr && config.lr_reference_batch == 0) {
+    fail_usage("min_lr ", config.min_lr, " is above lr ", config.lr, ".");
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,46 @@
+// What the training loop itself needs to know, whatever it trains.
+#pragma once
+
+#include "tost/train/config_field.h"
+
+namespace tost {
+
+struct LoopConfig {
+  int64_t seed = 0;
+  int64_t epochs = 1;
+  int64_t max_steps = 0;  // optimiser steps in all; 0: epochs decide
+  int64_t accumulate = 1;
+
+  double lr = 1e-3;
+  int64_t lr_reference_batch =
+      0;  // > 0: the peak is lr * (batch * accumulate) / lr_reference_batch
+  double min_lr = 0;
+  double warmup_lr = 0;
+  double warmup_epochs = 0;
+  std::string schedule = "step";
+  int64_t schedule_lag = 0;
+
+  double weight_decay = 0.05;
+  bool decay_all = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double clip = 0;
+  std::string precision = "fp32";
+  double ema_decay = 0;
+  bool evaluate_ema = false;
+
+  int64_t evaluate_every = 1;          // epochs
+  int64_t checkpoint_every = 1;        // epochs
+  int64_t checkpoint_every_steps = 0;  // as well; 0: only at epoch ends
+  int64_t keep_last = 2;
+  int64_t log_every = 10;  // steps
+  int64_t threads = 0;
+};
+
+const FieldTable<LoopConfig>& loop_fields();
+
+// Rules that tie several values together. Throws a usage Error.
+void check_loop_config(const LoopConfig& config);
+
+}  // namespace tost

@@ -1,0 +1,54 @@
+#include "tost/train/metrics_log.h"
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kMaxBytes = int64_t{1} << 30;
+
+// The leading part of `text` that a run at last_step had written.
+std::string lines_up_to(const std::string& text, int64_t last_step, const fs::path& path) {
+  std::string kept;
+  size_t begin = 0;
+  for (int64_t number = 1; begin < text.size(); ++number) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
+      fail_data("'", path.string(), "' line ", number,
+                " is not a JSON object with a step; move the file away to resume.");
+    }
+    if (object["step"].get<int64_t>() <= last_step) kept += line + "\n";
+  }
+  return kept;
+}
+
+OutputFile open_log(const fs::path& path, int64_t last_step) {
+  if (fs::exists(path)) {
+    const std::string text = read_file(path, kMaxBytes);
+    const std::string kept = lines_up_to(text, last_step, path);
+    if (kept.size() != text.size()) write_file_atomic(path, kept);
+  }
+  return OutputFile(path, OutputFile::Mode::kAppend);
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const fs::path& path, int64_t last_step)
+    : file_(open_log(path, last_step)) {}
+
+void MetricsLog::add(const json& line) {
+  file_.write(line.dump() + "\n");
+}
+
+void MetricsLog::flush() {
+  file_.sync();
+}
+
+}  // namespace tost

@@ -1,0 +1,27 @@
+// metrics.jsonl: one JSON object a line, in the order things happened.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tost/base/file.h"
+
+namespace tost {
+
+class MetricsLog {
+ public:
+  // Opens for appending. Lines whose "step" is above last_step are dropped first, and so is a last
+  // line that a killed process left unfinished: after a resume the file is what an uninterrupted
+  // run had written at that step. The rewrite is atomic. Throws a data Error naming the file and
+  // line otherwise.
+  MetricsLog(const std::filesystem::path& path, int64_t last_step);
+
+  void add(const nlohmann::json& line);  // an object with an integer "step"
+  void flush();
+
+ private:
+  OutputFile file_;
+};
+
+}  // namespace tost

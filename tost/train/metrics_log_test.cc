@@ -1,0 +1,42 @@
+#include "tost/train/metrics_log.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+TEST(MetricsLog, DropsLinesBeyondTheStepAndAHalfLine) {
+  const testing::TempDir dir;
+  const auto path = dir.path() / "metrics.jsonl";
+  {
+    MetricsLog log(path, 0);
+    log.add({{"step", 10}, {"loss", 1.5}});
+    log.add({{"step", 20}, {"loss", 1.25}});
+    log.add({{"step", 30}, {"loss", 1.125}});
+  }
+  OutputFile(path, OutputFile::Mode::kAppend).write("{\"step\": 3");
+  MetricsLog log(path, 20);
+  log.add({{"step", 25}});
+  log.flush();
+  EXPECT_EQ(read_file(path, 1000),
+            "{\"loss\":1.5,\"step\":10}\n{\"loss\":1.25,\"step\":20}\n{\"step\":25}\n");
+}
+
+TEST(MetricsLog, NamesALineThatIsNotALogLine) {
+  const testing::TempDir dir;
+  const auto path = dir.path() / "metrics.jsonl";
+  write_file_atomic(path, "{\"step\":1}\nhello\n");
+  try {
+    MetricsLog log(path, 5);
+    FAIL() << "must be refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("line 2"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(read_file(path, 1000), "{\"step\":1}\nhello\n");
+}
+
+}  // namespace
+}  // namespace tost

@@ -1,0 +1,55 @@
+#include "tost/train/run_log.h"
+
+#include <cmath>
+
+#include "tost/eval/run_layout.h"
+
+namespace tost {
+
+using nlohmann::json;
+
+RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, std::string unit)
+    : unit_(std::move(unit)),
+      metrics_(run / kMetricsFile, first_step),
+      events_(run, first_step > 0 ? first_step + 1 : 0) {}
+
+void RunLog::add_step(const StepReport& report) {
+  json line{{"kind", "train"},
+            {"step", report.step},
+            {"epoch", report.epoch + 1},
+            {"loss", report.loss},
+            {"lr", report.lr},
+            {unit_ + "_per_s", report.samples_per_s},
+            {"wait_share", report.wait_share}};
+  Scalars scalars{{"train/loss", report.loss},
+                  {"train/lr", report.lr},
+                  {"speed/" + unit_ + "_per_s", report.samples_per_s},
+                  {"speed/wait_share", report.wait_share}};
+  if (std::isfinite(report.accuracy)) {
+    line["accuracy"] = report.accuracy;
+    scalars.emplace_back("train/accuracy", report.accuracy);
+  }
+  metrics_.add(line);
+  events_.add(report.step, scalars);
+}
+
+void RunLog::add_eval(const json& metrics) {
+  json line = metrics;
+  line["kind"] = "eval";
+  metrics_.add(line);
+  Scalars scalars;
+  for (const auto& [key, value] : metrics.items()) {
+    if (value.is_number() && key != "step" && key != "epoch") {
+      scalars.emplace_back("eval/" + key, value.get<double>());
+    }
+  }
+  events_.add(metrics.at("step").get<int64_t>(), scalars);
+  flush();
+}
+
+void RunLog::flush() {
+  metrics_.flush();
+  events_.flush();
+}
+
+}  // namespace tost

@@ -1,0 +1,30 @@
+// What happens during training, written to metrics.jsonl and TensorBoard at once.
+#pragma once
+
+#include <filesystem>
+
+#include "tost/train/event_file.h"
+#include "tost/train/metrics_log.h"
+#include "tost/train/train_listener.h"
+
+namespace tost {
+
+// Epochs count from 1 here, as for people.
+class RunLog {
+ public:
+  // Goes on after first_step steps: what earlier processes logged beyond that is dropped.
+  RunLog(const std::filesystem::path& run, int64_t first_step, std::string unit);
+
+  // {"kind": "train", "step", "epoch", "loss", "accuracy", "lr", "UNIT_per_s", "wait_share"}
+  void add_step(const StepReport& report);
+  // {"kind": "eval", "step", "epoch", "best", and what the task's evaluation gave}
+  void add_eval(const nlohmann::json& metrics);
+  void flush();
+
+ private:
+  std::string unit_;
+  MetricsLog metrics_;
+  EventFile events_;
+};
+
+}  // namespace tost

@@ -1,0 +1,40 @@
+#include "tost/train/schedule.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace tost {
+namespace {
+
+double warmup(const Schedule& s, double position, double length) {
+  return s.warmup_start + (s.peak - s.warmup_start) * position / length;
+}
+
+// Even in u: an index below zero, which the two-epoch lag gives once, mirrors as in torch's closed
+// form.
+double half_cosine(const Schedule& s, double u) {
+  return s.floor + 0.5 * (s.peak - s.floor) * (1 + std::cos(std::numbers::pi * u));
+}
+
+double by_step(const Schedule& s, int64_t step) {
+  if (step < s.warmup_steps) return warmup(s, double(step), double(s.warmup_steps));
+  if (s.total_steps <= s.warmup_steps) return s.peak;
+  return half_cosine(s, double(step - s.warmup_steps) / double(s.total_steps - s.warmup_steps));
+}
+
+double by_epoch(const Schedule& s, int64_t step) {
+  const int64_t epoch = step / s.steps_per_epoch;
+  const double index = epoch == 0 ? 0.0 : double(epoch - s.epoch_lag);
+  const double warmup_epochs = double(s.warmup_steps) / double(s.steps_per_epoch);
+  const double epochs = double(s.total_steps) / double(s.steps_per_epoch);
+  if (s.warmup_steps > 0 && index < warmup_epochs) return warmup(s, std::fmax(index, 0.0), warmup_epochs);
+  return half_cosine(s, index / epochs);
+}
+
+}  // namespace
+
+double learning_rate(const Schedule& schedule, int64_t step) {
+  return schedule.form == ScheduleForm::kStep ? by_step(schedule, step) : by_epoch(schedule, step);
+}
+
+}  // namespace tost

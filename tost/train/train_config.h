@@ -1,0 +1,85 @@
+// Everything that decides a vision training run, and its JSON form: flat, one key a value, the same
+// names as the flags of `tost train` with underscores for dashes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tost/data/dataset.h"
+#include "tost/data/loader.h"
+#include "tost/train/loop_config.h"
+
+namespace tost {
+
+struct TrainConfig : LoopConfig {
+  std::string recipe = "small";
+
+  std::string model = "tost_nano_p4";
+  std::string from;   // a model file to fine-tune; its architecture then replaces `model`
+  std::string mixer;  // "": the preset's
+  int64_t image_size =
+      0;  // 0: the data's own side where it has one and the patch divides it, else the preset's
+  double drop_path = -1;                                    // -1: the preset's
+  nlohmann::json model_options = nlohmann::json::object();  // further fields of VisionConfig
+
+  std::string data = "shapes";
+  std::string data_format = "auto";
+  int64_t data_seed = 0;
+  int64_t data_side = 32;
+  int64_t train_size = 10'000;
+  int64_t test_size = 2'000;
+  double holdout = -1;
+
+  int64_t batch = 64;
+  int64_t eval_batch = 200;
+  int64_t workers = 1;
+  int64_t repeats = 1;
+  int64_t max_unreadable = 100;
+  std::string resize = "crop";
+  double crop_ratio = 1;
+  std::string interpolation = "bicubic";
+
+  std::string crop = "pad";
+  int64_t crop_pad = 4;
+  double crop_min_scale = 0.08;
+  double flip = 0.5;
+  int64_t randaugment = 0;
+  double randaugment_magnitude = 9;
+  double randaugment_noise = 0.5;
+  double color_jitter = 0;
+  double erase = 0;
+  double mixup = 0;
+  double cutmix = 0;
+  double mix_probability = 1;
+  double mix_switch = 0.5;
+  double label_smoothing = 0;
+};
+
+const FieldTable<TrainConfig>& train_fields();
+
+std::vector<std::string> recipe_names();  // small, finetune, imagenet
+
+// The values of a recipe. Throws a usage Error for an unknown name, offering the nearest.
+TrainConfig recipe(const std::string& name);
+
+// The configuration that `values` (a config file merged with flags, see merge()) asks for: the
+// recipe that its key "recipe" names (default small), changed by every other key. Strict; usage
+// Errors as in FieldTable::apply.
+TrainConfig make_train_config(const nlohmann::json& values,
+                              std::string_view where = "the configuration");
+
+// A JSON object from a config file. Throws a usage Error when it is not one.
+nlohmann::json read_config_file(const std::filesystem::path& path);
+
+// A resumed run's configuration: what it was started with, changed by `values`. A changed value
+// that the saved state cannot follow is a usage Error naming the key and both values; any other
+// change that makes the result differ from an uninterrupted run is a sentence in `messages`.
+TrainConfig resume_train_config(const TrainConfig& saved, const nlohmann::json& values,
+                                std::vector<std::string>& messages);
+
+DataSpec data_spec(const TrainConfig& config);
+AugmentConfig augment_config(const TrainConfig& config);
+MixConfig mix_config(const TrainConfig& config);
+
+}  // namespace tost

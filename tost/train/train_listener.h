@@ -1,0 +1,42 @@
+// How a caller watches a training run. The library itself prints nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tost {
+
+struct StartReport {
+  int64_t first_step = 0;  // above 0 when resumed
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t parameters = 0;
+  std::string unit;  // "images", "tokens"
+};
+
+struct StepReport {
+  int64_t step = 0;  // steps done, 1 ... total_steps
+  int64_t total_steps = 0;
+  int64_t epoch = 0;    // the running one, from 0
+  double loss = 0;      // mean since the last line of the log
+  double accuracy = 0;  // the same, 0 ... 1; NaN where the task has none
+  double lr = 0;
+  double samples_per_s = 0;
+  double wait_share = 0;  // of the time, spent waiting for data, 0 ... 1
+  double eta_s = 0;       // training steps left; evaluations not counted
+};
+
+class TrainListener {
+ public:
+  virtual ~TrainListener() = default;
+  virtual void on_start(const StartReport&) {}
+  virtual void on_step(const StepReport&) {}
+  // `metrics` is what the task's evaluation returned, with "step", "epoch" (from 1) and "best".
+  virtual void on_eval(const nlohmann::json& /*metrics*/, bool /*best*/) {}
+  virtual void on_checkpoint(const std::filesystem::path&) {}
+  virtual void on_message(const std::string& /*one sentence*/) {}
+};
+
+}  // namespace tost

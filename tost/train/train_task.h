@@ -1,0 +1,57 @@
+// What the training loop drives: a model, its data and its score. Vision, language and sequence
+// training implement it; the loop knows nothing of images or tokens.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/train/param_groups.h"
+
+namespace tost {
+
+struct MicroBatch {
+  torch::Tensor loss;    // scalar with graph: the mean over the batch
+  int64_t samples = 0;   // images, or tokens
+  int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
+};
+
+struct BestMetric {
+  std::string key;  // of the object that evaluate() returns
+  bool higher_is_better = true;
+};
+
+class TrainTask {
+ public:
+  virtual ~TrainTask() = default;
+
+  virtual torch::nn::Module& model() = 0;
+  // Every trainable parameter once, named as in the model's state.
+  virtual std::vector<ParamGroup> param_groups() = 0;
+  virtual std::string unit() const = 0;  // "images", "tokens"
+
+  virtual int64_t samples_per_batch() const = 0;
+  virtual int64_t batches_per_epoch() const = 0;
+  // The next batches must be a pure function of (seed, epoch, batch index), so that a resumed run
+  // sees what the uninterrupted one saw.
+  virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
+  // Loads a batch and runs the model on it in its present mode. May throw a data Error.
+  virtual MicroBatch next_batch() = 0;
+  virtual double wait_seconds() const = 0;  // time next_batch() has waited for data since the start
+
+  // Scores the model as it is (the loop has put it into evaluation mode). Nothing when `stop` ended
+  // it early.
+  virtual std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) = 0;
+  virtual BestMetric best_metric() const = 0;
+
+  // Stored with the weights, so that the file alone is enough to use the model.
+  virtual std::map<std::string, std::string> model_metadata() const = 0;
+  // Warnings gathered since the last call (skipped files and the like).
+  virtual std::vector<std::string> take_messages() { return {}; }
+};
+
+}  // namespace tost

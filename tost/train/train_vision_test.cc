@@ -1,0 +1,183 @@
+#include "tost/train/train_vision.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/eval/evaluate.h"
+#include "tost/eval/model_file.h"
+#include "tost/eval/run_layout.h"
+#include "tost/models/state_dict.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Seconds on one core, with every source of randomness switched on.
+json tiny_values() {
+  return {{"data", "shapes"},
+          {"data_side", 16},
+          {"train_size", 96},
+          {"test_size", 32},
+          {"batch", 16},
+          {"epochs", 2},
+          {"eval_batch", 32},
+          {"drop_path", 0.2},
+          {"mixup", 0.4},
+          {"erase", 0.5},
+          {"randaugment", 1},
+          {"ema_decay", 0.9},
+          {"label_smoothing", 0.1},
+          {"threads", 1},
+          {"model_options", {{"dim", 16}, {"depth", 1}, {"heads", 2}, {"class_blocks", 1}}}};
+}
+
+struct Watcher : TrainListener {
+  std::vector<std::string> messages;
+  std::function<void(int64_t)> after_step;
+  void on_message(const std::string& message) override { messages.push_back(message); }
+  void on_step(const StepReport& report) override {
+    if (after_step) after_step(report.step);
+  }
+};
+
+TrainResult train(const fs::path& out, const json& values, RunMode mode = RunMode::kNew) {
+  Watcher watcher;
+  return train_vision({out, mode, values}, watcher);
+}
+
+std::string error_of(const fs::path& out, const json& values, RunMode mode = RunMode::kNew) {
+  try {
+    train(out, values, mode);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void expect_same_weights(const fs::path& a, const fs::path& b) {
+  for (const Weights weights : {Weights::kRaw, Weights::kEma}) {
+    const StateDict x = state_dict(*load_model_file(a, weights).model);
+    const StateDict y = state_dict(*load_model_file(b, weights).model);
+    for (const auto& [name, value] : x) EXPECT_TRUE(torch::equal(value, y.at(name))) << name;
+  }
+}
+
+fs::path latest(const fs::path& run) {
+  return follow_pointer(run / kCheckpointFolder, kLatestPointer);
+}
+
+TEST(TrainVision, ResumedInTheMiddleOfAnEpochEqualsUninterrupted) {
+  const testing::TempDir dir;
+  const fs::path whole = dir.path() / "whole", parts = dir.path() / "parts";
+  EXPECT_EQ(train(whole, tiny_values()).step, 12);
+  Watcher watcher;
+  std::atomic<bool> stop = false;
+  watcher.after_step = [&](int64_t step) { stop = step == 4 || step == 9; };
+  const VisionRun run{parts, RunMode::kNew, tiny_values()};
+  EXPECT_EQ(train_vision(run, watcher, &stop).step, 4);
+  stop = false;
+  EXPECT_EQ(train_vision({parts, RunMode::kResume}, watcher, &stop).step, 9);
+  // Other workers must not change a batch.
+  const TrainResult result = train(parts, {{"workers", 3}}, RunMode::kResume);
+  EXPECT_EQ(result.step, 12);
+  EXPECT_FALSE(result.interrupted);
+  expect_same_weights(latest(whole), latest(parts));
+}
+
+TEST(TrainVision, RunFoldersAreNotOverwrittenUnasked) {
+  const testing::TempDir dir;
+  const fs::path out = dir.path() / "run";
+  json values = tiny_values();
+  values["max_steps"] = 2;
+  EXPECT_TRUE(mentions(error_of(out, values, RunMode::kResume), "no run to resume"));
+  train(out, values);
+  OutputFile(out / "notes.txt").write("mine");
+  EXPECT_TRUE(mentions(error_of(out, values), "--overwrite"));
+  values["seed"] = 5;
+  EXPECT_TRUE(
+      mentions(error_of(out, values, RunMode::kResume), "seed 0 and cannot be resumed with 5"));
+  train(out, values, RunMode::kOverwrite);
+  EXPECT_EQ(read_file(out / "notes.txt", 100), "mine");
+  EXPECT_EQ(json::parse(read_file(out / kConfigFile, 100000))["seed"], 5);
+}
+
+TEST(TrainVision, BadSettingsLeaveNoFolder) {
+  const testing::TempDir dir;
+  const fs::path out = dir.path() / "run";
+  for (const json& change : std::vector<json>{{{"data", (dir.path() / "nothing").string()}},
+                                              {{"image_size", 30}},
+                                              {{"model_options", {{"heads", 3}}}},
+                                              {{"model_options", {{"head", 3}}}},
+                                              {{"from", (dir.path() / "no.safetensors").string()}},
+                                              {{"accumulate", 50}}}) {
+    EXPECT_NE(error_of(out, merge(tiny_values(), change)), "") << change;
+    EXPECT_FALSE(fs::exists(out)) << change;
+  }
+}
+
+TEST(TrainVision, FinetuningKeepsTheBodyAndRenewsTheHead) {
+  const testing::TempDir dir;
+  json values = tiny_values();
+  values["max_steps"] = 2;
+  train(dir.path() / "first", values);
+  for (const char* name : {"dark", "light"}) {
+    make_directories(dir.path() / "data" / "train" / name);
+    make_directories(dir.path() / "data" / "test" / name);
+    Image image(16, 16, 3);
+    for (auto& pixel : image.pixels) pixel = *name == 'd' ? 20 : 230;
+    for (int i = 0; i < 20; ++i) {
+      write_png((dir.path() / "data" / "train" / name / cat(i, ".png")).string(), image);
+    }
+    write_png((dir.path() / "data" / "test" / name / "0.png").string(), image);
+  }
+  Watcher watcher;
+  const json finetune{{"recipe", "small"},
+                      {"from", (dir.path() / "first").string()},
+                      {"data", (dir.path() / "data").string()},
+                      {"lr", 0},
+                      {"min_lr", 0},
+                      {"warmup_lr", 0},
+                      {"batch", 8},
+                      {"max_steps", 1},
+                      {"weight_decay", 0}};
+  train_vision({dir.path() / "second", RunMode::kNew, finetune}, watcher);
+  ASSERT_FALSE(watcher.messages.empty());
+  EXPECT_TRUE(mentions(watcher.messages[0], "head is new")) << watcher.messages[0];
+  const LoadedModel before = load_model_file(dir.path() / "first"),
+                    after = load_model_file(dir.path() / "second");
+  EXPECT_EQ(after.info.classes, (std::vector<std::string>{"dark", "light"}));
+  EXPECT_EQ(after.info.preprocess.mean, before.info.preprocess.mean);
+  const StateDict x = state_dict(*before.model), y = state_dict(*after.model);
+  EXPECT_TRUE(torch::equal(x.at("blocks.0.attn.qkv.weight"), y.at("blocks.0.attn.qkv.weight")));
+  EXPECT_EQ(y.at("head.weight").size(0), 2);
+}
+
+// What `tost train` with the defaults must do, at a size for a test: clearly above chance, and a
+// model file whose score is the one that was logged.
+TEST(SlowTrainVision, LearnsShapes) {
+  const testing::TempDir dir;
+  const json values{{"data", "shapes"},    {"data_side", 32}, {"train_size", 1600},
+                    {"test_size", 400},    {"epochs", 5},     {"batch", 32},
+                    {"evaluate_every", 5}, {"threads", 1}};
+  const TrainResult result = train(dir.path() / "run", values);
+  const LoadedModel loaded = load_model_file(dir.path() / "run");
+  const double chance = 1.0 / double(loaded.info.classes.size());
+  const double top1 = result.last_eval["top1"].get<double>();
+  EXPECT_GT(top1, 2.5 * chance);
+  const DataSpec spec = data_spec(make_train_config(values));
+  LoaderConfig loading;
+  loading.preprocess = loaded.info.preprocess;
+  ImageLoader loader(open_image_dataset(spec, "validation"), loading);
+  EXPECT_NEAR(evaluate(*loaded.model, loader)->top1, top1, 1e-12);
+}
+
+}  // namespace
+}  // namespace tost

@@ -1,0 +1,231 @@
+#include "tost/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/eval/precision.h"
+#include "tost/eval/run_layout.h"
+#include "tost/train/trainer_state.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using torch::Tensor;
+
+[[noreturn]] void fail_not_finite(const char* what, double value, int64_t step, double lr,
+                                  bool saved) {
+  fail_data("The ", what, " became ", value, " at step ", step + 1, " (learning rate ", lr,
+            "); training stopped and ",
+            saved ? "the last checkpoint is kept" : "there is no checkpoint yet",
+            ": lower lr, lengthen warmup_epochs or set clip, and check the data.");
+}
+
+}  // namespace
+
+int64_t steps_per_epoch(const LoopConfig& config, const TrainTask& task) {
+  const int64_t steps = task.batches_per_epoch() / config.accumulate;
+  if (steps > 0) return steps;
+  fail_usage("An epoch has ", task.batches_per_epoch(), " batches but a step accumulates ",
+             config.accumulate, "; lower accumulate or batch.");
+}
+
+Schedule make_schedule(const LoopConfig& config, int64_t steps_per_epoch,
+                       int64_t samples_per_batch) {
+  const int64_t epochs_steps = config.epochs * steps_per_epoch;
+  const double step_samples = double(samples_per_batch) * double(config.accumulate);
+  const double scale =
+      config.lr_reference_batch > 0 ? step_samples / double(config.lr_reference_batch) : 1.0;
+  return {.form = config.schedule == "epoch" ? ScheduleForm::kEpoch : ScheduleForm::kStep,
+          .peak = config.lr * scale,
+          .floor = config.min_lr,
+          .warmup_start = config.warmup_lr,
+          .warmup_steps = std::llround(config.warmup_epochs * double(steps_per_epoch)),
+          .total_steps = config.max_steps > 0 ? config.max_steps : epochs_steps,
+          .steps_per_epoch = steps_per_epoch,
+          .epoch_lag = config.schedule_lag};
+}
+
+Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::path run,
+                 TrainListener& listener, const std::atomic<bool>* stop)
+    : config_(config),
+      task_(task),
+      run_(std::move(run)),
+      listener_(listener),
+      stop_(stop),
+      steps_per_epoch_(steps_per_epoch(config, task)),
+      schedule_(make_schedule(config, steps_per_epoch_, task.samples_per_batch())),
+      optimizer_(task.param_groups(), {config.beta1, config.beta2, config.eps}),
+      store_(run_ / kCheckpointFolder, config.keep_last) {
+  if (config.ema_decay > 0)
+    ema_ = std::make_unique<Ema>(state_dict(task.model()), config.ema_decay);
+  const int64_t leftovers = store_.clean();
+  if (leftovers > 0)
+    listener_.on_message(
+        cat("Cleared ", leftovers, " unfinished checkpoints of a killed process."));
+}
+
+bool Trainer::resume() {
+  std::vector<std::string> messages;
+  const std::optional<Checkpoint> checkpoint = store_.load_newest(messages);
+  for (const std::string& message : messages) listener_.on_message(message);
+  if (!checkpoint) return false;
+  state_ =
+      restore_checkpoint(*checkpoint, store_.directory(), task_.model(), optimizer_, ema_.get());
+  if (state_.step > total_steps()) {
+    fail_usage("The run has done ", state_.step, " steps, more than the ", total_steps(),
+               " it is now to do in all.");
+  }
+  return true;
+}
+
+TrainResult Trainer::train() {
+  const auto start = std::chrono::steady_clock::now();
+  log_ = std::make_unique<RunLog>(run_, state_.step, task_.unit());
+  task_.model().train();
+  report_start();
+  bool interrupted = false;
+  while (true) {
+    if (evaluation_due() && !evaluate()) interrupted = true;
+    if (checkpoint_due()) save();
+    if (interrupted || state_.step == total_steps()) break;
+    if (stopped()) {
+      interrupted = true;
+      break;
+    }
+    step();
+  }
+  if (unsaved_) save();
+  log_->flush();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return {state_.step, total_steps(), interrupted, last_eval_, state_.best, seconds.count()};
+}
+
+void Trainer::report_start() {
+  int64_t parameters = 0;
+  for (const Tensor& p : task_.model().parameters()) parameters += p.numel();
+  listener_.on_start({state_.step, total_steps(), steps_per_epoch_, parameters, task_.unit()});
+  pass_messages();
+}
+
+void Trainer::step() {
+  if (!in_epoch_ || state_.step % steps_per_epoch_ == 0) {
+    task_.start_epoch(epoch(), (state_.step % steps_per_epoch_) * config_.accumulate);
+    timer_.restart(task_.wait_seconds());
+    in_epoch_ = true;
+  }
+  const double lr = learning_rate(schedule_, state_.step);
+  const int64_t samples_before = state_.sums.samples;
+  accumulate_gradients(lr);
+  update(lr);
+  ++state_.step;
+  unsaved_ = true;
+  timer_.step(state_.sums.samples - samples_before, task_.wait_seconds());
+  report_step(lr);
+  pass_messages();
+}
+
+// Each batch's mean counts 1/accumulate, so that equal batches give the gradient of one large
+// batch.
+void Trainer::accumulate_gradients(double lr) {
+  optimizer_.zero_grad();
+  double loss = 0;
+  int64_t samples = 0, correct = 0;
+  for (int64_t i = 0; i < config_.accumulate; ++i) {
+    MicroBatch batch;
+    {
+      const PrecisionScope precision(config_.precision);
+      batch = task_.next_batch();
+    }
+    const double value = batch.loss.item<double>();
+    if (!std::isfinite(value))
+      fail_not_finite("loss", value, state_.step, lr, !store_.list().empty());
+    (batch.loss / double(config_.accumulate)).backward();
+    loss += value / double(config_.accumulate);
+    samples += batch.samples;
+    correct = correct < 0 || batch.correct < 0 ? -1 : correct + batch.correct;
+  }
+  state_.sums.add(loss, samples, correct);
+}
+
+void Trainer::update(double lr) {
+  if (config_.clip > 0) {
+    const double norm = clip_gradients(optimizer_.parameters(), config_.clip);
+    if (!std::isfinite(norm))
+      fail_not_finite("gradient norm", norm, state_.step, lr, !store_.list().empty());
+  }
+  optimizer_.step(lr);
+  if (ema_) ema_->update(state_dict(task_.model()));
+}
+
+void Trainer::report_step(double lr) {
+  const StepReport report{.step = state_.step,
+                          .total_steps = total_steps(),
+                          .epoch = (state_.step - 1) / steps_per_epoch_,
+                          .loss = state_.sums.mean_loss(),
+                          .accuracy = state_.sums.accuracy(),
+                          .lr = lr,
+                          .samples_per_s = timer_.samples_per_s(),
+                          .wait_share = timer_.wait_share(),
+                          .eta_s = timer_.seconds_per_step() * double(total_steps() - state_.step)};
+  listener_.on_step(report);
+  if (state_.step % config_.log_every != 0 && state_.step != total_steps()) return;
+  log_->add_step(report);
+  state_.sums = {};
+}
+
+bool Trainer::evaluation_due() const {
+  if (state_.step <= state_.evaluated_step) return false;
+  if (state_.step == total_steps()) return true;
+  return state_.step % steps_per_epoch_ == 0 && epoch() % config_.evaluate_every == 0;
+}
+
+bool Trainer::evaluate() {
+  std::optional<json> metrics;
+  {
+    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
+    metrics = task_.evaluate(stop_);
+  }
+  if (!metrics) return false;
+  const BestMetric rule = task_.best_metric();
+  const double value = metrics->at(rule.key).get<double>();
+  const bool better = !state_.best || (rule.higher_is_better ? value > state_.best->value
+                                                             : value < state_.best->value);
+  if (better) state_.best = BestSoFar{value, state_.step};
+  best_is_new_ = better;
+  (*metrics)["step"] = state_.step;
+  (*metrics)["epoch"] = (state_.step - 1) / steps_per_epoch_ + 1;
+  (*metrics)["best"] = better;
+  state_.evaluated_step = state_.step;
+  unsaved_ = true;
+  log_->add_eval(*metrics);
+  listener_.on_eval(*metrics, better);
+  last_eval_ = *metrics;
+  timer_.restart(task_.wait_seconds());
+  return true;
+}
+
+bool Trainer::checkpoint_due() const {
+  if (!unsaved_) return false;
+  if (best_is_new_ || state_.step == total_steps()) return true;
+  if (config_.checkpoint_every_steps > 0 && state_.step % config_.checkpoint_every_steps == 0)
+    return true;
+  return state_.step % steps_per_epoch_ == 0 && epoch() % config_.checkpoint_every == 0;
+}
+
+void Trainer::save() {
+  log_->flush();
+  const auto folder = store_.save(
+      make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get()),
+      best_is_new_);
+  unsaved_ = best_is_new_ = false;
+  listener_.on_checkpoint(folder);
+  timer_.restart(task_.wait_seconds());
+}
+
+void Trainer::pass_messages() {
+  for (const std::string& message : task_.take_messages()) listener_.on_message(message);
+}
+
+}  // namespace tost

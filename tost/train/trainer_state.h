@@ -1,0 +1,42 @@
+// A training run's whole state as a checkpoint, and back.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tost/models/state_dict.h"
+#include "tost/train/adamw.h"
+#include "tost/train/checkpoint_store.h"
+#include "tost/train/ema.h"
+#include "tost/train/loop_state.h"
+
+namespace tost {
+
+// model.safetensors and ema.safetensors (with `metadata`), optimizer.safetensors (moments, and
+// torch's CPU generator as "random.cpu"), state.json. The tensors share memory with the run: write
+// before the next step.
+Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& model,
+                           const std::map<std::string, std::string>& metadata,
+                           const AdamW& optimizer, const Ema* ema);
+
+// Puts everything back. `ema` is null for a run without averaged weights. Throws a data Error
+// naming the part or tensor that does not fit; `where` is for messages.
+LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& where,
+                             torch::nn::Module& model, AdamW& optimizer, Ema* ema);
+
+// While in scope the model is in evaluation mode and holds the averaged weights (or its own, for
+// null). Then everything is put back bit for bit.
+class EvaluationWeights {
+ public:
+  EvaluationWeights(torch::nn::Module& model, const Ema* ema);
+  ~EvaluationWeights();
+  EvaluationWeights(const EvaluationWeights&) = delete;
+  EvaluationWeights& operator=(const EvaluationWeights&) = delete;
+
+ private:
+  torch::nn::Module& model_;
+  StateDict own_;
+};
+
+}  // namespace tost

@@ -1,0 +1,230 @@
+#include "tost/train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tost/base/error.h"
+#include "tost/eval/run_layout.h"
+#include "tost/models/state_dict.h"
+#include "tost/testing/temp_dir.h"
+#include "tost/train/toy_task.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::ToyTask;
+
+LoopConfig config() {
+  LoopConfig c;
+  c.epochs = 4;
+  c.lr = 0.02;
+  c.warmup_epochs = 0.5;
+  c.clip = 1;
+  c.ema_decay = 0.9;
+  c.evaluate_ema = true;
+  c.log_every = 4;  // does not divide the six steps of an epoch, so sums cross interruptions
+  c.keep_last = 100;
+  return c;
+}
+
+// The log without what depends on the clock.
+std::vector<json> log_lines(const fs::path& run) {
+  std::vector<json> lines;
+  std::ifstream file(run / kMetricsFile);
+  for (std::string line; std::getline(file, line);) {
+    json object = json::parse(line);
+    object.erase("rows_per_s");
+    object.erase("wait_share");
+    lines.push_back(object);
+  }
+  return lines;
+}
+
+void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
+  std::vector<std::string> messages;
+  const Checkpoint x = *CheckpointStore(a / kCheckpointFolder, 9).load_newest(messages);
+  const Checkpoint y = *CheckpointStore(b / kCheckpointFolder, 9).load_newest(messages);
+  EXPECT_EQ(x.state, y.state);
+  ASSERT_EQ(x.parts.size(), y.parts.size());
+  for (size_t i = 0; i < x.parts.size(); ++i) {
+    ASSERT_EQ(x.parts[i].tensors.size(), y.parts[i].tensors.size());
+    for (const auto& [name, tensor] : x.parts[i].tensors) {
+      EXPECT_TRUE(torch::equal(tensor, y.parts[i].tensors.at(name)))
+          << x.parts[i].file << " " << name;
+    }
+  }
+}
+
+// One thread: for tensors this small a second one only waits.
+TrainResult run(const fs::path& folder, ToyTask& task, const LoopConfig& c,
+                const std::atomic<bool>* stop = nullptr) {
+  at::set_num_threads(1);
+  TrainListener listener;
+  Trainer trainer(c, task, folder, listener, stop);
+  trainer.resume();
+  return trainer.train();
+}
+
+// Steps 1 to 23 of 24, in and at the ends of epochs, each stop in a process state of its own.
+TEST(Trainer, ResumedEqualsUninterruptedBitForBit) {
+  const testing::TempDir whole;
+  ToyTask task(5);
+  const TrainResult reference = run(whole.path(), task, config());
+  EXPECT_EQ(reference.step, 24);
+  EXPECT_FALSE(reference.interrupted);
+  for (const int64_t stop_at : {1, 3, 5, 6, 7, 11, 12, 20, 23}) {
+    const testing::TempDir parts;
+    std::atomic<bool> stop = false;
+    ToyTask first(5);
+    first.before_batch = [&](int64_t given) { stop = given + 1 >= stop_at; };
+    const TrainResult half = run(parts.path(), first, config(), &stop);
+    EXPECT_TRUE(half.interrupted);
+    EXPECT_EQ(half.step, stop_at);
+    torch::manual_seed(999);  // the generator's state must come from the checkpoint
+    ToyTask second(5);
+    EXPECT_EQ(run(parts.path(), second, config()).step, 24);
+    expect_same_checkpoint(whole.path(), parts.path());
+    EXPECT_EQ(log_lines(whole.path()), log_lines(parts.path())) << "stopped at " << stop_at;
+  }
+}
+
+// A killed process has logged more than its last checkpoint holds.
+TEST(Trainer, ResumesFromAnOlderCheckpointWithoutDoubleLogLines) {
+  const testing::TempDir whole, killed;
+  ToyTask task(6);
+  run(whole.path(), task, config());
+  ToyTask first(6);
+  first.before_batch = [](int64_t given) {
+    if (given == 17) throw std::runtime_error("killed");
+  };
+  EXPECT_THROW(run(killed.path(), first, config()), std::runtime_error);
+  EXPECT_EQ(log_lines(killed.path()).back()["step"], 16);
+  ToyTask second(6);
+  run(killed.path(), second, config());
+  expect_same_checkpoint(whole.path(), killed.path());
+  EXPECT_EQ(log_lines(whole.path()), log_lines(killed.path()));
+}
+
+TEST(Trainer, StoppedInAnEvaluationItIsDoneAfterTheResume) {
+  const testing::TempDir whole, parts;
+  ToyTask task(7);
+  run(whole.path(), task, config());
+  std::atomic<bool> stop = false;
+  ToyTask first(7);
+  first.before_eval = [&] { stop = true; };
+  EXPECT_TRUE(run(parts.path(), first, config(), &stop).interrupted);
+  EXPECT_EQ(log_lines(parts.path()).back()["kind"], "train");
+  ToyTask second(7);
+  run(parts.path(), second, config());
+  expect_same_checkpoint(whole.path(), parts.path());
+  EXPECT_EQ(log_lines(whole.path()), log_lines(parts.path()));
+}
+
+TEST(Trainer, NonFiniteLossStopsAndKeepsTheLastCheckpoint) {
+  for (const double value : {std::nan(""), double(INFINITY)}) {
+    const testing::TempDir dir;
+    ToyTask task(8);
+    task.change_loss = [&](int64_t given, torch::Tensor loss) {
+      return given == 9 ? loss * value : loss;
+    };
+    try {
+      run(dir.path(), task, config());
+      FAIL() << "must stop";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kData);
+      EXPECT_NE(std::string(error.what()).find("step 10"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("checkpoint is kept"), std::string::npos)
+          << error.what();
+    }
+    for (const auto& p : task.model().parameters()) EXPECT_TRUE(p.isfinite().all().item<bool>());
+    std::vector<std::string> messages;
+    EXPECT_EQ(CheckpointStore(dir.path() / kCheckpointFolder, 9).load_newest(messages)->step, 6);
+  }
+}
+
+TEST(Trainer, NonFiniteGradientStopsBeforeTheWeights) {
+  const testing::TempDir dir;
+  ToyTask task(8);
+  task.change_loss = [](int64_t given, torch::Tensor loss) {
+    return given == 2 ? loss + (loss - loss.detach()).sqrt()
+                      : loss;  // finite, with an infinite slope
+  };
+  EXPECT_THROW(run(dir.path(), task, config()), Error);
+  for (const auto& p : task.model().parameters()) EXPECT_TRUE(p.isfinite().all().item<bool>());
+}
+
+TEST(Trainer, AccumulationEqualsTheLargeBatch) {
+  const auto train = [](int64_t batch, int64_t accumulate) {
+    const testing::TempDir dir;
+    ToyTask task(9, batch, accumulate, /*noisy=*/false);
+    LoopConfig c;
+    c.epochs = 10;
+    c.lr = 0.02;
+    c.accumulate = accumulate;
+    at::set_num_threads(1);
+    TrainListener listener;
+    Trainer(c, task, dir.path(), listener, nullptr).train();
+    StateDict weights;
+    for (const auto& [name, value] : state_dict(task.model())) weights[name] = value.clone();
+    return weights;
+  };
+  const StateDict one = train(12, 1), four = train(3, 4);
+  for (const auto& [name, value] : one) {
+    EXPECT_TRUE(torch::allclose(value, four.at(name), 1e-4, 1e-6)) << name;
+  }
+}
+
+TEST(Trainer, MoreBatchesAStepThanAnEpochHasIsRefused) {
+  const testing::TempDir dir;
+  ToyTask task(1);
+  LoopConfig c;
+  c.accumulate = 7;
+  TrainListener listener;
+  EXPECT_THROW(Trainer(c, task, dir.path(), listener, nullptr), Error);
+}
+
+struct Recorder : TrainListener {
+  std::vector<StepReport> steps;
+  std::vector<json> evals;
+  std::vector<bool> best;
+  int checkpoints = 0;
+  StartReport start;
+  void on_start(const StartReport& report) override { start = report; }
+  void on_step(const StepReport& report) override { steps.push_back(report); }
+  void on_eval(const json& metrics, bool is_best) override {
+    evals.push_back(metrics);
+    best.push_back(is_best);
+  }
+  void on_checkpoint(const fs::path&) override { ++checkpoints; }
+};
+
+TEST(Trainer, TellsItsListenerAndLearns) {
+  const testing::TempDir dir;
+  ToyTask task(4);
+  LoopConfig c = config();
+  c.epochs = 30;
+  c.evaluate_every = 10;
+  c.checkpoint_every = 1000;
+  at::set_num_threads(1);
+  Recorder recorder;
+  Trainer trainer(c, task, dir.path(), recorder, nullptr);
+  const TrainResult result = trainer.train();
+  EXPECT_EQ(recorder.start.total_steps, 180);
+  EXPECT_EQ(recorder.start.parameters, 4 * 16 + 16 + 32 + 16 + 1);
+  ASSERT_EQ(recorder.steps.size(), 180u);
+  EXPECT_EQ(recorder.steps[6].epoch, 1);
+  ASSERT_EQ(recorder.evals.size(), 3u);
+  EXPECT_TRUE(recorder.best[0]);
+  EXPECT_LT(recorder.evals[2]["loss"].get<double>(), 0.7 * recorder.steps[3].loss);
+  EXPECT_EQ(result.last_eval, recorder.evals[2]);
+  EXPECT_GE(recorder.checkpoints, 1);
+  EXPECT_LE(recorder.checkpoints, 3) << "only better evaluations and the end are saved";
+  EXPECT_TRUE(task.model().is_training());
+}
+
+}  // namespace
+}  // namespace tost

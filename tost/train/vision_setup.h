@@ -1,0 +1,15 @@
+// From a configuration and the data to the description of the model that is to be trained.
+#pragma once
+
+#include "tost/eval/model_info.h"
+#include "tost/train/train_config.h"
+
+namespace tost {
+
+// Architecture: that of config.from if given, else the preset; then classes, channels and side of
+// the data, then mixer, image_size, drop_path, and model_options above all. Preprocessing: the
+// data's own mean and deviation, or when fine-tuning with as many channels those the weights were
+// trained with. Throws a usage Error with the reason where they do not fit.
+ModelInfo make_model_info(const TrainConfig& config, const ImageDataset& train);
+
+}  // namespace tost

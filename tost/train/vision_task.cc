@@ -1,0 +1,105 @@
+#include "tost/train/vision_task.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/eval/evaluate.h"
+#include "tost/eval/metrics.h"
+#include "tost/eval/model_file.h"
+#include "tost/models/decay_groups.h"
+#include "tost/models/state_dict.h"
+#include "tost/train/vision_setup.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+VisionTask::VisionTask(const TrainConfig& config, std::optional<ModelInfo> known)
+    : config_(config) {
+  const DataSpec spec = data_spec(config);
+  const std::shared_ptr<const ImageDataset> train = open_image_dataset(spec, "train");
+  const bool resumed = known.has_value();
+  info_ = resumed ? *std::move(known) : make_model_info(config, *train);
+  if (info_.classes != train->classes()) {
+    fail_data("'", config.data, "' has ", train->classes().size(), " classes, not the ",
+              info_.classes.size(), " (or not of the same names) that the run was started with.");
+  }
+  const auto splits = image_dataset_splits(spec);
+  scored_split_ = std::count(splits.begin(), splits.end(), "validation") ? "validation" : "test";
+  make_loaders(train);
+  model_ = make_image_classifier(info_.config);
+  if (!config.from.empty() && !resumed) load_weights_from();
+}
+
+void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
+  LoaderConfig loader{.batch_size = config_.batch,
+                      .train = true,
+                      .drop_last = true,
+                      .seed = uint64_t(config_.seed),
+                      .workers = config_.workers,
+                      .repeats = config_.repeats,
+                      .max_unreadable = config_.max_unreadable,
+                      .preprocess = info_.preprocess,
+                      .augment = augment_config(config_),
+                      .mix = mix_config(config_)};
+  train_loader_ = std::make_unique<ImageLoader>(std::move(train), loader);
+  loader.batch_size = config_.eval_batch;
+  loader.train = loader.drop_last = false;
+  loader.repeats = 1;
+  loader.mix = {};
+  eval_loader_ =
+      std::make_unique<ImageLoader>(open_image_dataset(data_spec(config_), scored_split_), loader);
+}
+
+// A head for another set of classes is made anew: its weights mean nothing for these.
+void VisionTask::load_weights_from() {
+  const LoadedModel source = load_model_file(config_.from);
+  StateDict weights = state_dict(*source.model);
+  if (source.info.classes != info_.classes) {
+    const StateDict fresh = state_dict(*model_);
+    for (const char* name : {"head.weight", "head.bias"}) weights[name] = fresh.at(name);
+    messages_.push_back(
+        cat("The head is new: '", config_.from, "' tells ", source.info.classes.size(),
+            " classes apart, the data has ", info_.classes.size(),
+            source.info.classes.size() == info_.classes.size() ? " of other names." : "."));
+  }
+  load_state_dict(*model_, weights);
+}
+
+std::vector<ParamGroup> VisionTask::param_groups() {
+  const DecayGroups groups = vision_decay_groups(*model_);
+  return {
+      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
+      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
+}
+
+void VisionTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  train_loader_->start_epoch(epoch, first_batch);
+}
+
+MicroBatch VisionTask::next_batch() {
+  const std::optional<Batch> batch = train_loader_->next();
+  if (!batch)
+    fail_data("The training data ended before its epoch did; was it changed while training?");
+  for (const Unreadable& skipped : batch->unreadable) messages_.push_back(skipped.message);
+  const Tensor logits = model_->forward(batch->images);
+  return {.loss = classification_loss(logits, batch->labels, batch->targets),
+          .samples = batch->labels.size(0),
+          .correct = count_correct(logits.detach(), batch->labels, batch->targets)};
+}
+
+std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
+  EvalOptions options;
+  options.stop = stop;
+  const std::optional<EvalResult> result = tost::evaluate(*model_, *eval_loader_, options);
+  if (!result) return std::nullopt;
+  nlohmann::json metrics = to_json(*result);
+  metrics["split"] = scored_split_;
+  return metrics;
+}
+
+std::vector<std::string> VisionTask::take_messages() {
+  return std::exchange(messages_, {});
+}
+
+}  // namespace tost

@@ -1,0 +1,52 @@
+// Training an image classifier: data, model, loss and score for the loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "tost/data/loader.h"
+#include "tost/eval/model_info.h"
+#include "tost/models/image_classifier.h"
+#include "tost/train/train_config.h"
+#include "tost/train/train_task.h"
+
+namespace tost {
+
+class VisionTask : public TrainTask {
+ public:
+  // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
+  // from config.from. `known`: the description a resumed run was started with; the data must have
+  // its classes. Usage Errors for settings that do not fit each other, data Errors for files.
+  explicit VisionTask(const TrainConfig& config, std::optional<ModelInfo> known = std::nullopt);
+
+  const ModelInfo& info() const { return info_; }
+  // "validation", or "test" where the data has no validation split or holdout is 0.
+  const std::string& scored_split() const { return scored_split_; }
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<ParamGroup> param_groups() override;
+  std::string unit() const override { return "images"; }
+  int64_t samples_per_batch() const override { return config_.batch; }
+  int64_t batches_per_epoch() const override { return train_loader_->batches_per_epoch(); }
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  MicroBatch next_batch() override;
+  double wait_seconds() const override { return train_loader_->wait_seconds(); }
+  std::optional<nlohmann::json> evaluate(
+      const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
+  BestMetric best_metric() const override { return {"top1", true}; }
+  std::map<std::string, std::string> model_metadata() const override { return to_metadata(info_); }
+  std::vector<std::string> take_messages() override;
+
+ private:
+  void make_loaders(std::shared_ptr<const ImageDataset> train);
+  void load_weights_from();
+
+  TrainConfig config_;
+  ModelInfo info_;
+  std::string scored_split_;
+  std::shared_ptr<ImageClassifier> model_;
+  std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
+  std::vector<std::string> messages_;
+};
+
+}  // namespace tost
