@@ -1,0 +1,18 @@
+// The commands of the program, one file each: flags in, library call, printout.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace tost {
+
+// Each adds its subcommand to `app`; the work is done in the subcommand's callback, which throws
+// tost::Error.
+void add_train_command(CLI::App& app);
+void add_eval_command(CLI::App& app);
+void add_predict_command(CLI::App& app);
+void add_data_command(CLI::App& app);
+void add_info_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+void add_bench_op_command(CLI::App& bench);
+
+}  // namespace tost

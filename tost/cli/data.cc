@@ -1,0 +1,159 @@
+// tost data: what a data set holds, how it looks, and generated sets written out as files.
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/data/export.h"
+
+namespace tost {
+namespace {
+
+struct Options {
+  RunOptions run;
+  DataSpec data;
+  std::string split = "train";
+  std::string out;
+  int64_t count = -1;
+  int64_t columns = 10;
+  int64_t scale = 2;
+  bool masks = false;
+};
+
+nlohmann::json describe_split(const Options& options, const std::string& split) {
+  const auto dataset = open_image_dataset(options.data, split);
+  std::vector<int64_t> counts(dataset->classes().size());
+  for (int64_t i = 0; i < dataset->size(); ++i) ++counts.at(static_cast<size_t>(dataset->label(i)));
+  return {{"split", split},
+          {"images", dataset->size()},
+          {"format", dataset->format()},
+          {"channels", dataset->channels()},
+          {"side", dataset->side()},
+          {"classes", dataset->classes()},
+          {"class_counts", counts},
+          {"masks", dataset->has_mask()}};
+}
+
+void print_description(const nlohmann::json& splits) {
+  const auto& first = splits.front();
+  std::cout << first["format"].get<std::string>() << ", "
+            << (first["channels"] == 1 ? "grey" : "RGB") << ", "
+            << (first["side"] == 0 ? std::string("various sizes")
+                                   : cat(first["side"], " x ", first["side"]))
+            << (first["masks"].get<bool>() ? ", with object masks" : "") << "\n"
+            << std::left << std::setw(24) << "class" << std::right;
+  for (const auto& split : splits) std::cout << std::setw(12) << split["split"].get<std::string>();
+  std::cout << "\n";
+  const auto classes = first["classes"].get<std::vector<std::string>>();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    std::cout << std::left << std::setw(24) << classes[k] << std::right;
+    for (const auto& split : splits)
+      std::cout << std::setw(12) << split["class_counts"][k].get<int64_t>();
+    std::cout << "\n";
+  }
+  std::cout << std::left << std::setw(24) << "all" << std::right;
+  for (const auto& split : splits)
+    std::cout << std::setw(12) << human_number(split["images"].get<int64_t>());
+  std::cout << "\n";
+}
+
+void run_show(const Options& options) {
+  nlohmann::json splits = nlohmann::json::array();
+  for (const std::string& split : image_dataset_splits(options.data))
+    splits.push_back(describe_split(options, split));
+  options.run.json ? print_json({{"data", options.data.path}, {"splits", splits}})
+                   : print_description(splits);
+}
+
+void run_sheet(const Options& options) {
+  const auto dataset = open_image_dataset(options.data, options.split);
+  const int64_t count =
+      std::min(options.count < 0 ? options.columns * 6 : options.count, dataset->size());
+  std::vector<int64_t> indices(static_cast<size_t>(std::max<int64_t>(0, count)));
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+  write_png(options.out,
+            contact_sheet(*dataset, indices, options.columns, options.scale, options.masks));
+  if (options.run.json) return print_json({{"sheet", options.out}, {"images", count}});
+  std::cout << "wrote " << options.out << " (" << count << " pictures of " << options.split
+            << ")\n";
+}
+
+void run_make_shapes(const Options& options) {
+  const auto dataset = open_image_dataset(options.data, options.split);
+  ProgressLine progress(options.run.json);
+  ExportOptions wanted;
+  wanted.count = options.count;
+  wanted.masks = options.masks;
+  wanted.progress = [&](int64_t done, int64_t total) { progress.update(done, total, "pictures"); };
+  const std::atomic<bool>* stop = stop_flag();
+  wanted.stop = [stop] { return stop->load(); };
+  const auto files = export_image_folder(*dataset, options.out, wanted);
+  progress.finish();
+  if (stop->load()) {
+    std::cerr << "interrupted after " << files.size() << " pictures\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  if (options.run.json) return print_json({{"out", options.out}, {"files", files}});
+  std::cout << "wrote " << files.size() << " pictures to " << options.out << "\n";
+}
+
+void add_show(CLI::App& data) {
+  CLI::App* command = data.add_subcommand("show", "Classes and counts of every split");
+  auto options = std::make_shared<Options>();
+  add_data_options(*command, options->data, true);
+  add_run_options(*command, options->run);
+  add_example(*command, "  tost data show --data fashion-mnist");
+  command->callback([options] { run_show(*options); });
+}
+
+void add_sheet(CLI::App& data) {
+  CLI::App* command = data.add_subcommand("sheet", "A contact sheet of the first pictures as PNG");
+  auto options = std::make_shared<Options>();
+  add_data_options(*command, options->data, true);
+  command->add_option("--out", options->out, "PNG file to write")->required();
+  command->add_option("--split", options->split, "train, validation or test")
+      ->capture_default_str();
+  command->add_option("--count", options->count, "Pictures (default: six rows)");
+  command->add_option("--columns", options->columns, "Pictures a row")->capture_default_str();
+  command->add_option("--scale", options->scale, "Enlargement")->capture_default_str();
+  command->add_flag("--masks", options->masks, "Show each picture's mask beside it");
+  add_run_options(*command, options->run);
+  add_example(*command, "  tost data sheet --data shapes --masks --out shapes.png");
+  command->callback([options] { run_sheet(*options); });
+}
+
+void add_make(CLI::App& data) {
+  CLI::App* make = data.add_subcommand("make", "Write a generated data set as files");
+  make->require_subcommand(1);
+  CLI::App* command =
+      make->add_subcommand("shapes", "Textured shapes before clutter, as an image folder of PNG");
+  auto options = std::make_shared<Options>();
+  command->add_option("--out", options->out, "Folder to write")->required();
+  command->add_option("--split", options->split, "train, validation or test")
+      ->capture_default_str();
+  command->add_option("--count", options->count, "Pictures (default: the whole split)");
+  command->add_option("--side", options->data.side, "Height and width in pixels")
+      ->capture_default_str();
+  command->add_option("--seed", options->data.seed, "Another seed, other pictures")
+      ->capture_default_str();
+  command->add_flag("--masks", options->masks, "Also write object masks to OUT-masks");
+  add_run_options(*command, options->run);
+  add_example(*command, "  tost data make shapes --split test --count 20 --out pictures");
+  command->callback([options] { run_make_shapes(*options); });
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& app) {
+  CLI::App* data = app.add_subcommand("data", "Look at data sets, write generated ones");
+  data->require_subcommand(1);
+  add_show(*data);
+  add_sheet(*data);
+  add_make(*data);
+}
+
+}  // namespace tost

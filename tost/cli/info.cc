@@ -1,0 +1,158 @@
+// tost info: what was built, what this CPU offers, which paths run, and the models there are.
+#include <torch/torch.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/text.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/kernels/isa.h"
+#include "tost/models/image_classifier.h"
+#include "tost/models/token_mixer.h"
+#include "tost/models/vision_cost.h"
+#include "tost/models/vision_presets.h"
+#include "tost/ops/caching_allocator.h"
+
+namespace tost {
+namespace {
+
+struct InfoOptions {
+  RunOptions run;
+  bool models = false;
+};
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (starts_with(line, "model name"))
+      return line.substr(std::min(line.size(), line.find(": ") + 2));
+  }
+  return "unknown";
+}
+
+// The flags of /proc/cpuinfo that decide which fast paths exist.
+std::vector<std::string> cpu_features() {
+  static const std::vector<std::string> kOfInterest = {"avx2",        "fma",         "avx512f",
+                                                       "avx512_bf16", "avx512_vnni", "avx_vnni",
+                                                       "amx_tile",    "amx_bf16",    "amx_int8"};
+  std::ifstream file("/proc/cpuinfo");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(file, line);) {
+    if (!starts_with(line, "flags")) continue;
+    line += ' ';
+    std::copy_if(
+        kOfInterest.begin(), kOfInterest.end(), std::back_inserter(found),
+        [&](const std::string& flag) { return line.find(" " + flag + " ") != std::string::npos; });
+    break;
+  }
+  return found;
+}
+
+nlohmann::json describe_build() {
+  return {{"version", TOST_VERSION},         {"compiler", __VERSION__},   {"torch", TORCH_VERSION},
+          {"torch_onednn", at::hasMKLDNN()}, {"torch_mkl", at::hasMKL()}, {"cuda", false}};
+}
+
+nlohmann::json describe_machine() {
+  return {{"cpu", cpu_name()}, {"features", cpu_features()}, {"threads", at::get_num_threads()}};
+}
+
+nlohmann::json describe_paths() {
+  return {{"tssa_isa", kernels::current_isa()},
+          {"isas", kernels::supported_isas()},
+          {"tssa_float32", "fused kernels"},
+          {"tssa_bfloat16", "fused kernels, float32 arithmetic"},
+          {"tssa_float64", "plain definition"},
+          {"allocator", caching_allocator_enabled() ? "caching" : "system"},
+          {"mixers", mixer_names()}};
+}
+
+nlohmann::json describe_model(const std::string& name) {
+  const VisionConfig config = vision_preset(name);
+  const auto model = make_image_classifier(config, WeightInit::kNone);
+  return {{"name", name},
+          {"mixer", config.architecture == "linear" ? "none" : config.mixer},
+          {"image_size", config.image_size},
+          {"patch", config.patch},
+          {"dim", config.dim},
+          {"depth", config.depth},
+          {"heads", config.heads},
+          {"classes", config.classes},
+          {"parameters", parameter_count(*model)},
+          {"gmac",
+           static_cast<double>(vision_multiply_adds(config, config.image_size, config.image_size)) /
+               1e9}};
+}
+
+void print_models(const nlohmann::json& models) {
+  std::cout << std::left << std::setw(26) << "model" << std::right << std::setw(6) << "side"
+            << std::setw(6) << "patch" << std::setw(6) << "dim" << std::setw(6) << "depth"
+            << std::setw(6) << "heads" << std::setw(14) << "parameters" << std::setw(10) << "GMAC"
+            << "\n";
+  for (const auto& m : models) {
+    std::cout << std::left << std::setw(26) << m["name"].get<std::string>() << std::right;
+    for (const char* key : {"image_size", "patch", "dim", "depth", "heads"}) {
+      std::cout << std::setw(6) << m[key].get<int64_t>();
+    }
+    std::cout << std::setw(14) << human_number(m["parameters"].get<int64_t>()) << std::setw(10)
+              << std::fixed << std::setprecision(3) << m["gmac"].get<double>() << "\n";
+  }
+}
+
+void print_text(const nlohmann::json& info) {
+  const auto words = [](const nlohmann::json& list) {
+    return join(list.get<std::vector<std::string>>(), ", ");
+  };
+  const auto& build = info["build"];
+  const auto& machine = info["machine"];
+  const auto& paths = info["paths"];
+  const auto text = [](const nlohmann::json& value) { return value.get<std::string>(); };
+  std::cout << "tost " << text(build["version"]) << ", torch " << text(build["torch"]) << ", g++ "
+            << text(build["compiler"]) << "\n"
+            << "CPU         " << text(machine["cpu"]) << " (" << words(machine["features"]) << ")\n"
+            << "threads     " << machine["threads"] << "\n"
+            << "TSSA        " << text(paths["tssa_isa"]) << " of " << words(paths["isas"])
+            << " (force one with TOST_ISA)\n"
+            << "  float32   " << text(paths["tssa_float32"]) << "\n"
+            << "  bfloat16  " << text(paths["tssa_bfloat16"]) << "\n"
+            << "  float64   " << text(paths["tssa_float64"]) << "\n"
+            << "allocator   " << text(paths["allocator"])
+            << " (TOST_ALLOCATOR=system for torch's own)\n"
+            << "CUDA        not built in\n"
+            << "mixers      " << words(paths["mixers"]) << "\n"
+            << "models      `tost info --models` lists " << vision_preset_names().size() << "\n";
+}
+
+void run_info(const InfoOptions& options) {
+  set_threads(options.run.threads);
+  nlohmann::json info = {
+      {"build", describe_build()}, {"machine", describe_machine()}, {"paths", describe_paths()}};
+  if (options.models) {
+    info["models"] = nlohmann::json::array();
+    for (const std::string& name : vision_preset_names())
+      info["models"].push_back(describe_model(name));
+  }
+  if (options.run.json) return print_json(info);
+  if (options.models) return print_models(info["models"]);
+  print_text(info);
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("info", "What was built, what this CPU offers, which paths run");
+  auto options = std::make_shared<InfoOptions>();
+  add_run_options(*command, options->run);
+  command->add_flag("--models", options->models, "List the models with their sizes");
+  add_example(*command, "  tost info --models");
+  command->callback([options] { run_info(*options); });
+}
+
+}  // namespace tost

@@ -1,0 +1,23 @@
+#include "tost/cli/options.h"
+
+namespace tost {
+
+void add_example(CLI::App& command, const std::string& lines) {
+  command.footer("Example:\n" + lines);
+}
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+  command.add_option("--threads", options.threads, "Compute threads (0: all cores)");
+  command.add_flag("--json", options.json, "One JSON object on stdout instead of text");
+}
+
+void add_data_options(CLI::App& command, DataSpec& spec, bool required) {
+  CLI::Option* data =
+      command.add_option("--data", spec.path, "Folder of the data, or 'shapes' (generated)");
+  if (required) data->required();
+  command
+      .add_option("--data-format", spec.format, "auto, idx, cifar10, cifar100, folder or shapes")
+      ->capture_default_str();
+}
+
+}  // namespace tost

@@ -1,0 +1,24 @@
+// Options that several commands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "tost/data/dataset.h"
+
+namespace tost {
+
+// "Example:\n  ..." below a command's help.
+void add_example(CLI::App& command, const std::string& lines);
+
+struct RunOptions {
+  bool json = false;
+  int64_t threads = 0;
+};
+void add_run_options(CLI::App& command, RunOptions& options);
+
+// --data and the settings of the generated set. `required` makes --data so.
+void add_data_options(CLI::App& command, DataSpec& spec, bool required);
+
+}  // namespace tost

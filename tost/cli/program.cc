@@ -1,0 +1,159 @@
+#include "tost/cli/program.h"
+
+#include <torch/torch.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/cli/commands.h"
+#include "tost/ops/caching_allocator.h"
+
+namespace tost {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+int exit_code = 0;
+
+extern "C" void on_stop_signal(int signal) {
+  // The second signal means that the user will not wait: end as if it had never been caught.
+  if (stop_requested.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+// The command that was meant, as far as the arguments got: for "see tost X --help".
+const CLI::App& deepest_command(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) return deepest_command(*command);
+  return app;
+}
+
+std::string command_line_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? "tost" : command_line_name(*parent) + " " + command.get_name();
+}
+
+// CLI11 only says which arguments were not expected; a user wants to know what was.
+std::string explain_extras(const CLI::App& app, const CLI::App& command) {
+  const std::vector<std::string> extras = app.remaining(true);
+  const std::string word = extras.empty() ? "" : extras.front();
+  if (!starts_with(word, "-")) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+    if (names.empty()) return cat("unexpected argument '", word, "'.");
+    return cat("unknown command '", word, "'.", did_you_mean(word, names),
+               " Commands: ", join(names, ", "), ".");
+  }
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  const std::string flag = word.substr(0, word.find('='));
+  return cat("unknown flag '", flag, "'.", did_you_mean(flag, flags));
+}
+
+int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+  const CLI::App& command = deepest_command(app);
+  const bool extras = error.get_name() == "ExtrasError";
+  const bool no_command = error.get_name() == "RequiredError" &&
+                          !command.get_subcommands({}).empty() && command.remaining().empty();
+  if (no_command && command.get_parent() == nullptr) {
+    std::cerr << app.help();
+    return kExitUsage;
+  }
+  std::string message =
+      extras || !command.remaining().empty() ? explain_extras(app, command) : error.what();
+  if (!message.empty() && message.back() != '.' && message.back() != '?') message += '.';
+  const std::string name = command_line_name(command);
+  std::cerr << name << ": " << message << " See `" << name << " --help`.\n";
+  return kExitUsage;
+}
+
+void build_commands(CLI::App& app) {
+  app.set_version_flag("--version", "tost " TOST_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  add_train_command(app);
+  add_eval_command(app);
+  add_predict_command(app);
+  add_data_command(app);
+  add_info_command(app);
+  add_bench_command(app);
+}
+
+int guarded(const CLI::App& app, const std::exception_ptr& failure) {
+  const std::string name = command_line_name(deepest_command(app));
+  try {
+    std::rethrow_exception(failure);
+  } catch (const CLI::ParseError& error) {
+    return report_parse_error(app, error);
+  } catch (const Error& error) {
+    std::cerr << name << ": " << error.what() << "\n";
+    return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitData;
+  } catch (const std::bad_alloc&) {
+    std::cerr << name << ": not enough memory; try a smaller batch or model.\n";
+  } catch (const c10::Error& error) {
+    const std::string what = error.what_without_backtrace();
+    if (what.find("DefaultCPUAllocator") != std::string::npos) {
+      std::cerr << name << ": not enough memory; try a smaller batch or model.\n";
+    } else {
+      std::cerr << name << ": internal error, please report it: " << what << "\n";
+    }
+  } catch (const std::exception& error) {
+    std::cerr << name << ": internal error, please report it: " << error.what() << "\n";
+  }
+  return kExitData;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  CLI::App app{
+      "tost: Token Statistics Transformers, trained, scored and used from the command line.",
+      "tost"};
+  try {
+    // A reader that goes away (`tost ... | head`) is an error to report, not a reason to die
+    // half-way.
+    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);
+    install_caching_allocator();
+    build_commands(app);
+    app.parse(argc, argv);
+    std::cout.flush();
+    if (!std::cout) return kExitData;
+    return exit_code;
+  } catch (...) {
+    return guarded(app, std::current_exception());
+  }
+}
+
+void print_json(const nlohmann::json& object) {
+  std::cout << object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+}
+
+void set_threads(int64_t threads) {
+  if (threads < 0 || threads > 4096)
+    fail_usage("--threads is ", threads, "; 0 (all cores) to 4096 are possible.");
+  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+}
+
+const std::atomic<bool>* stop_flag() {
+  static const bool installed = [] {
+    std::signal(SIGINT, on_stop_signal);
+    std::signal(SIGTERM, on_stop_signal);
+    return true;
+  }();
+  (void)installed;
+  return &stop_requested;
+}
+
+void set_exit_code(int code) {
+  exit_code = code;
+}
+
+}  // namespace tost

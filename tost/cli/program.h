@@ -1,0 +1,31 @@
+// What every command shares: exit codes, JSON output, compute threads, interruption.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+namespace tost {
+
+inline constexpr int kExitData = 1;           // bad data, failed run
+inline constexpr int kExitUsage = 2;          // bad flags
+inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, after saving
+
+// Parses the arguments, runs the command and returns the exit code. Errors are one sentence on
+// stderr.
+int run_program(int argc, char** argv);
+
+// One object on stdout, for --json. Numbers that are not finite become null.
+void print_json(const nlohmann::json& object);
+
+// Compute threads of torch and of the kernels; 0 leaves the default (all cores).
+void set_threads(int64_t threads);
+
+// From the first call on, Ctrl-C and SIGTERM set the flag instead of ending the program; a second
+// one ends it.
+const std::atomic<bool>* stop_flag();
+
+// A command's exit code when it is neither 0 nor thrown: set by commands that were interrupted.
+void set_exit_code(int code);
+
+}  // namespace tost
