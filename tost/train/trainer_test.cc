@@ -92,6 +92,25 @@ TEST(Trainer, ResumedEqualsUninterruptedBitForBit) {
   }
 }
 
+// Three steps an epoch of seven batches: the seventh is left out, and a resume must count batches,
+// not steps.
+TEST(Trainer, ResumedWithAccumulationAndBf16EqualsUninterrupted) {
+  LoopConfig c = config();
+  c.accumulate = 2;
+  c.precision = "bf16";
+  const testing::TempDir whole, parts;
+  ToyTask task(5, 8, 7);
+  EXPECT_EQ(run(whole.path(), task, c).step, 12);
+  std::atomic<bool> stop = false;
+  ToyTask first(5, 8, 7);
+  first.before_batch = [&](int64_t given) { stop = given >= 9; };
+  EXPECT_EQ(run(parts.path(), first, c, &stop).step, 5);
+  ToyTask second(5, 8, 7);
+  run(parts.path(), second, c);
+  expect_same_checkpoint(whole.path(), parts.path());
+  EXPECT_EQ(log_lines(whole.path()), log_lines(parts.path()));
+}
+
 // A killed process has logged more than its last checkpoint holds.
 TEST(Trainer, ResumesFromAnOlderCheckpointWithoutDoubleLogLines) {
   const testing::TempDir whole, killed;
