@@ -11,7 +11,7 @@ namespace {
 // 64 tokens of 768 float32 channels are 196 KB: work enough for a task, and short sums.
 constexpr int64_t kBlockTokens = 64;
 constexpr int64_t kChunkChannels = 256;
-constexpr int64_t kSharedCacheBytes = 8 << 20;
+constexpr int64_t kSharedCacheBytes = 16 << 20;  // of a last-level cache, for the rows of a call
 constexpr float kSmallestNorm = 1e-12f;
 
 int64_t divide_up(int64_t a, int64_t b) {
@@ -31,8 +31,10 @@ TssaCut::TssaCut(const TssaShape& shape) {
   scratch = divide_up(4 * shape.heads * kTokenGroup, 16) * 16;
 }
 
-int64_t samples_together(int64_t sample_bytes) {
-  return std::max<int64_t>(1, kSharedCacheBytes / std::max<int64_t>(1, sample_bytes));
+SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads) {
+  const int64_t fitting = kSharedCacheBytes / std::max<int64_t>(1, sample_bytes);
+  const bool all_busy = batch % threads == 0 || batch >= 4 * threads;
+  return {all_busy && (threads == 1 || fitting >= threads), std::max<int64_t>(1, fitting)};
 }
 
 void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t begin, int64_t end,

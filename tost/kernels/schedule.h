@@ -46,22 +46,23 @@ struct Phase {
   void (Run::*step)(int64_t sample, int64_t part) const;
 };
 
-// Samples that are worked on together when their parts are spread over threads: as many as keep
-// `bytes` per sample within the share of a cache that the phases can count on.
-int64_t samples_together(int64_t sample_bytes);
+// How the samples of a call are spread over threads.
+struct SamplePlan {
+  bool one_per_thread;  // else the parts of a phase are spread over the threads
+  int64_t together;     // samples worked on at a time when they are
+};
 
-// Whether a whole sample per thread keeps all threads busy.
-inline bool samples_fill_threads(int64_t batch, int threads) {
-  return batch % threads == 0 || batch >= 4 * threads;
-}
+// One sample per thread where that keeps all threads busy and their samples together fit the
+// caches, so that rows are still there in the next phase; else as many samples at a time as fit, at
+// least one.
+SamplePlan plan_samples(int64_t batch, int64_t sample_bytes, int threads);
 
-// Runs all phases over all samples. With enough samples every thread takes whole ones, so that a
-// sample's rows are still in its caches in the next phase; else the parts of a phase are spread
-// over the threads.
+// Runs all phases over all samples. `sample_bytes` are what a phase reads of one sample.
 template <class Run, int64_t kPhases>
 void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t batch,
                 int64_t sample_bytes, ParallelFor parallel, int threads) {
-  if (samples_fill_threads(batch, threads)) {
+  const SamplePlan plan = plan_samples(batch, sample_bytes, threads);
+  if (plan.one_per_thread) {
     parallel(batch, [&](int64_t begin, int64_t end) {
       for (int64_t sample = begin; sample < end; ++sample) {
         for (const auto& phase : phases) {
@@ -71,9 +72,8 @@ void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t bat
     });
     return;
   }
-  const int64_t together = samples_together(sample_bytes);
-  for (int64_t first = 0; first < batch; first += together) {
-    const int64_t count = first + together < batch ? together : batch - first;
+  for (int64_t first = 0; first < batch; first += plan.together) {
+    const int64_t count = first + plan.together < batch ? plan.together : batch - first;
     for (const auto& phase : phases) {
       parallel(count * phase.parts, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
