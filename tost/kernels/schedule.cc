@@ -11,7 +11,8 @@ namespace {
 // 64 tokens of 768 float32 channels are 196 KB: work enough for a task, and short sums.
 constexpr int64_t kBlockTokens = 64;
 constexpr int64_t kChunkChannels = 256;
-constexpr int64_t kSharedCacheBytes = 16 << 20;  // of a last-level cache, for the rows of a call
+constexpr int64_t kSharedCacheBytes = 24 << 20;  // of a last-level cache, for the rows of a call
+constexpr int64_t kLightWork = 512 << 10;        // floats; 0.1 ms
 constexpr float kSmallestNorm = 1e-12f;
 
 int64_t divide_up(int64_t a, int64_t b) {
@@ -28,6 +29,7 @@ TssaCut::TssaCut(const TssaShape& shape) {
   blocks = std::max<int64_t>(1, divide_up(shape.tokens, block_tokens));
   chunk_heads = std::clamp<int64_t>(kChunkChannels / shape.width, 1, shape.heads);
   chunks = divide_up(shape.heads, chunk_heads);
+  light_reductions = blocks * shape.channels() <= kLightWork;
   scratch = divide_up(4 * shape.heads * kTokenGroup, 16) * 16;
 }
 

@@ -13,11 +13,12 @@ namespace tost::kernels {
 struct TssaCut {
   explicit TssaCut(const TssaShape& shape);
 
-  int64_t block_tokens;  // a multiple of the group size, except where N is smaller
-  int64_t blocks;        // of tokens, per sample
-  int64_t chunk_heads;   // reductions go over this many heads at a time
-  int64_t chunks;        // of heads, per sample
-  int64_t scratch;       // floats of scratch per block
+  int64_t block_tokens;   // a multiple of the group size, except where N is smaller
+  int64_t blocks;         // of tokens, per sample
+  int64_t chunk_heads;    // reductions go over this many heads at a time
+  int64_t chunks;         // of heads, per sample
+  int64_t scratch;        // floats of scratch per block
+  bool light_reductions;  // too little work to wake other threads for
 };
 
 // Hands out 64-byte aligned pieces; with a null base it only counts.
@@ -44,6 +45,7 @@ template <class Run>
 struct Phase {
   int64_t parts;
   void (Run::*step)(int64_t sample, int64_t part) const;
+  bool alone = false;  // on the calling thread
 };
 
 // How the samples of a call are spread over threads.
@@ -75,10 +77,16 @@ void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t bat
   for (int64_t first = 0; first < batch; first += plan.together) {
     const int64_t count = first + plan.together < batch ? plan.together : batch - first;
     for (const auto& phase : phases) {
-      parallel(count * phase.parts, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
+      const auto steps = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
           (run.*phase.step)(first + i / phase.parts, i % phase.parts);
-      });
+        }
+      };
+      if (phase.alone) {
+        steps(0, count * phase.parts);
+      } else {
+        parallel(count * phase.parts, steps);
+      }
     }
   }
 }

@@ -21,6 +21,8 @@ struct ProductTerm {
   template <bool kPartial>
   HWY_INLINE WideVec add(int64_t i, int64_t t, int64_t lanes, WideVec weight, WideVec total) const {
     const Wide d;
+    prefetch_next_group(w[t] + i, w.stride);
+    prefetch_next_group(g[t] + i, g.stride);
     const auto y = hn::Mul(load_lanes<kPartial>(d, g[t] + i, lanes), weight);
     return hn::MulAdd(y, load_lanes<kPartial>(d, w[t] + i, lanes), total);
   }
@@ -72,6 +74,8 @@ struct SlopeTerms {
     const auto pull = load_lanes<kPartial>(d, moment_grad + i, lanes);
 #pragma GCC unroll 4
     for (int64_t t = 0; t < 4; ++t) {
+      prefetch_next_group(w[first + t] + i, w.stride);
+      prefetch_next_group(g[first + t] + i, g.stride);
       const auto x = load_lanes<kPartial>(d, w[first + t] + i, lanes);
       const auto v = hn::Mul(x, r);
       logit[t] = hn::MulAdd(v, v, logit[t]);
@@ -202,6 +206,8 @@ struct InputGradRows {
     const auto slope = hn::Add(half_slope, half_slope);
     const auto mean = load_lanes<kPartial>(d, pull + i, lanes);
     for (int64_t t = 0; t < tokens; ++t) {
+      prefetch_next_group(w + t * w_stride + i, w_stride);
+      prefetch_next_group(g + t * g_stride + i, g_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
       const auto y = load_lanes<kPartial>(d, g + t * g_stride + i, lanes);
       const auto through_moment = hn::MulSub(x, slope, hn::Mul(y, damp));

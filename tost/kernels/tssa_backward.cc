@@ -35,11 +35,12 @@ class BackwardRun {
 
   void run(ParallelFor parallel, int threads) {
     passes_ = &tssa_passes(args_.dtype);
-    const Phase<BackwardRun> phases[] = {{cut_.blocks, &BackwardRun::grad_moment},
-                                         {cut_.chunks, &BackwardRun::finish_moment},
-                                         {cut_.blocks, &BackwardRun::grad_membership},
-                                         {cut_.chunks, &BackwardRun::finish_pull},
-                                         {cut_.blocks, &BackwardRun::grad_input}};
+    const Phase<BackwardRun> phases[] = {
+        {cut_.blocks, &BackwardRun::grad_moment},
+        {cut_.chunks, &BackwardRun::finish_moment, cut_.light_reductions},
+        {cut_.blocks, &BackwardRun::grad_membership},
+        {cut_.chunks, &BackwardRun::finish_pull, cut_.light_reductions},
+        {cut_.blocks, &BackwardRun::grad_input}};
     const int64_t sample_bytes = 2 * shape_.tokens * channels_ * element_size(args_.dtype);
     run_phases(*this, phases, shape_.batch, sample_bytes, parallel, threads);
     sum_blocks(head_parts_, shape_.batch * cut_.blocks, shape_.heads, 0, shape_.heads,

@@ -26,6 +26,7 @@ struct AddSquares {
     auto total = hn::Zero(d);
     const T* p = w + i;
     for (int64_t t = 0; t < tokens; ++t, p += stride) {
+      prefetch_next_group(p, stride);
       const auto x = load_lanes<kPartial>(d, p, lanes);
       total = hn::MulAdd(x, x, total);
     }
@@ -59,6 +60,7 @@ struct LogitTerms {
     const auto r = load_lanes<kPartial>(d, inv_norm + i, lanes);
 #pragma GCC unroll 4
     for (int64_t t = 0; t < 4; ++t) {
+      prefetch_next_group(w[first + t] + i, w.stride);
       const auto v = hn::Mul(load_lanes<kPartial>(d, w[first + t] + i, lanes), r);
       total[t] = hn::MulAdd(v, v, total[t]);
     }
@@ -159,6 +161,7 @@ struct OutputRows {
     const Wide d;
     const auto damp = hn::Neg(load_lanes<kPartial>(d, damping + i, lanes));
     for (int64_t t = 0; t < tokens; ++t) {
+      prefetch_next_group(w + t * w_stride + i, w_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
       const auto y = hn::Mul(hn::Mul(x, hn::Set(d, pi[t])), damp);
       write_lanes<kPartial, kStream>(y, out + t * out_stride + i, lanes);

@@ -35,11 +35,12 @@ class ForwardRun {
 
   void run(ParallelFor parallel, int threads) {
     passes_ = &tssa_passes(args_.dtype);
-    const Phase<ForwardRun> phases[] = {{cut_.blocks, &ForwardRun::energy},
-                                        {cut_.chunks, &ForwardRun::finish_energy},
-                                        {cut_.blocks, &ForwardRun::membership},
-                                        {cut_.chunks, &ForwardRun::finish_moment},
-                                        {cut_.blocks, &ForwardRun::output}};
+    const Phase<ForwardRun> phases[] = {
+        {cut_.blocks, &ForwardRun::energy},
+        {cut_.chunks, &ForwardRun::finish_energy, cut_.light_reductions},
+        {cut_.blocks, &ForwardRun::membership},
+        {cut_.chunks, &ForwardRun::finish_moment, cut_.light_reductions},
+        {cut_.blocks, &ForwardRun::output}};
     const int64_t sample_bytes = shape_.tokens * channels_ * element_size(args_.dtype);
     run_phases(*this, phases, shape_.batch, sample_bytes, parallel, threads);
   }
