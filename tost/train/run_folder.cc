@@ -1,6 +1,7 @@
 #include "tost/train/run_folder.h"
 
 #include <system_error>
+#include <vector>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
