@@ -10,6 +10,8 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 export TOST_TORCH
+# Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
+export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
 .PHONY: all setup configure build demo test test-fast asan ops install format clean

@@ -157,3 +157,7 @@ void set_exit_code(int code) {
 }
 
 }  // namespace tost
+
+extern "C" int tost_run_program(int argc, char** argv) {
+  return tost::run_program(argc, argv);
+}
