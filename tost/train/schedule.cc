@@ -27,7 +27,8 @@ double by_epoch(const Schedule& s, int64_t step) {
   const double index = epoch == 0 ? 0.0 : double(epoch - s.epoch_lag);
   const double warmup_epochs = double(s.warmup_steps) / double(s.steps_per_epoch);
   const double epochs = double(s.total_steps) / double(s.steps_per_epoch);
-  if (s.warmup_steps > 0 && index < warmup_epochs) return warmup(s, std::fmax(index, 0.0), warmup_epochs);
+  if (s.warmup_steps > 0 && index < warmup_epochs)
+    return warmup(s, std::fmax(index, 0.0), warmup_epochs);
   return half_cosine(s, index / epochs);
 }
 

@@ -8,6 +8,7 @@
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/shared.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -160,23 +161,24 @@ TEST(TrainVision, FinetuningKeepsTheBodyAndRenewsTheHead) {
   EXPECT_EQ(y.at("head.weight").size(0), 2);
 }
 
-// What `tost train` with the defaults must do, at a size for a test: clearly above chance, and a
-// model file whose score is the one that was logged.
-TEST(SlowTrainVision, LearnsShapes) {
+// The defaults on real data: clearly above chance (0.1) after 200 steps, and a model file whose
+// score is the one that was logged.
+TEST(SlowTrainVision, LearnsFashionMnist) {
+  TOST_SHARED_OR_SKIP(data, "data/fashion-mnist");
   const testing::TempDir dir;
-  const json values{{"data", "shapes"},    {"data_side", 32}, {"train_size", 1600},
-                    {"test_size", 400},    {"epochs", 5},     {"batch", 32},
-                    {"evaluate_every", 5}, {"threads", 1}};
+  const json values{
+      {"data", data.string()}, {"max_steps", 200}, {"warmup_epochs", 0.05}, {"threads", 1}};
   const TrainResult result = train(dir.path() / "run", values);
   const LoadedModel loaded = load_model_file(dir.path() / "run");
-  const double chance = 1.0 / double(loaded.info.classes.size());
   const double top1 = result.last_eval["top1"].get<double>();
-  EXPECT_GT(top1, 2.5 * chance);
+  EXPECT_GT(top1, 0.4);
+  EXPECT_EQ(result.best->value, top1);
   const DataSpec spec = data_spec(make_train_config(values));
   LoaderConfig loading;
   loading.preprocess = loaded.info.preprocess;
   ImageLoader loader(open_image_dataset(spec, "validation"), loading);
-  EXPECT_NEAR(evaluate(*loaded.model, loader)->top1, top1, 1e-12);
+  EXPECT_NEAR(evaluate(*loaded.model, loader)->top1, top1,
+              1e-3);  // batches of another size round otherwise
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TrainResult run(const fs::path& folder, ToyTask& task, const LoopConfig& c,
 }
 
 // Steps 1 to 23 of 24, in and at the ends of epochs, each stop in a process state of its own.
-TEST(Trainer, ResumedEqualsUninterruptedBitForBit) {
+TEST(Trainer, SlowResumedEqualsUninterruptedBitForBit) {
   const testing::TempDir whole;
   ToyTask task(5);
   const TrainResult reference = run(whole.path(), task, config());

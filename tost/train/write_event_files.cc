@@ -9,7 +9,8 @@ int main(int argc, char** argv) {
     first.flush();
   }
   tost::EventFile resumed(argv[1], 201);
-  for (int64_t step = 201; step <= 300; ++step) resumed.add(step, {{"train/loss", double(step) / 4}});
+  for (int64_t step = 201; step <= 300; ++step)
+    resumed.add(step, {{"train/loss", double(step) / 4}});
   resumed.add(5'000'000'000, {{"eval/top1", 0.9}});
   resumed.flush();
   return 0;
