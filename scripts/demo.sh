@@ -18,7 +18,7 @@ touch "$out/.tost-demo"
 step "1. A linear model on the pixels, for comparison"
 "$tost" train --data shapes --model linear --epochs 3 --out "$out/linear"
 step "2. ToST: token statistics instead of attention (about two minutes)"
-"$tost" train --data shapes --model tost_nano_p4 --epochs 12 --out "$out/run"
+"$tost" train --data shapes --model tost_nano_p4 --epochs 8 --out "$out/run"
 
 step "3. Both on 2,000 pictures neither has seen"
 "$tost" eval "$out/linear" --data shapes --json >"$out/linear.json"
