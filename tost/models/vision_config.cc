@@ -43,6 +43,7 @@ void check_transformer(const VisionConfig& c) {
     fail_usage("Image side ", c.image_size, " is not divisible by the patch side ", c.patch, "; ",
                c.image_size / c.patch * c.patch + c.patch, " is the next side that is.");
   }
+  check_range("stem_depth", c.stem_depth, 1, 8);
   check_range("dim", c.dim, 1, kMaxDim);
   check_range("depth", c.depth, 1, kMaxDepth);
   check_range("class_blocks", c.class_blocks, 1, kMaxDepth);
@@ -73,6 +74,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("in_channels", c.in_channels, false);
   visit("image_size", c.image_size, false);
   visit("patch", c.patch, false);
+  visit("stem_depth", c.stem_depth, true);
   visit("dim", c.dim, false);
   visit("depth", c.depth, false);
   visit("heads", c.heads, false);

@@ -33,8 +33,8 @@ TEST(VisionConfigJson, EveryPresetComesBackEqual) {
 
 TEST(VisionConfigJson, OptionalKeysKeepDefaultsAndSizesAreRequired) {
   const auto whole = to_json(vision_preset("tost_nano_p4"));
-  for (const std::string key : {"name", "class_blocks", "mlp_ratio", "layer_scale", "drop_path",
-                                "qkv_bias", "tokens_norm"}) {
+  for (const std::string key : {"name", "stem_depth", "class_blocks", "mlp_ratio", "layer_scale",
+                                "drop_path", "qkv_bias", "tokens_norm"}) {
     auto partial = whole;
     partial.erase(key);
     EXPECT_NO_THROW(vision_config_from_json(partial)) << key;
@@ -84,6 +84,7 @@ TEST(VisionConfigChecks, EverySettingOutOfRangeIsAUsageErrorWithAReason) {
   expect_error(usage, "2, 4, 8 or 16", with([](C& c) { c.patch = 0; }));
   expect_error(usage, "softmax", with([](C& c) { c.mixer = "softmaxx"; }));
   expect_error(usage, "divisible by 8", with([](C& c) { c.dim = 196; }));
+  expect_error(usage, "'stem_depth'", with([](C& c) { c.stem_depth = 0; }));
   expect_error(usage, "'depth'", with([](C& c) { c.depth = 0; }));
   expect_error(usage, "'classes'", with([](C& c) { c.classes = 0; }));
   expect_error(usage, "'class_blocks'", with([](C& c) { c.class_blocks = -1; }));

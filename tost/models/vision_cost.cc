@@ -12,7 +12,7 @@ int64_t stem_multiply_adds(const VisionConfig& c, int64_t height, int64_t width)
     const int64_t to = c.dim / (rest / 2);
     height /= 2;
     width /= 2;
-    total += 9 * from * to * height * width;
+    total += 9 * (from + (c.stem_depth - 1) * to) * to * height * width;
     from = to;
   }
   return total + FourierPosition::kChannels * c.dim * height * width;

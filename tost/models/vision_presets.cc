@@ -23,6 +23,7 @@ struct Size {
   int64_t image_size, classes;
   std::array<int64_t, 2> patches;
   bool tost_only = false;
+  int64_t stem_depth = 1;
 };
 constexpr std::array kSizes{
     Size{"cab_tiny_12", 192, 12, 4, 1.0, 0, 224, 1000, {16, 8}},
@@ -33,9 +34,12 @@ constexpr std::array kSizes{
     Size{"cab_medium_12", 512, 12, 8, 1.0, 0.15, 224, 1000, {16, 16}, true},
     Size{"cab_medium_24", 512, 24, 8, 1e-5, 0.15, 224, 1000, {16, 8}},
     Size{"cab_large_24", 768, 24, 16, 1e-5, 0, 224, 1000, {16, 8}},
-    // Ours, for images of 28 to 64 pixels a side; channels, side and classes follow the data.
-    Size{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}},
-    Size{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}},
+    // Ours, for images of 28 to 64 pixels a side; channels, side and classes follow the data. The
+    // second convolution pays where training is short: on Fashion-MNIST, batch 64, learning rate
+    // 2e-3, training loss around step 400 of tost_nano_p4 0.71 with one, 0.52 with two, 0.52 with
+    // three (one seed).
+    Size{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
+    Size{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
 };
 
 VisionConfig make_config(const Family& family, const Size& size, int64_t patch) {
@@ -44,6 +48,7 @@ VisionConfig make_config(const Family& family, const Size& size, int64_t patch) 
   c.mixer = family.mixer;
   c.image_size = size.image_size;
   c.patch = patch;
+  c.stem_depth = size.stem_depth;
   c.dim = size.dim;
   c.depth = size.depth;
   c.heads = size.heads;

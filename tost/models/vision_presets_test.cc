@@ -71,6 +71,14 @@ TEST(VisionPresets, EveryOfficialNameIsThereAndValid) {
   }
 }
 
+TEST(VisionPresets, SmallOnesStaySmall) {
+  // Trained in minutes on two cores: at most 25 million multiply-adds at 28 x 28.
+  EXPECT_LT(vision_multiply_adds(vision_preset("tost_nano_p4"), 28, 28), 25'000'000);
+  EXPECT_LT(
+      parameter_count(*make_image_classifier(vision_preset("tost_nano_p4"), WeightInit::kNone)),
+      500'000);
+}
+
 TEST(VisionPresets, LayerScaleFollowsDepth) {
   for (const auto& name : vision_preset_names()) {
     const auto config = vision_preset(name);

@@ -14,8 +14,8 @@ VisionTransformer::VisionTransformer(const VisionConfig& c) : ImageClassifier(c)
       .layer_scale = c.layer_scale,
       .drop_path = c.drop_path};
   cls_token = register_parameter("cls_token", torch::zeros({1, 1, c.dim}));
-  patch_embed =
-      register_module("patch_embed", std::make_shared<PatchStem>(c.in_channels, c.dim, c.patch));
+  patch_embed = register_module(
+      "patch_embed", std::make_shared<PatchStem>(c.in_channels, c.dim, c.patch, c.stem_depth));
   pos_embeder = register_module("pos_embeder", std::make_shared<FourierPosition>(c.dim));
   blocks = register_module("blocks", std::make_shared<torch::nn::ModuleListImpl>());
   for (int64_t i = 0; i < c.depth; ++i) {
