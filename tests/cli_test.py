@@ -96,7 +96,7 @@ class Usage(Case):
 
     def test_values_out_of_range(self):
         for flags, word in ((["--lr", "nan"], "lr"), (["--epochs", "0"], "epochs"), (["--batch", "x"], "batch"),
-                            (["--data-side", "30"], "30"), (["--mixup", "-1"], "mixup"),
+                            (["--image-size", "30"], "30"), (["--mixup", "-1"], "mixup"),
                             (["--model-options", '{"heads": 5}'], "heads"), (["--model-options", "{"], "model_options")):
             done = run("train", "--out", self.dir / "r", "--data", "shapes", *flags, expect=2)
             self.assertIn(word, done.stderr.replace("-", "_"), flags)
@@ -144,7 +144,7 @@ class BadFiles(Case):
                 ("magic", {"train_images": struct.pack(">IIII", 2050, 8, 8, 8) + bytes(512)}, "train-images"),
                 ("huge", {"train_images": struct.pack(">IIII", 2051, 0xFFFFFFFF, 0xFFFF, 0xFFFF)}, "train-images"),
                 ("count", {"train_labels": struct.pack(">II", 2049, 7) + bytes(7)}, "7"),
-                ("gzip", {"train_images": gzip.compress(head + bytes(512))[:40]}, "train-images")):
+                ("gzip", {"train_images": gzip.compress(head + bytes(512))[:20]}, "train-images")):
             self.error(*train, self.idx(name, **override), exit_code=1, says=word)
         self.assertFalse((self.dir / "r").exists())
 
@@ -170,6 +170,7 @@ class BadFiles(Case):
         for k, label in enumerate(("cat", "dog")):
             for i in range(12):
                 self.file(f"d/train/{label}/{i}.png", png(16, 16 + k))
+                self.file(f"d/test/{label}/{i}.png", png(16, 16 + k))
         self.file("d/train/cat/broken.png", png(16, 16)[:50])
         args = ["train", "--model", "tost_nano_p4", "--data", self.dir / "d", "--epochs", "2", "--batch", "8",
                 "--image-size", "16", "--holdout", "0"]

@@ -192,7 +192,7 @@ void add_field(CLI::App& command, const FieldInfo& field, const json& usual,
     const std::string shown = usual.is_string() ? usual.get<std::string>() : usual.dump();
     if (!shown.empty() && shown != "{}") option->default_str(shown);
   }
-  option->group(heading_of(field.key));
+  option->group(heading_of(field.key))->take_last();
 }
 
 }  // namespace

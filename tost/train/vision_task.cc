@@ -81,7 +81,9 @@ MicroBatch VisionTask::next_batch() {
   const std::optional<Batch> batch = train_loader_->next();
   if (!batch)
     fail_data("The training data ended before its epoch did; was it changed while training?");
-  for (const Unreadable& skipped : batch->unreadable) messages_.push_back(skipped.message);
+  for (const Unreadable& skipped : batch->unreadable) {
+    if (reported_.insert(skipped.sample).second) messages_.push_back(skipped.message);
+  }
   const Tensor logits = model_->forward(batch->images);
   return {.loss = classification_loss(logits, batch->labels, batch->targets),
           .samples = batch->labels.size(0),

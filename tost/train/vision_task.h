@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "tost/data/loader.h"
 #include "tost/eval/model_info.h"
@@ -47,6 +48,7 @@ class VisionTask : public TrainTask {
   std::shared_ptr<ImageClassifier> model_;
   std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
   std::vector<std::string> messages_;
+  std::set<int64_t> reported_;  // unreadable pictures already named in messages_
 };
 
 }  // namespace tost
