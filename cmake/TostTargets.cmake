@@ -1,5 +1,8 @@
 # tost_library and tost_tests: every layer is declared with these two.
 
+# Installed programs and libraries find each other, and the torch they were built with.
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN;${TOST_TORCH_DIR}/lib")
+
 # tost_library(NAME tost_x SOURCES a.cc ... DEPS tost_base ... [TORCH])
 # TORCH: links LibTorch and uses the one precompiled header that all torch layers share.
 function(tost_library)
