@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 torch_version=2.15.0
-test_modules=(numpy==2.4.6 pillow==13.0.0 tensorboard==2.21.0 expecttest==0.3.0)
+test_modules=(numpy==2.4.6 pillow==13.0.0 tensorboard==2.21.0 expecttest==0.3.0 pytest==9.2.0)
 packages=(g++ make cmake ninja-build ccache git python3 python3-venv libhwy-dev libcli11-dev nlohmann-json3-dev
           libjpeg62-turbo-dev libpng-dev zlib1g-dev libgtest-dev)
 
@@ -60,7 +60,7 @@ install_torch() {
     say "using the torch of $(command -v python3)"
     return
   fi
-  local wanted=".venv/.tost-torch-$torch_version"
+  local wanted; wanted=".venv/.tost-$(echo "$torch_version ${test_modules[*]}" | cksum | cut -d" " -f1)"
   [ -e "$wanted" ] && return
   say "installing torch $torch_version into .venv (about 600 MB to download, 6 GB on disk, one to three minutes)"
   [ -x .venv/bin/python ] || python3 -m venv .venv
