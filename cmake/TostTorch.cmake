@@ -16,7 +16,7 @@ function(tost_torch_of_python python out_dir out_version)
   endif()
 endfunction()
 
-if(NOT TOST_TORCH AND DEFINED ENV{TOST_TORCH})
+if(NOT TOST_TORCH AND NOT "$ENV{TOST_TORCH}" STREQUAL "")
   set(TOST_TORCH $ENV{TOST_TORCH})
 endif()
 set(tost_python "")

@@ -53,8 +53,12 @@ std::vector<std::string> mixer_names() {
   return names;
 }
 
-void check_mixer(const std::string& name, const MixerConfig& config) {
+void check_mixer_name(const std::string& name) {
   find_mixer(name);
+}
+
+void check_mixer(const std::string& name, const MixerConfig& config) {
+  check_mixer_name(name);
   if (config.dim < 1 || config.heads < 1 || config.dim % config.heads != 0) {
     fail_usage(config.heads, " heads do not divide the width ", config.dim,
                "; choose a number of heads that divides it.");

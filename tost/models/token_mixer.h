@@ -38,6 +38,9 @@ class TokenMixer : public torch::nn::Module {
 
 std::vector<std::string> mixer_names();
 
+// Throws a usage Error for an unknown name, offering the nearest.
+void check_mixer_name(const std::string& name);
+
 // Throws a usage Error for an unknown name (with the nearest one) or heads that do not divide dim.
 void check_mixer(const std::string& name, const MixerConfig& config);
 

@@ -2,7 +2,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/base/text.h"
 #include "tost/models/token_mixer.h"
 #include "tost/models/vision_presets.h"
 
@@ -90,11 +89,7 @@ void check(const TrainConfig& config) {
   check_loop_config(config);
   check_augment(augment_config(config));
   check_mix(mix_config(config));
-  if (config.mixer.empty()) return;
-  const std::vector<std::string> known = mixer_names();
-  if (std::find(known.begin(), known.end(), config.mixer) != known.end()) return;
-  fail_usage("Unknown mixer '", config.mixer, "' (known: ", join(known, ", "), ").",
-             did_you_mean(config.mixer, known));
+  if (!config.mixer.empty()) check_mixer_name(config.mixer);
 }
 
 }  // namespace

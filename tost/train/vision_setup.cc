@@ -1,7 +1,6 @@
 #include "tost/train/vision_setup.h"
 
 #include "tost/base/error.h"
-#include "tost/eval/model_file.h"
 #include "tost/models/vision_presets.h"
 
 namespace tost {
@@ -43,12 +42,13 @@ VisionConfig make_vision_config(const TrainConfig& config, VisionConfig base,
 
 }  // namespace
 
-ModelInfo make_model_info(const TrainConfig& config, const ImageDataset& train) {
+ModelInfo make_model_info(const TrainConfig& config, const ModelInfo* from,
+                          const ImageDataset& train) {
   ModelInfo source;
-  if (config.from.empty()) {
+  if (from == nullptr) {
     source.config = vision_preset(config.model);
   } else {
-    source = load_model_file(config.from).info;
+    source = *from;
     if (!config.mixer.empty() && config.mixer != source.config.mixer) {
       fail_usage("'", config.from, "' was trained with mixer ", source.config.mixer,
                  " and cannot go on with ", config.mixer, ".");

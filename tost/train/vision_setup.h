@@ -6,10 +6,11 @@
 
 namespace tost {
 
-// Architecture: that of config.from if given, else the preset; then classes, channels and side of
-// the data, then mixer, image_size, drop_path, and model_options above all. Preprocessing: the
-// data's own mean and deviation, or when fine-tuning with as many channels those the weights were
-// trained with. Throws a usage Error with the reason where they do not fit.
-ModelInfo make_model_info(const TrainConfig& config, const ImageDataset& train);
+// Architecture: that of `from`, the description of config.from, or the preset where it is null; then
+// classes, channels and side of the data, then mixer, image_size, drop_path, and model_options above
+// all. Preprocessing: the data's own mean and deviation, or when fine-tuning with as many channels
+// those the weights were trained with. Throws a usage Error with the reason where they do not fit.
+ModelInfo make_model_info(const TrainConfig& config, const ModelInfo* from,
+                          const ImageDataset& train);
 
 }  // namespace tost

@@ -5,7 +5,6 @@
 #include "tost/base/error.h"
 #include "tost/eval/evaluate.h"
 #include "tost/eval/metrics.h"
-#include "tost/eval/model_file.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/state_dict.h"
 #include "tost/train/vision_setup.h"
@@ -19,7 +18,10 @@ VisionTask::VisionTask(const TrainConfig& config, std::optional<ModelInfo> known
   const DataSpec spec = data_spec(config);
   const std::shared_ptr<const ImageDataset> train = open_image_dataset(spec, "train");
   const bool resumed = known.has_value();
-  info_ = resumed ? *std::move(known) : make_model_info(config, *train);
+  std::optional<LoadedModel> source;
+  if (!config.from.empty() && !resumed) source = load_model_file(config.from);
+  info_ = resumed ? *std::move(known)
+                  : make_model_info(config, source ? &source->info : nullptr, *train);
   if (info_.classes != train->classes()) {
     fail_data("'", config.data, "' has ", train->classes().size(), " classes, not the ",
               info_.classes.size(), " (or not of the same names) that the run was started with.");
@@ -28,7 +30,7 @@ VisionTask::VisionTask(const TrainConfig& config, std::optional<ModelInfo> known
   scored_split_ = std::count(splits.begin(), splits.end(), "validation") ? "validation" : "test";
   make_loaders(train);
   model_ = make_image_classifier(info_.config);
-  if (!config.from.empty() && !resumed) load_weights_from();
+  if (source) take_weights(*source);
 }
 
 void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
@@ -52,8 +54,7 @@ void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
 }
 
 // A head for another set of classes is made anew: its weights mean nothing for these.
-void VisionTask::load_weights_from() {
-  const LoadedModel source = load_model_file(config_.from);
+void VisionTask::take_weights(const LoadedModel& source) {
   StateDict weights = state_dict(*source.model);
   if (source.info.classes != info_.classes) {
     const StateDict fresh = state_dict(*model_);
@@ -81,9 +82,9 @@ MicroBatch VisionTask::next_batch() {
   const std::optional<Batch> batch = train_loader_->next();
   if (!batch)
     fail_data("The training data ended before its epoch did; was it changed while training?");
-  for (const Unreadable& skipped : batch->unreadable) {
-    if (reported_.insert(skipped.sample).second) messages_.push_back(skipped.message);
-  }
+  const std::vector<std::string>& unreadable = train_loader_->unreadable_messages();
+  messages_.insert(messages_.end(), unreadable.begin() + named_, unreadable.end());
+  named_ = int64_t(unreadable.size());
   const Tensor logits = model_->forward(batch->images);
   return {.loss = classification_loss(logits, batch->labels, batch->targets),
           .samples = batch->labels.size(0),

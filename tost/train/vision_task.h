@@ -3,10 +3,9 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "tost/data/loader.h"
-#include "tost/eval/model_info.h"
+#include "tost/eval/model_file.h"
 #include "tost/models/image_classifier.h"
 #include "tost/train/train_config.h"
 #include "tost/train/train_task.h"
@@ -40,7 +39,7 @@ class VisionTask : public TrainTask {
 
  private:
   void make_loaders(std::shared_ptr<const ImageDataset> train);
-  void load_weights_from();
+  void take_weights(const LoadedModel& source);
 
   TrainConfig config_;
   ModelInfo info_;
@@ -48,7 +47,7 @@ class VisionTask : public TrainTask {
   std::shared_ptr<ImageClassifier> model_;
   std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
   std::vector<std::string> messages_;
-  std::set<int64_t> reported_;  // unreadable pictures already named in messages_
+  int64_t named_ = 0;  // of the loader's unreadable pictures, those put into messages_
 };
 
 }  // namespace tost
