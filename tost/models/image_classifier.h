@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tost/models/vision_config.h"
+#include "tost/models/weight_init.h"
 
 namespace tost {
 
@@ -46,11 +47,6 @@ class ImageClassifier : public torch::nn::Module {
 
  private:
   VisionConfig config_;
-};
-
-enum class WeightInit {
-  kOfficial,  // spec of the official code; draws from torch's default generator
-  kNone,      // Linear weights uninitialised: for loading a checkpoint, or counting
 };
 
 // A float32 CPU model in training mode. Throws a usage Error where validate() does.

@@ -1,0 +1,65 @@
+// Causal language models: token ids in, logits of the next token out. ToST-GPT and its softmax twin
+// (arXiv 2412.17810, Table 4) with the official code's names, and models without a limit of context.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tost/models/gpt_block.h"
+#include "tost/models/language_config.h"
+#include "tost/models/weight_init.h"
+
+namespace tost {
+
+// What a forward pass lets be seen, one entry a block.
+struct LanguageTrace {
+  std::vector<GptTrace> blocks;
+};
+
+// Everything a model remembers of the tokens it has read: one state a block.
+struct LanguageState {
+  int64_t position = 0;  // tokens read
+  std::vector<MixerState> blocks;
+};
+// Bytes of all tensors.
+int64_t state_bytes(const LanguageState& state);
+
+class LanguageModel : public torch::nn::Module {
+ public:
+  // Weights drawn as in the official code from torch's default generator, or left uninitialised.
+  explicit LanguageModel(const LanguageConfig& config, WeightInit init = WeightInit::kOfficial);
+
+  const LanguageConfig& config() const { return config_; }
+  // Longest possible context: the block with learned positions, else the largest int64.
+  int64_t max_context() const;
+
+  // ids [B, T] int64 → logits [B, T, vocab]. Throws a data Error for ids outside the vocabulary and
+  // sequences beyond max_context().
+  torch::Tensor forward(const torch::Tensor& ids);
+  // The same before the head: [B, T, C] after the final norm.
+  torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
+                       LanguageTrace* trace = nullptr);
+  torch::Tensor logits(const torch::Tensor& hidden) const;
+  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T].
+  torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets);
+
+  // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
+  // after the last one [B, vocab]. A default-constructed state stands for "nothing read".
+  torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
+
+ private:
+  LanguageConfig config_;
+};
+
+std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
+                                                   WeightInit init = WeightInit::kOfficial);
+
+// tost_gpt_base, tost_gpt_medium, tost_gpt_large, their twins gpt_*, and small ones; see
+// language_presets.cc.
+std::vector<std::string> language_preset_names();
+LanguageConfig language_preset(const std::string& name);
+
+}  // namespace tost
