@@ -5,6 +5,10 @@
 TORCH_LIBRARY(tost, m) {
   m.def("tssa(Tensor w, Tensor temp) -> (Tensor y, Tensor pi)");
   m.def(
+      "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, int position=0) "
+      "-> "
+      "(Tensor y, Tensor pi, Tensor state)");
+  m.def(
       "tssa_forward(Tensor w, Tensor temp) -> "
       "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)");
   m.def(

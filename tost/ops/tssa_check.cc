@@ -32,4 +32,39 @@ void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp) {
   check_tssa_heads(w, temp.sym_size(0));
 }
 
+void check_tssa_causal_inputs(const at::Tensor& w, const at::Tensor& temp,
+                              const at::Tensor& denom_bias, const std::optional<at::Tensor>& state,
+                              const c10::SymInt& position) {
+  check_tssa_inputs(w, temp);
+  const auto heads = temp.sym_size(0);
+  if (denom_bias.dim() != 3 || denom_bias.sym_size(0) != heads || denom_bias.sym_size(2) != 1) {
+    fail_usage("tssa_causal: denom_bias must be [heads, positions, 1] with ", heads,
+               " heads, but is ", denom_bias.sym_sizes(), ".");
+  }
+  if (!denom_bias.is_floating_point()) {
+    fail_usage("tssa_causal: denom_bias must be of a floating-point dtype, but is ",
+               denom_bias.scalar_type(), ".");
+  }
+  if (denom_bias.device() != w.device()) {
+    fail_usage("tssa_causal: w is on ", w.device(), " but denom_bias on ", denom_bias.device(),
+               "; move one of them.");
+  }
+  if (position < 0) {
+    fail_usage("tssa_causal: position is ", position, "; it counts the tokens before w.");
+  }
+  if (!state.has_value()) return;
+  const auto numbers = 2 * w.sym_size(2) + heads;
+  if (state->dim() != 2 || state->sym_size(0) != w.sym_size(0) || state->sym_size(1) != numbers) {
+    fail_usage("tssa_causal: state must be [batch, 2 channels + heads] = [", w.sym_size(0), ", ",
+               numbers, "], but is ", state->sym_sizes(), ".");
+  }
+  if (state->scalar_type() != at::kDouble) {
+    fail_usage("tssa_causal: state must be float64, but is ", state->scalar_type(), ".");
+  }
+  if (state->device() != w.device()) {
+    fail_usage("tssa_causal: w is on ", w.device(), " but state on ", state->device(),
+               "; move one of them.");
+  }
+}
+
 }  // namespace tost

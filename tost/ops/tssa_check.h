@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 namespace tost {
 
 // w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads. Throws a usage
@@ -11,5 +13,10 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
 
 // The same, and temp [H, 1] floating, on w's device.
 void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp);
+
+// The same, and what tssa_causal.h says of denom_bias, state and position.
+void check_tssa_causal_inputs(const at::Tensor& w, const at::Tensor& temp,
+                              const at::Tensor& denom_bias, const std::optional<at::Tensor>& state,
+                              const c10::SymInt& position);
 
 }  // namespace tost

@@ -34,10 +34,22 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_meta(const std::optional<at::Te
           at::empty_symint(temp.sym_sizes(), temp.options())};
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_meta(
+    const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
+    const std::optional<at::Tensor>& state, int64_t position) {
+  check_tssa_causal_inputs(w, temp, denom_bias, state, position);
+  const auto wide = w.options().dtype(tssa_accumulation_dtype(w.scalar_type()));
+  return {at::empty_symint(w.sym_sizes(), w.options()),
+          at::empty_symint({w.sym_size(0), temp.sym_size(0), w.sym_size(1)}, wide),
+          at::empty_symint({w.sym_size(0), 2 * w.sym_size(2) + temp.sym_size(0)},
+                           w.options().dtype(at::kDouble))};
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(tost, Meta, m) {
   m.impl("tssa", tssa_meta);
+  m.impl("tssa_causal", tssa_causal_meta);
   m.impl("tssa_forward", tssa_forward_meta);
   m.impl("tssa_backward", tssa_backward_meta);
 }
