@@ -20,8 +20,8 @@ namespace tost {
 struct CausalMixerOptions {
   // Length of denom_bias (TSSA); positions beyond it have bias 0. -1: the block.
   int64_t bias_positions = -1;
-  // Taps of a causal depthwise convolution on the projected tokens, the current one included; 0: none.
-  // It starts as the identity.
+  // Taps of a causal depthwise convolution on the projected tokens, the current one included; 0:
+  // none. It starts as the identity.
   int64_t conv = 0;
   // Exponential forgetting of the running statistics, one rate a head: none, fixed (a ladder of
   // horizons, not trained) or learned (starting from that ladder).
@@ -39,10 +39,10 @@ struct CausalMixerOptions {
 
 // What a mixer is built from. heads divides dim.
 struct CausalMixerConfig {
-  int64_t dim = 0;      // C
-  int64_t heads = 1;    // H
-  int64_t block = 0;    // training context
-  bool bias = false;    // of the projections
+  int64_t dim = 0;    // C
+  int64_t heads = 1;  // H
+  int64_t block = 0;  // training context
+  bool bias = false;  // of the projections
   double dropout = 0;
   CausalMixerOptions options;
 };
@@ -70,6 +70,10 @@ std::vector<std::string> causal_mixer_names();
 // Throws a usage Error for an unknown name (with the nearest one), heads that do not divide dim, or
 // options the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
+
+// `config` without the additions that the mixer does not have, for hybrids.
+CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config);
+
 std::shared_ptr<CausalMixer> make_causal_mixer(const std::string& name,
                                                const CausalMixerConfig& config);
 

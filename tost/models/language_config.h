@@ -35,8 +35,12 @@ void validate(const LanguageConfig& config);
 
 nlohmann::json to_json(const LanguageConfig& config);
 
-// Missing keys keep the values of `base`. Throws a usage Error for an unknown key (nearest
-// offered), a wrong type or an impossible value.
-LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base = {});
+// Strict: a data Error for an unknown key (nearest offered), a wrong type or, without a base, a
+// missing key. With `base`, missing keys keep its values. Does not validate().
+LanguageConfig language_config_from_json(const nlohmann::json& json);
+LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base);
+
+// What its mixers are built from.
+CausalMixerConfig mixer_config(const LanguageConfig& config);
 
 }  // namespace tost

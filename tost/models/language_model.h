@@ -1,5 +1,6 @@
 // Causal language models: token ids in, logits of the next token out. ToST-GPT and its softmax twin
-// (arXiv 2412.17810, Table 4) with the official code's names, and models without a limit of context.
+// (arXiv 2412.17810, Table 4) with the official code's names, and models without a limit of
+// context.
 #pragma once
 
 #include <torch/torch.h>
@@ -27,6 +28,14 @@ struct LanguageState {
 // Bytes of all tensors.
 int64_t state_bytes(const LanguageState& state);
 
+// A table of vectors, one a row [rows, dim], left uninitialised as Linear is.
+class Embedding : public torch::nn::Module {
+ public:
+  Embedding(int64_t rows, int64_t dim);
+
+  torch::Tensor weight;
+};
+
 class LanguageModel : public torch::nn::Module {
  public:
   // Weights drawn as in the official code from torch's default generator, or left uninitialised.
@@ -36,8 +45,8 @@ class LanguageModel : public torch::nn::Module {
   // Longest possible context: the block with learned positions, else the largest int64.
   int64_t max_context() const;
 
-  // ids [B, T] int64 → logits [B, T, vocab]. Throws a data Error for ids outside the vocabulary and
-  // sequences beyond max_context().
+  // ids [B, T] int64 → logits [B, T, vocab]. The head is tied to the token table. Throws a data
+  // Error for ids outside the vocabulary and sequences beyond max_context().
   torch::Tensor forward(const torch::Tensor& ids);
   // The same before the head: [B, T, C] after the final norm.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
@@ -51,7 +60,14 @@ class LanguageModel : public torch::nn::Module {
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
 
  private:
+  void draw_weights();
+  void check_ids(const torch::Tensor& ids, int64_t position) const;
+
   LanguageConfig config_;
+  std::shared_ptr<torch::nn::Module> transformer_;  // holds wte, wpe, h and ln_f
+  std::shared_ptr<Embedding> wte_, wpe_;            // wpe_ null without learned positions
+  std::vector<std::shared_ptr<GptBlock>> blocks_;
+  std::shared_ptr<LayerNorm> ln_f_;
 };
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,

@@ -12,9 +12,9 @@ torch::Tensor Linear::forward_rows(const torch::Tensor& x, int64_t first, int64_
                        bias.defined() ? bias.narrow(0, first, count) : bias);
 }
 
-LayerNorm::LayerNorm(int64_t dim, double eps) : eps_(eps) {
+LayerNorm::LayerNorm(int64_t dim, double eps, bool with_bias) : eps_(eps) {
   weight = register_parameter("weight", torch::ones({dim}));
-  bias = register_parameter("bias", torch::zeros({dim}));
+  if (with_bias) bias = register_parameter("bias", torch::zeros({dim}));
 }
 
 torch::Tensor LayerNorm::forward(const torch::Tensor& x) const {

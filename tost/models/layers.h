@@ -23,18 +23,18 @@ class Linear : public torch::nn::Module {
   torch::Tensor bias;    // [out], undefined without bias
 };
 
-// LayerNorm over the last dimension, eps 1e-6 as the official vision code has it (torch's default
-// is 1e-5).
+// LayerNorm over the last dimension, eps 1e-6 as the official vision code has it (torch's default,
+// and the official language code's, is 1e-5).
 class LayerNorm : public torch::nn::Module {
  public:
-  explicit LayerNorm(int64_t dim, double eps = 1e-6);
+  explicit LayerNorm(int64_t dim, double eps = 1e-6, bool with_bias = true);
 
   torch::Tensor forward(const torch::Tensor& x) const;
   // Twice the normalised value. Doubling the two small vectors is exact and saves a pass over x.
   torch::Tensor forward_doubled(const torch::Tensor& x) const;
 
   torch::Tensor weight;  // [dim]
-  torch::Tensor bias;    // [dim]
+  torch::Tensor bias;    // [dim], undefined without bias
 
  private:
   double eps_;

@@ -1,0 +1,53 @@
+// Causal token-statistics mixers (arXiv 2412.17810, Eq. 28, in the official code's form), and their
+// additions.
+#pragma once
+
+#include "tost/models/causal_conv.h"
+#include "tost/models/causal_mixer.h"
+#include "tost/models/layers.h"
+
+namespace tost {
+
+// The projections shared by the family. Keys as in the official code: c_attn (despite its name one
+// C x C map) and c_proj.
+class CausalStatisticsMixer : public CausalMixer {
+ public:
+  explicit CausalStatisticsMixer(const CausalMixerConfig& config);
+
+  std::shared_ptr<Linear> c_attn, c_proj;
+  std::shared_ptr<CausalConv> conv;  // on the projected tokens; null without
+  std::shared_ptr<Linear> gate;      // null without
+
+ protected:
+  torch::Tensor project_in(const torch::Tensor& x, MixerState* state) const;
+  torch::Tensor project_out(const torch::Tensor& y, const torch::Tensor& x) const;
+
+  CausalMixerConfig config_;
+};
+
+// State: "statistics" [B, 2C + H] float64, whatever the context.
+class CausalTssaMixer : public CausalStatisticsMixer {
+ public:
+  explicit CausalTssaMixer(const CausalMixerConfig& config);
+  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+
+  torch::Tensor temp;        // [H, 1], starts at 1
+  torch::Tensor denom_bias;  // [H, bias_positions, 1], starts at 0
+};
+
+// Membership fixed to 1/H. State: "statistics" [B, H, P] float64.
+class CausalUniformMixer : public CausalStatisticsMixer {
+ public:
+  using CausalStatisticsMixer::CausalStatisticsMixer;
+  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+};
+
+// The projections, and the convolution where there is one, with nothing between: the floor of every
+// comparison.
+class CausalNoMixer : public CausalStatisticsMixer {
+ public:
+  using CausalStatisticsMixer::CausalStatisticsMixer;
+  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+};
+
+}  // namespace tost

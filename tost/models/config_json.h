@@ -1,0 +1,56 @@
+// Strict JSON of configuration structs, from one visitor that lists their fields.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+
+// Throw a data Error naming the key, the type expected and the type found.
+void assign_field(const char* key, std::string& field, const nlohmann::json& value);
+void assign_field(const char* key, int64_t& field, const nlohmann::json& value);
+void assign_field(const char* key, double& field, const nlohmann::json& value);
+void assign_field(const char* key, bool& field, const nlohmann::json& value);
+
+// Usage Error unless low <= value <= high.
+void check_field_range(const char* key, int64_t value, int64_t low, int64_t high);
+
+// fields(config, visit) calls visit(key, field, optional) for every field.
+template <class Config, class Fields>
+nlohmann::json config_to_json(const Config& config, const Fields& fields) {
+  auto json = nlohmann::json::object();
+  fields(config, [&](const char* key, const auto& field, bool) { json[key] = field; });
+  return json;
+}
+
+// Sets the fields that `json` holds. Throws a data Error for an unknown key (nearest offered), a
+// wrong type, and unless `partial` for a missing field that is not optional.
+template <class Config, class Fields>
+void config_from_json(const nlohmann::json& json, const Fields& fields, bool partial,
+                      Config& config) {
+  if (!json.is_object())
+    fail_data("Model config must be a JSON object, found ", json.type_name(), ".");
+  std::vector<std::string> known;
+  fields(config, [&](const char* key, auto& field, bool optional) {
+    known.emplace_back(key);
+    const auto found = json.find(key);
+    if (found != json.end()) {
+      assign_field(key, field, *found);
+    } else if (!optional && !partial) {
+      fail_data("Model config lacks '", key, "'.");
+    }
+  });
+  for (const auto& item : json.items()) {
+    if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;
+    fail_data("The model config has an unknown key '", item.key(), "'.",
+              did_you_mean(item.key(), known));
+  }
+}
+
+}  // namespace tost

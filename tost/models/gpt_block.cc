@@ -1,0 +1,46 @@
+#include "tost/models/gpt_block.h"
+
+#include <utility>
+
+namespace tost {
+
+using torch::Tensor;
+
+GptMlp::GptMlp(int64_t dim, int64_t hidden, bool bias) {
+  c_fc = register_module("c_fc", std::make_shared<Linear>(dim, hidden, bias));
+  c_proj = register_module("c_proj", std::make_shared<Linear>(hidden, dim, bias));
+}
+
+Tensor GptMlp::forward(const Tensor& x) const {
+  return c_proj->forward(torch::gelu(c_fc->forward(x)));
+}
+
+GptBlock::GptBlock(const GptBlockConfig& config, std::shared_ptr<CausalMixer> mixer)
+    : dropout_(config.dropout) {
+  ln_1 = register_module("ln_1", std::make_shared<LayerNorm>(config.dim, 1e-5, config.bias));
+  attn = register_module("attn", std::move(mixer));
+  ln_2 = register_module("ln_2", std::make_shared<LayerNorm>(config.dim, 1e-5, config.bias));
+  mlp =
+      register_module("mlp", std::make_shared<GptMlp>(config.dim, config.mlp_hidden, config.bias));
+  gamma1 = register_parameter("gamma1", torch::full({config.dim}, config.layer_scale));
+  gamma2 = register_parameter("gamma2", torch::full({config.dim}, config.layer_scale));
+}
+
+Tensor GptBlock::dropped(const Tensor& x) const {
+  return is_training() && dropout_ > 0 ? torch::dropout(x, dropout_, /*train=*/true) : x;
+}
+
+Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace) {
+  const CausalCall call{trace != nullptr ? &trace->mixer : nullptr, state, position};
+  const auto mixer_output = attn->forward(ln_1->forward(x), call);
+  const auto mixed = add_scaled(x, gamma1, dropped(mixer_output));
+  const auto output = add_scaled(mixed, gamma2, dropped(mlp->forward(ln_2->forward(mixed))));
+  if (trace != nullptr) {
+    trace->mixer_output = mixer_output;
+    trace->mixed = mixed;
+    trace->output = output;
+  }
+  return output;
+}
+
+}  // namespace tost

@@ -1,0 +1,54 @@
+// One block of a causal language model: x + γ₁ mixer(norm x), then x + γ₂ mlp(norm x), with the
+// official language code's names.
+#pragma once
+
+#include "tost/models/causal_mixer.h"
+#include "tost/models/layers.h"
+
+namespace tost {
+
+struct GptBlockConfig {
+  int64_t dim = 0;
+  int64_t mlp_hidden = 0;
+  double layer_scale = 1e-5;
+  double dropout = 0;  // of both branches
+  bool bias = false;
+};
+
+// What one block lets be seen.
+struct GptTrace {
+  MixerTrace mixer;
+  torch::Tensor mixer_output;  // before LayerScale and the residual [B, T, C]
+  torch::Tensor mixed;         // after the mixer's residual [B, T, C]
+  torch::Tensor output;        // [B, T, C]
+};
+
+// c_proj(GELU(c_fc x)), exact (erf) GELU.
+class GptMlp : public torch::nn::Module {
+ public:
+  GptMlp(int64_t dim, int64_t hidden, bool bias);
+  torch::Tensor forward(const torch::Tensor& x) const;
+
+  std::shared_ptr<Linear> c_fc, c_proj;
+};
+
+class GptBlock : public torch::nn::Module {
+ public:
+  GptBlock(const GptBlockConfig& config, std::shared_ptr<CausalMixer> mixer);
+
+  // x [B, T, C] → [B, T, C]; fills `trace` unless it is null.
+  torch::Tensor forward(const torch::Tensor& x, MixerState* state, int64_t position,
+                        GptTrace* trace = nullptr);
+
+  std::shared_ptr<LayerNorm> ln_1, ln_2;
+  std::shared_ptr<CausalMixer> attn;
+  std::shared_ptr<GptMlp> mlp;
+  torch::Tensor gamma1, gamma2;  // [C]
+
+ private:
+  torch::Tensor dropped(const torch::Tensor& x) const;
+
+  double dropout_;
+};
+
+}  // namespace tost

@@ -1,0 +1,66 @@
+// Named causal language models.
+#include <array>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+namespace {
+
+struct Size {
+  const char* name;
+  int64_t dim, depth, heads, block, vocab;
+  double layer_scale;
+  double dropout;
+};
+constexpr std::array kSizes{
+    // The paper's (Table 4) with its code's vocabulary: 50,257 rounded up to a multiple of 64.
+    Size{"base", 768, 12, 12, 1024, 50304, 1e-5, 0},
+    Size{"medium", 1024, 24, 16, 1024, 50304, 1e-5, 0},
+    Size{"large", 1280, 36, 20, 1024, 50304, 1e-5, 0},
+    // nanoGPT's settings for characters on a CPU and on a GPU; the vocabulary follows the data.
+    // LayerScale starts at 1: in 2,000 steps 1e-5 hardly leaves the ground.
+    Size{"char", 128, 4, 4, 64, 65, 1, 0},
+    Size{"char_gpu", 384, 6, 6, 256, 65, 1, 0.2},
+};
+
+struct Family {
+  const char* prefix;
+  const char* mixer;
+};
+constexpr std::array kFamilies{Family{"tost_gpt", "tssa"}, Family{"gpt", "softmax"}};
+
+}  // namespace
+
+std::vector<std::string> language_preset_names() {
+  std::vector<std::string> names;
+  for (const auto& family : kFamilies) {
+    for (const auto& size : kSizes) names.push_back(cat(family.prefix, "_", size.name));
+  }
+  return names;
+}
+
+LanguageConfig language_preset(const std::string& name) {
+  for (const auto& family : kFamilies) {
+    for (const auto& size : kSizes) {
+      if (name != cat(family.prefix, "_", size.name)) continue;
+      LanguageConfig c;
+      c.name = name;
+      c.mixer = family.mixer;
+      c.dim = size.dim;
+      c.depth = size.depth;
+      c.heads = size.heads;
+      c.block = size.block;
+      c.vocab = size.vocab;
+      c.layer_scale = size.layer_scale;
+      c.dropout = size.dropout;
+      return c;
+    }
+  }
+  const auto names = language_preset_names();
+  fail_usage("There is no language model '", name, "'; the models are ", join(names, ", "), ".",
+             did_you_mean(name, names));
+}
+
+}  // namespace tost
