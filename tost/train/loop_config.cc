@@ -8,29 +8,16 @@ namespace {
 constexpr int64_t kMany = int64_t{1} << 40;
 using enum OnResume;
 
-void add_duration_fields(FieldTable<LoopConfig>& t) {
+void add_general_fields(FieldTable<LoopConfig>& t) {
   using C = LoopConfig;
   t.integer("seed", &C::seed, 0, kMany, kFixed, "seed of weights, data order and augmentation")
-      .integer("epochs", &C::epochs, 1, 1000000, kWarn, "passes over the training data")
-      .integer("max_steps", &C::max_steps, 0, kMany, kWarn, "optimiser steps in all (0: by epochs)")
       .integer("accumulate", &C::accumulate, 1, 65536, kFixed,
                "batches whose gradients make one step")
       .integer("threads", &C::threads, 0, 4096, kWarn,
-               "compute threads (0: as many as there are cores)");
-}
-
-void add_rate_fields(FieldTable<LoopConfig>& t) {
-  using C = LoopConfig;
-  t.number("lr", &C::lr, 0, 100, kWarn, "peak learning rate")
-      .integer("lr_reference_batch", &C::lr_reference_batch, 0, kMany, kWarn,
-               "scale the peak by batch x accumulate / this (0: do not scale)")
+               "compute threads (0: as many as there are cores)")
+      .number("lr", &C::lr, 0, 100, kWarn, "peak learning rate")
       .number("min_lr", &C::min_lr, 0, 100, kWarn, "learning rate the cosine ends at")
-      .number("warmup_lr", &C::warmup_lr, 0, 100, kWarn, "learning rate of the first warm-up step")
-      .number("warmup_epochs", &C::warmup_epochs, 0, 1000000, kWarn, "length of the linear warm-up")
-      .choice("schedule", &C::schedule, {"step", "epoch"}, kWarn,
-              "cosine moved every step, or once an epoch as the official code does")
-      .integer("schedule_lag", &C::schedule_lag, 0, 2, kWarn,
-               "epochs by which an epoch schedule lags (official: 1 ImageNet, 2 fine-tuning)");
+      .number("warmup_lr", &C::warmup_lr, 0, 100, kWarn, "learning rate of the first warm-up step");
 }
 
 void add_optimizer_fields(FieldTable<LoopConfig>& t) {
@@ -51,11 +38,8 @@ void add_optimizer_fields(FieldTable<LoopConfig>& t) {
 
 void add_record_fields(FieldTable<LoopConfig>& t) {
   using C = LoopConfig;
-  t.integer("evaluate_every", &C::evaluate_every, 1, 1000000, kWarn, "epochs between evaluations")
-      .integer("checkpoint_every", &C::checkpoint_every, 1, 1000000, kFree,
-               "epochs between checkpoints")
-      .integer("checkpoint_every_steps", &C::checkpoint_every_steps, 0, kMany, kFree,
-               "steps between further checkpoints (0: none)")
+  t.integer("checkpoint_every_steps", &C::checkpoint_every_steps, 0, kMany, kFree,
+            "steps between further checkpoints (0: none)")
       .integer("keep_last", &C::keep_last, 1, 100000, kFree,
                "newest checkpoints kept, beside the best one")
       .integer("log_every", &C::log_every, 1, kMany, kFree,
@@ -64,17 +48,57 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
 
 FieldTable<LoopConfig> make_fields() {
   FieldTable<LoopConfig> table;
-  add_duration_fields(table);
-  add_rate_fields(table);
+  add_general_fields(table);
   add_optimizer_fields(table);
   add_record_fields(table);
   return table;
+}
+
+FieldTable<LoopConfig> make_epoch_fields() {
+  using C = LoopConfig;
+  FieldTable<LoopConfig> t;
+  t.integer("epochs", &C::epochs, 1, 1000000, kWarn, "passes over the training data")
+      .integer("max_steps", &C::max_steps, 0, kMany, kWarn, "optimiser steps in all (0: by epochs)")
+      .number("warmup_epochs", &C::warmup_epochs, 0, 1000000, kWarn, "length of the linear warm-up")
+      .integer("lr_reference_batch", &C::lr_reference_batch, 0, kMany, kWarn,
+               "scale the peak by batch x accumulate / this (0: do not scale)")
+      .choice("schedule", &C::schedule, {"step", "epoch"}, kWarn,
+              "cosine moved every step, or once an epoch as the official code does")
+      .integer("schedule_lag", &C::schedule_lag, 0, 2, kWarn,
+               "epochs by which an epoch schedule lags (official: 1 ImageNet, 2 fine-tuning)")
+      .integer("evaluate_every", &C::evaluate_every, 1, 1000000, kWarn,
+               "epochs between evaluations")
+      .integer("checkpoint_every", &C::checkpoint_every, 1, 1000000, kFree,
+               "epochs between checkpoints");
+  return t;
+}
+
+FieldTable<LoopConfig> make_step_fields() {
+  using C = LoopConfig;
+  FieldTable<LoopConfig> t;
+  t.integer("max_steps", &C::max_steps, 1, kMany, kWarn, "optimiser steps in all")
+      .integer("warmup_steps", &C::warmup_steps, 0, kMany, kWarn, "length of the linear warm-up")
+      .integer("evaluate_every_steps", &C::evaluate_every_steps, 1, kMany, kWarn,
+               "steps between evaluations")
+      .integer("sample_every_steps", &C::sample_every_steps, 0, kMany, kFree,
+               "steps between samples (0: none)");
+  return t;
 }
 
 }  // namespace
 
 const FieldTable<LoopConfig>& loop_fields() {
   static const FieldTable<LoopConfig> table = make_fields();
+  return table;
+}
+
+const FieldTable<LoopConfig>& epoch_fields() {
+  static const FieldTable<LoopConfig> table = make_epoch_fields();
+  return table;
+}
+
+const FieldTable<LoopConfig>& step_fields() {
+  static const FieldTable<LoopConfig> table = make_step_fields();
   return table;
 }
 

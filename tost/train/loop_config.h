@@ -17,6 +17,7 @@ struct LoopConfig {
   double min_lr = 0;
   double warmup_lr = 0;
   double warmup_epochs = 0;
+  int64_t warmup_steps = 0;  // above 0: instead of warmup_epochs
   std::string schedule = "step";
   int64_t schedule_lag = 0;
 
@@ -31,14 +32,20 @@ struct LoopConfig {
   bool evaluate_ema = false;
 
   int64_t evaluate_every = 1;          // epochs
-  int64_t checkpoint_every = 1;        // epochs
-  int64_t checkpoint_every_steps = 0;  // as well; 0: only at epoch ends
+  int64_t evaluate_every_steps = 0;    // above 0: instead of evaluate_every
+  int64_t checkpoint_every = 1;        // epochs; 0: not by epochs
+  int64_t checkpoint_every_steps = 0;  // as well; 0: none
+  int64_t sample_every_steps = 0;      // 0: none
   int64_t keep_last = 2;
   int64_t log_every = 10;  // steps
   int64_t threads = 0;
 };
 
+// A kind of run has the first table and one or both of the others: lengths in epochs where the data
+// is a set that is passed through, lengths in steps where it is a stream.
 const FieldTable<LoopConfig>& loop_fields();
+const FieldTable<LoopConfig>& epoch_fields();
+const FieldTable<LoopConfig>& step_fields();
 
 // Rules that tie several values together. Throws a usage Error.
 void check_loop_config(const LoopConfig& config);

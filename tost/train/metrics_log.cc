@@ -44,7 +44,7 @@ MetricsLog::MetricsLog(const fs::path& path, int64_t last_step)
     : file_(open_log(path, last_step)) {}
 
 void MetricsLog::add(const json& line) {
-  file_.write(line.dump() + "\n");
+  file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 void MetricsLog::flush() {

@@ -47,6 +47,10 @@ void RunLog::add_eval(const json& metrics) {
   flush();
 }
 
+void RunLog::add_sample(int64_t step, const std::string& text) {
+  metrics_.add({{"kind", "sample"}, {"step", step}, {"text", text}});
+}
+
 void RunLog::flush() {
   metrics_.flush();
   events_.flush();

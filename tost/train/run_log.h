@@ -19,6 +19,8 @@ class RunLog {
   void add_step(const StepReport& report);
   // {"kind": "eval", "step", "epoch", "best", and what the task's evaluation gave}
   void add_eval(const nlohmann::json& metrics);
+  // {"kind": "sample", "step", "text"}; bytes that are not UTF-8 are replaced.
+  void add_sample(int64_t step, const std::string& text);
   void flush();
 
  private:

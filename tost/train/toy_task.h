@@ -62,6 +62,7 @@ class ToyTask : public TrainTask {
     return nlohmann::json{{"loss", (net_->forward(x) - target(x)).square().mean().item<double>()}};
   }
   BestMetric best_metric() const override { return {"loss", false}; }
+  nlohmann::json model_description() const override { return nlohmann::json::object(); }
   std::map<std::string, std::string> model_metadata() const override { return {{"format", "pt"}}; }
 
  private:

@@ -35,6 +35,8 @@ class TrainListener {
   virtual void on_step(const StepReport&) {}
   // `metrics` is what the task's evaluation returned, with "step", "epoch" (from 1) and "best".
   virtual void on_eval(const nlohmann::json& /*metrics*/, bool /*best*/) {}
+  // What the model makes after `step` steps (TrainTask::sample).
+  virtual void on_sample(int64_t /*step*/, const std::string& /*text*/) {}
   virtual void on_checkpoint(const std::filesystem::path&) {}
   virtual void on_message(const std::string& /*one sentence*/) {}
 };

@@ -48,6 +48,12 @@ class TrainTask {
   virtual std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) = 0;
   virtual BestMetric best_metric() const = 0;
 
+  // Something the model, in evaluation mode, makes for people to look at. Draws nothing from
+  // torch's default generator, so that looking does not change a run.
+  virtual std::string sample(int64_t /*step*/) { return {}; }
+
+  // Everything about the model but its weights, for the run folder: a resumed run is given it back.
+  virtual nlohmann::json model_description() const = 0;
   // Stored with the weights, so that the file alone is enough to use the model.
   virtual std::map<std::string, std::string> model_metadata() const = 0;
   // Warnings gathered since the last call (skipped files and the like).

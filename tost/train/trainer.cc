@@ -19,7 +19,7 @@ using torch::Tensor;
   fail_data("The ", what, " became ", value, " at step ", step + 1, " (learning rate ", lr,
             "); training stopped and ",
             saved ? "the last checkpoint is kept" : "there is no checkpoint yet",
-            ": lower lr, lengthen warmup_epochs or set clip, and check the data.");
+            ": lower lr, lengthen the warm-up or set clip, and check the data.");
 }
 
 }  // namespace
@@ -41,7 +41,9 @@ Schedule make_schedule(const LoopConfig& config, int64_t steps_per_epoch,
           .peak = config.lr * scale,
           .floor = config.min_lr,
           .warmup_start = config.warmup_lr,
-          .warmup_steps = std::llround(config.warmup_epochs * double(steps_per_epoch)),
+          .warmup_steps = config.warmup_steps > 0
+                              ? config.warmup_steps
+                              : std::llround(config.warmup_epochs * double(steps_per_epoch)),
           .total_steps = config.max_steps > 0 ? config.max_steps : epochs_steps,
           .steps_per_epoch = steps_per_epoch,
           .epoch_lag = config.schedule_lag};
@@ -99,7 +101,13 @@ TrainResult Trainer::train() {
   if (unsaved_) save();
   log_->flush();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return {state_.step, total_steps(), interrupted, last_eval_, state_.best, seconds.count()};
+  return {.step = state_.step,
+          .total_steps = total_steps(),
+          .interrupted = interrupted,
+          .last_eval = last_eval_,
+          .metric = task_.best_metric().key,
+          .best = state_.best,
+          .seconds = seconds.count()};
 }
 
 void Trainer::report_start() {
@@ -123,6 +131,7 @@ void Trainer::step() {
   unsaved_ = true;
   timer_.step(state_.sums.samples - samples_before, task_.wait_seconds());
   report_step(lr);
+  if (config_.sample_every_steps > 0 && state_.step % config_.sample_every_steps == 0) sample();
   pass_messages();
 }
 
@@ -178,6 +187,7 @@ void Trainer::report_step(double lr) {
 bool Trainer::evaluation_due() const {
   if (state_.step <= state_.evaluated_step) return false;
   if (state_.step == total_steps()) return true;
+  if (config_.evaluate_every_steps > 0) return state_.step % config_.evaluate_every_steps == 0;
   return state_.step % steps_per_epoch_ == 0 && epoch() % config_.evaluate_every == 0;
 }
 
@@ -211,7 +221,8 @@ bool Trainer::checkpoint_due() const {
   if (best_is_new_ || state_.step == total_steps()) return true;
   if (config_.checkpoint_every_steps > 0 && state_.step % config_.checkpoint_every_steps == 0)
     return true;
-  return state_.step % steps_per_epoch_ == 0 && epoch() % config_.checkpoint_every == 0;
+  return config_.checkpoint_every > 0 && state_.step % steps_per_epoch_ == 0 &&
+         epoch() % config_.checkpoint_every == 0;
 }
 
 void Trainer::save() {
@@ -221,6 +232,17 @@ void Trainer::save() {
       best_is_new_);
   unsaved_ = best_is_new_ = false;
   listener_.on_checkpoint(folder);
+  timer_.restart(task_.wait_seconds());
+}
+
+void Trainer::sample() {
+  std::string text;
+  {
+    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
+    text = task_.sample(state_.step);
+  }
+  log_->add_sample(state_.step, text);
+  listener_.on_sample(state_.step, text);
   timer_.restart(task_.wait_seconds());
 }
 

@@ -23,6 +23,7 @@ struct TrainResult {
   int64_t step = 0, total_steps = 0;
   bool interrupted = false;
   nlohmann::json last_eval;  // null before the first evaluation of this process
+  std::string metric;        // what `best` is a value of: the key of the task's best_metric()
   std::optional<BestSoFar> best;
   double seconds = 0;
 };
@@ -59,6 +60,7 @@ class Trainer {
   bool evaluate();  // false when stopped
   bool checkpoint_due() const;
   void save();
+  void sample();
   void pass_messages();
 
   LoopConfig config_;

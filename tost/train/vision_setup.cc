@@ -7,7 +7,8 @@ namespace tost {
 namespace {
 
 // The data's side where the patch divides it; whole pictures are then used as they are.
-int64_t input_side(const TrainConfig& config, const VisionConfig& base, const ImageDataset& train) {
+int64_t input_side(const VisionTrainConfig& config, const VisionConfig& base,
+                   const ImageDataset& train) {
   if (config.image_size > 0) return config.image_size;
   const bool fits =
       train.side() > 0 && (base.architecture == "linear" || train.side() % base.patch == 0);
@@ -23,7 +24,7 @@ VisionConfig with_options(VisionConfig config, const nlohmann::json& options) {
   }
 }
 
-VisionConfig make_vision_config(const TrainConfig& config, VisionConfig base,
+VisionConfig make_vision_config(const VisionTrainConfig& config, VisionConfig base,
                                 const ImageDataset& train) {
   const bool own_channels = config.from.empty();
   base.image_size = input_side(config, base, train);
@@ -42,7 +43,7 @@ VisionConfig make_vision_config(const TrainConfig& config, VisionConfig base,
 
 }  // namespace
 
-ModelInfo make_model_info(const TrainConfig& config, const ModelInfo* from,
+ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from,
                           const ImageDataset& train) {
   ModelInfo source;
   if (from == nullptr) {

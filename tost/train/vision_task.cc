@@ -13,7 +13,7 @@ namespace tost {
 
 using torch::Tensor;
 
-VisionTask::VisionTask(const TrainConfig& config, std::optional<ModelInfo> known)
+VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo> known)
     : config_(config) {
   const DataSpec spec = data_spec(config);
   const std::shared_ptr<const ImageDataset> train = open_image_dataset(spec, "train");

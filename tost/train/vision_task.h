@@ -7,8 +7,8 @@
 #include "tost/data/loader.h"
 #include "tost/eval/model_file.h"
 #include "tost/models/image_classifier.h"
-#include "tost/train/train_config.h"
 #include "tost/train/train_task.h"
+#include "tost/train/vision_train_config.h"
 
 namespace tost {
 
@@ -17,7 +17,8 @@ class VisionTask : public TrainTask {
   // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
   // from config.from. `known`: the description a resumed run was started with; the data must have
   // its classes. Usage Errors for settings that do not fit each other, data Errors for files.
-  explicit VisionTask(const TrainConfig& config, std::optional<ModelInfo> known = std::nullopt);
+  explicit VisionTask(const VisionTrainConfig& config,
+                      std::optional<ModelInfo> known = std::nullopt);
 
   const ModelInfo& info() const { return info_; }
   // "validation", or "test" where the data has no validation split or holdout is 0.
@@ -34,6 +35,7 @@ class VisionTask : public TrainTask {
   std::optional<nlohmann::json> evaluate(
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
   BestMetric best_metric() const override { return {"top1", true}; }
+  nlohmann::json model_description() const override { return to_json(info_); }
   std::map<std::string, std::string> model_metadata() const override { return to_metadata(info_); }
   std::vector<std::string> take_messages() override;
 
@@ -41,7 +43,7 @@ class VisionTask : public TrainTask {
   void make_loaders(std::shared_ptr<const ImageDataset> train);
   void take_weights(const LoadedModel& source);
 
-  TrainConfig config_;
+  VisionTrainConfig config_;
   ModelInfo info_;
   std::string scored_split_;
   std::shared_ptr<ImageClassifier> model_;

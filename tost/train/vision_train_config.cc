@@ -1,21 +1,19 @@
-#include "tost/train/train_config.h"
+#include "tost/train/vision_train_config.h"
 
 #include "tost/base/error.h"
-#include "tost/base/file.h"
 #include "tost/models/token_mixer.h"
 #include "tost/models/vision_presets.h"
 
 namespace tost {
 namespace {
 
-using nlohmann::json;
 using enum OnResume;
-using C = TrainConfig;
+using C = VisionTrainConfig;
 
 constexpr int64_t kMany = int64_t{1} << 40;
 
 void add_model_fields(FieldTable<C>& t) {
-  t.choice("recipe", &C::recipe, recipe_names(), kFree, "named set of defaults")
+  t.choice("recipe", &C::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
       .choice("model", &C::model, vision_preset_names(), kFixed, "model preset")
       .text("from", &C::from, kFree,
             "model file to fine-tune (its architecture replaces the preset)")
@@ -80,12 +78,12 @@ FieldTable<C> make_fields() {
   FieldTable<C> table;
   add_model_fields(table);
   add_data_fields(table);
-  table.include(loop_fields());
+  table.include(loop_fields()).include(epoch_fields());
   add_augment_fields(table);
   return table;
 }
 
-void check(const TrainConfig& config) {
+void check(const VisionTrainConfig& config) {
   check_loop_config(config);
   check_augment(augment_config(config));
   check_mix(mix_config(config));
@@ -94,51 +92,12 @@ void check(const TrainConfig& config) {
 
 }  // namespace
 
-const FieldTable<TrainConfig>& train_fields() {
-  static const FieldTable<TrainConfig> table = make_fields();
-  return table;
+const ConfigForm<VisionTrainConfig>& vision_train_form() {
+  static const ConfigForm<VisionTrainConfig> form{make_fields(), vision_recipes(), check};
+  return form;
 }
 
-TrainConfig make_train_config(const json& values, std::string_view where) {
-  if (!values.is_object()) fail_usage(where, " must be a JSON object.");
-  std::string name = TrainConfig().recipe;
-  if (values.contains("recipe")) {
-    check_value(train_fields().field("recipe"), values["recipe"]);
-    name = values["recipe"];
-  }
-  TrainConfig config = recipe(name);
-  train_fields().apply(config, values, where);
-  check(config);
-  return config;
-}
-
-json read_config_file(const std::filesystem::path& path) {
-  json values = json::parse(read_file(path, int64_t{1} << 20), nullptr, /*allow_exceptions=*/false);
-  if (!values.is_object())
-    fail_usage("'", path.string(), "' is not a JSON object; a config file is one.");
-  return values;
-}
-
-TrainConfig resume_train_config(const TrainConfig& saved, const json& values,
-                                std::vector<std::string>& messages) {
-  TrainConfig config = saved;
-  train_fields().apply(config, values, "the configuration");
-  check(config);
-  const json before = train_fields().to_json(saved), after = train_fields().to_json(config);
-  for (const FieldInfo& field : train_fields().fields()) {
-    const std::string from = before[field.key].dump(), to = after[field.key].dump();
-    if (from == to || field.on_resume == kFree) continue;
-    if (field.on_resume == kFixed) {
-      fail_usage("The run was started with ", field.key, " ", from, " and cannot be resumed with ",
-                 to, "; leave it out, or start a new run.");
-    }
-    messages.push_back(cat("Resuming with ", field.key, " ", to, " where the run was started with ",
-                           from, ": the result will differ from an uninterrupted run."));
-  }
-  return config;
-}
-
-DataSpec data_spec(const TrainConfig& c) {
+DataSpec data_spec(const VisionTrainConfig& c) {
   return {.path = c.data,
           .format = c.data_format,
           .holdout = c.holdout,
@@ -148,7 +107,7 @@ DataSpec data_spec(const TrainConfig& c) {
           .test_size = c.test_size};
 }
 
-AugmentConfig augment_config(const TrainConfig& c) {
+AugmentConfig augment_config(const VisionTrainConfig& c) {
   AugmentConfig augment;
   augment.crop = c.crop;
   augment.pad = c.crop_pad;
@@ -161,7 +120,7 @@ AugmentConfig augment_config(const TrainConfig& c) {
   return augment;
 }
 
-MixConfig mix_config(const TrainConfig& c) {
+MixConfig mix_config(const VisionTrainConfig& c) {
   return {c.mixup, c.cutmix, c.mix_probability, c.mix_switch, c.label_smoothing};
 }
 

@@ -1,16 +1,14 @@
 // The named training recipes. Values of `imagenet` and `finetune` are those of the official scripts
 // (spec 4.2 and 4.3) except where a comment says so; `small` is ours.
-#include "tost/base/error.h"
-#include "tost/base/text.h"
-#include "tost/train/train_config.h"
+#include "tost/train/vision_train_config.h"
 
 namespace tost {
 namespace {
 
 // For pictures of 28 to 96 pixels and minutes on a few cores. In few epochs the network underfits,
 // so flips are the only augmentation.
-TrainConfig small() {
-  TrainConfig c;
+VisionTrainConfig small() {
+  VisionTrainConfig c;
   c.recipe = "small";
   c.epochs = 5;
   c.batch = 64;
@@ -24,8 +22,8 @@ TrainConfig small() {
   return c;
 }
 
-TrainConfig imagenet() {
-  TrainConfig c;
+VisionTrainConfig imagenet() {
+  VisionTrainConfig c;
   c.recipe = "imagenet";
   c.model = "tost_cab_small_12_p16";
   c.image_size = 224;
@@ -55,8 +53,8 @@ TrainConfig imagenet() {
   return c;
 }
 
-TrainConfig finetune() {
-  TrainConfig c;
+VisionTrainConfig finetune() {
+  VisionTrainConfig c;
   c.recipe = "finetune";
   c.model = "tost_cab_small_12_p16";
   c.image_size = 224;
@@ -80,16 +78,8 @@ TrainConfig finetune() {
 
 }  // namespace
 
-std::vector<std::string> recipe_names() {
-  return {"small", "finetune", "imagenet"};
-}
-
-TrainConfig recipe(const std::string& name) {
-  if (name == "small") return small();
-  if (name == "finetune") return finetune();
-  if (name == "imagenet") return imagenet();
-  fail_usage("Unknown recipe '", name, "' (known: ", join(recipe_names(), ", "), ").",
-             did_you_mean(name, recipe_names()));
+std::vector<Recipe<VisionTrainConfig>> vision_recipes() {
+  return {{"small", small}, {"finetune", finetune}, {"imagenet", imagenet}};
 }
 
 }  // namespace tost

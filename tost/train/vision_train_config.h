@@ -2,17 +2,17 @@
 // names as the flags of `tost train` with underscores for dashes.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tost/data/dataset.h"
 #include "tost/data/loader.h"
+#include "tost/train/config_form.h"
 #include "tost/train/loop_config.h"
 
 namespace tost {
 
-struct TrainConfig : LoopConfig {
+struct VisionTrainConfig : LoopConfig {
   std::string recipe = "small";
 
   std::string model = "tost_nano_p4";
@@ -56,30 +56,12 @@ struct TrainConfig : LoopConfig {
   double label_smoothing = 0;
 };
 
-const FieldTable<TrainConfig>& train_fields();
+// Recipes small, finetune, imagenet.
+const ConfigForm<VisionTrainConfig>& vision_train_form();
+std::vector<Recipe<VisionTrainConfig>> vision_recipes();
 
-std::vector<std::string> recipe_names();  // small, finetune, imagenet
-
-// The values of a recipe. Throws a usage Error for an unknown name, offering the nearest.
-TrainConfig recipe(const std::string& name);
-
-// The configuration that `values` (a config file merged with flags, see merge()) asks for: the
-// recipe that its key "recipe" names (default small), changed by every other key. Strict; usage
-// Errors as in FieldTable::apply.
-TrainConfig make_train_config(const nlohmann::json& values,
-                              std::string_view where = "the configuration");
-
-// A JSON object from a config file. Throws a usage Error when it is not one.
-nlohmann::json read_config_file(const std::filesystem::path& path);
-
-// A resumed run's configuration: what it was started with, changed by `values`. A changed value
-// that the saved state cannot follow is a usage Error naming the key and both values; any other
-// change that makes the result differ from an uninterrupted run is a sentence in `messages`.
-TrainConfig resume_train_config(const TrainConfig& saved, const nlohmann::json& values,
-                                std::vector<std::string>& messages);
-
-DataSpec data_spec(const TrainConfig& config);
-AugmentConfig augment_config(const TrainConfig& config);
-MixConfig mix_config(const TrainConfig& config);
+DataSpec data_spec(const VisionTrainConfig& config);
+AugmentConfig augment_config(const VisionTrainConfig& config);
+MixConfig mix_config(const VisionTrainConfig& config);
 
 }  // namespace tost

@@ -1,7 +1,8 @@
+#include "tost/train/vision_train_config.h"
+
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/train/train_config.h"
 
 namespace tost {
 namespace {
@@ -10,7 +11,7 @@ using nlohmann::json;
 
 std::string usage_error(const json& values) {
   try {
-    make_train_config(values);
+    make_config(vision_train_form(), values);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -22,27 +23,31 @@ bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(TrainConfig, EveryRecipeSurvivesJsonBothWays) {
-  for (const std::string& name : recipe_names()) {
-    const json once = train_fields().to_json(recipe(name));
+TEST(VisionTrainConfig, EveryRecipeSurvivesJsonBothWays) {
+  for (const std::string& name : names_of(vision_recipes())) {
+    const json once = vision_train_form().fields.to_json(make_recipe(vision_train_form(), name));
     EXPECT_EQ(once["recipe"], name);
-    EXPECT_EQ(train_fields().to_json(make_train_config(once)), once) << name;
-    EXPECT_EQ(train_fields().to_json(make_train_config({{"recipe", name}})), once) << name;
+    EXPECT_EQ(vision_train_form().fields.to_json(make_config(vision_train_form(), once)), once)
+        << name;
+    EXPECT_EQ(
+        vision_train_form().fields.to_json(make_config(vision_train_form(), {{"recipe", name}})),
+        once)
+        << name;
   }
 }
 
-TEST(TrainConfig, FlagsBeatTheFileAndTheFileBeatsTheRecipe) {
+TEST(VisionTrainConfig, FlagsBeatTheFileAndTheFileBeatsTheRecipe) {
   const json file{
       {"recipe", "imagenet"}, {"lr", 0.5}, {"epochs", 7}, {"model_options", {{"depth", 3}}}};
   const json flags{{"epochs", 9}, {"model_options", {{"heads", 2}}}};
-  const TrainConfig config = make_train_config(merge(file, flags));
+  const VisionTrainConfig config = make_config(vision_train_form(), merge(file, flags));
   EXPECT_EQ(config.epochs, 9);
   EXPECT_EQ(config.lr, 0.5);
   EXPECT_EQ(config.mixup, 0.8);
   EXPECT_EQ(config.model_options, json({{"depth", 3}, {"heads", 2}}));
 }
 
-TEST(TrainConfig, UnknownNamesOfferTheNearest) {
+TEST(VisionTrainConfig, UnknownNamesOfferTheNearest) {
   EXPECT_TRUE(mentions(usage_error({{"epoch", 3}}), "epochs"));
   EXPECT_TRUE(mentions(usage_error({{"recipe", "smal"}}), "small"));
   EXPECT_TRUE(mentions(usage_error({{"model", "tost_nano_p5"}}), "tost_nano_p4"));
@@ -50,8 +55,8 @@ TEST(TrainConfig, UnknownNamesOfferTheNearest) {
 }
 
 // Every field refuses a value of another type, and every number one outside its range.
-TEST(TrainConfig, EveryFieldIsChecked) {
-  for (const FieldInfo& field : train_fields().fields()) {
+TEST(VisionTrainConfig, EveryFieldIsChecked) {
+  for (const FieldInfo& field : vision_train_form().fields.fields()) {
     const json wrong =
         field.type == FieldType::kText || field.type == FieldType::kChoice ? json(1) : json("x");
     EXPECT_TRUE(mentions(usage_error({{field.key, wrong}}), field.key)) << field.key;
@@ -73,14 +78,14 @@ TEST(TrainConfig, EveryFieldIsChecked) {
   EXPECT_NE(usage_error({{"epochs", 1.5}}), "");
 }
 
-TEST(TrainConfig, ValuesThatDoNotGoTogether) {
+TEST(VisionTrainConfig, ValuesThatDoNotGoTogether) {
   EXPECT_TRUE(mentions(usage_error({{"evaluate_ema", true}}), "ema_decay"));
   EXPECT_TRUE(mentions(usage_error({{"schedule_lag", 1}}), "schedule"));
   EXPECT_TRUE(mentions(usage_error({{"lr", 1e-6}}), "min_lr"));
 }
 
-TEST(TrainConfig, FlagTexts) {
-  const auto& fields = train_fields();
+TEST(VisionTrainConfig, FlagTexts) {
+  const auto& fields = vision_train_form().fields;
   EXPECT_EQ(value_from_text(fields.field("lr"), "1e-3"), json(1e-3));
   EXPECT_EQ(value_from_text(fields.field("epochs"), "12"), json(12));
   EXPECT_EQ(value_from_text(fields.field("decay_all"), "true"), json(true));
@@ -96,17 +101,19 @@ TEST(TrainConfig, FlagTexts) {
   }
 }
 
-TEST(TrainConfig, ResumingSaysWhatChanged) {
-  const TrainConfig saved = recipe("small");
+TEST(VisionTrainConfig, ResumingSaysWhatChanged) {
+  const VisionTrainConfig saved = make_recipe(vision_train_form(), "small");
   std::vector<std::string> messages;
-  EXPECT_EQ(
-      resume_train_config(saved, {{"epochs", saved.epochs}, {"workers", 2}}, messages).workers, 2);
+  EXPECT_EQ(resume_config(vision_train_form(), saved, {{"epochs", saved.epochs}, {"workers", 2}},
+                          messages)
+                .workers,
+            2);
   EXPECT_TRUE(messages.empty());
-  resume_train_config(saved, {{"lr", 0.25}}, messages);
+  resume_config(vision_train_form(), saved, {{"lr", 0.25}}, messages);
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_TRUE(mentions(messages[0], "lr 0.25") && mentions(messages[0], "0.003")) << messages[0];
   try {
-    resume_train_config(saved, {{"batch", 32}}, messages);
+    resume_config(vision_train_form(), saved, {{"batch", 32}}, messages);
     FAIL() << "another batch size cannot continue the run";
   } catch (const Error& error) {
     EXPECT_TRUE(mentions(error.what(), "batch 64") && mentions(error.what(), "with 32"))

@@ -1,5 +1,3 @@
-#include "tost/train/train_vision.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
@@ -10,6 +8,8 @@
 #include "tost/models/state_dict.h"
 #include "tost/testing/shared.h"
 #include "tost/testing/temp_dir.h"
+#include "tost/train/train_run.h"
+#include "tost/train/vision_train_config.h"
 
 namespace tost {
 namespace {
@@ -47,7 +47,7 @@ struct Watcher : TrainListener {
 
 TrainResult train(const fs::path& out, const json& values, RunMode mode = RunMode::kNew) {
   Watcher watcher;
-  return train_vision({out, mode, values}, watcher);
+  return tost::train({out, mode, values}, watcher);
 }
 
 std::string error_of(const fs::path& out, const json& values, RunMode mode = RunMode::kNew) {
@@ -75,17 +75,17 @@ fs::path latest(const fs::path& run) {
   return follow_pointer(run / kCheckpointFolder, kLatestPointer);
 }
 
-TEST(TrainVision, ResumedInTheMiddleOfAnEpochEqualsUninterrupted) {
+TEST(VisionRun, ResumedInTheMiddleOfAnEpochEqualsUninterrupted) {
   const testing::TempDir dir;
   const fs::path whole = dir.path() / "whole", parts = dir.path() / "parts";
   EXPECT_EQ(train(whole, tiny_values()).step, 12);
   Watcher watcher;
   std::atomic<bool> stop = false;
   watcher.after_step = [&](int64_t step) { stop = step == 4 || step == 9; };
-  const VisionRun run{parts, RunMode::kNew, tiny_values()};
-  EXPECT_EQ(train_vision(run, watcher, &stop).step, 4);
+  const TrainRun run{parts, RunMode::kNew, tiny_values()};
+  EXPECT_EQ(tost::train(run, watcher, &stop).step, 4);
   stop = false;
-  EXPECT_EQ(train_vision({parts, RunMode::kResume}, watcher, &stop).step, 9);
+  EXPECT_EQ(tost::train({parts, RunMode::kResume}, watcher, &stop).step, 9);
   // Other workers must not change a batch.
   const TrainResult result = train(parts, {{"workers", 3}}, RunMode::kResume);
   EXPECT_EQ(result.step, 12);
@@ -93,7 +93,7 @@ TEST(TrainVision, ResumedInTheMiddleOfAnEpochEqualsUninterrupted) {
   expect_same_weights(latest(whole), latest(parts));
 }
 
-TEST(TrainVision, RunFoldersAreNotOverwrittenUnasked) {
+TEST(VisionRun, RunFoldersAreNotOverwrittenUnasked) {
   const testing::TempDir dir;
   const fs::path out = dir.path() / "run";
   json values = tiny_values();
@@ -110,7 +110,7 @@ TEST(TrainVision, RunFoldersAreNotOverwrittenUnasked) {
   EXPECT_EQ(json::parse(read_file(out / kConfigFile, 100000))["seed"], 5);
 }
 
-TEST(TrainVision, BadSettingsLeaveNoFolder) {
+TEST(VisionRun, BadSettingsLeaveNoFolder) {
   const testing::TempDir dir;
   const fs::path out = dir.path() / "run";
   for (const json& change : std::vector<json>{{{"data", (dir.path() / "nothing").string()}},
@@ -124,7 +124,7 @@ TEST(TrainVision, BadSettingsLeaveNoFolder) {
   }
 }
 
-TEST(TrainVision, FinetuningKeepsTheBodyAndRenewsTheHead) {
+TEST(VisionRun, FinetuningKeepsTheBodyAndRenewsTheHead) {
   const testing::TempDir dir;
   json values = tiny_values();
   values["max_steps"] = 2;
@@ -149,7 +149,7 @@ TEST(TrainVision, FinetuningKeepsTheBodyAndRenewsTheHead) {
                       {"batch", 8},
                       {"max_steps", 1},
                       {"weight_decay", 0}};
-  train_vision({dir.path() / "second", RunMode::kNew, finetune}, watcher);
+  tost::train({dir.path() / "second", RunMode::kNew, finetune}, watcher);
   ASSERT_FALSE(watcher.messages.empty());
   EXPECT_TRUE(mentions(watcher.messages[0], "head is new")) << watcher.messages[0];
   const LoadedModel before = load_model_file(dir.path() / "first"),
@@ -163,7 +163,7 @@ TEST(TrainVision, FinetuningKeepsTheBodyAndRenewsTheHead) {
 
 // The defaults on real data: clearly above chance (0.1) after 200 steps, and a model file whose
 // score is the one that was logged.
-TEST(SlowTrainVision, LearnsFashionMnist) {
+TEST(SlowVisionRun, LearnsFashionMnist) {
   TOST_SHARED_OR_SKIP(data, "data/fashion-mnist");
   const testing::TempDir dir;
   const json values{
@@ -173,7 +173,7 @@ TEST(SlowTrainVision, LearnsFashionMnist) {
   const double top1 = result.last_eval["top1"].get<double>();
   EXPECT_GT(top1, 0.4);
   EXPECT_EQ(result.best->value, top1);
-  const DataSpec spec = data_spec(make_train_config(values));
+  const DataSpec spec = data_spec(make_config(vision_train_form(), values));
   LoaderConfig loading;
   loading.preprocess = loaded.info.preprocess;
   ImageLoader loader(open_image_dataset(spec, "validation"), loading);

@@ -1,0 +1,54 @@
+#include "tost/train/config_form.h"
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+
+namespace tost {
+
+using nlohmann::json;
+
+json expand_shorthands(const std::vector<FieldInfo>& shorthands, json values) {
+  for (const FieldInfo& field : shorthands) {
+    const auto given = values.find(field.key);
+    if (given == values.end()) continue;
+    check_value(field, *given);
+    json& options = values["model_options"];  // an object, or null if it was not there
+    if (!options.is_null() && !options.is_object()) return values;  // refused by its own field
+    if (options.contains(field.key) && options[field.key] != *given) {
+      fail_usage(field.key, " is given as ", given->dump(), " and in model_options as ",
+                 options[field.key].dump(), "; leave one out.");
+    }
+    options[field.key] = *given;
+    values.erase(field.key);
+  }
+  return values;
+}
+
+void fail_unknown_recipe(const std::string& name, const std::vector<std::string>& known) {
+  fail_usage("Unknown recipe '", name, "' (known: ", join(known, ", "), ").",
+             did_you_mean(name, known));
+}
+
+void check_resumed(const std::vector<FieldInfo>& fields, const json& before, const json& after,
+                   std::vector<std::string>& messages) {
+  for (const FieldInfo& field : fields) {
+    const std::string from = before.at(field.key).dump(), to = after.at(field.key).dump();
+    if (from == to || field.on_resume == OnResume::kFree) continue;
+    if (field.on_resume == OnResume::kFixed) {
+      fail_usage("The run was started with ", field.key, " ", from, " and cannot be resumed with ",
+                 to, "; leave it out, or start a new run.");
+    }
+    messages.push_back(cat("Resuming with ", field.key, " ", to, " where the run was started with ",
+                           from, ": the result will differ from an uninterrupted run."));
+  }
+}
+
+json read_config_file(const std::filesystem::path& path) {
+  json values = json::parse(read_file(path, int64_t{1} << 20), nullptr, /*allow_exceptions=*/false);
+  if (!values.is_object())
+    fail_usage("'", path.string(), "' is not a JSON object; a config file is one.");
+  return values;
+}
+
+}  // namespace tost

@@ -1,0 +1,95 @@
+// What a kind of run can be told, and how its configuration comes from JSON: recipe, then config
+// file, then flags.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tost/train/config_field.h"
+
+namespace tost {
+
+// A named set of defaults; the configuration's `recipe` is its name.
+template <class Config>
+struct Recipe {
+  std::string name;
+  Config (*make)();
+};
+
+template <class Config>
+struct ConfigForm {
+  FieldTable<Config> fields;            // "recipe" among them
+  std::vector<Recipe<Config>> recipes;  // the first is the default
+  void (*check)(const Config&);         // rules between values; throws a usage Error
+  // Keys that are short for the same key of the object "model_options".
+  std::vector<FieldInfo> shorthands = {};
+};
+
+template <class Config>
+std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
+  std::vector<std::string> names;
+  for (const auto& recipe : recipes) names.push_back(recipe.name);
+  return names;
+}
+
+// `values` with every shorthand moved into model_options. Throws a usage Error for a wrong value,
+// or one that model_options gives differently.
+nlohmann::json expand_shorthands(const std::vector<FieldInfo>& shorthands, nlohmann::json values);
+
+[[noreturn]] void fail_unknown_recipe(const std::string& name,
+                                      const std::vector<std::string>& known);
+
+// The values of a recipe. Throws a usage Error for an unknown name, offering the nearest.
+template <class Config>
+Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
+  for (const auto& recipe : form.recipes) {
+    if (recipe.name == name) return recipe.make();
+  }
+  fail_unknown_recipe(name, names_of(form.recipes));
+}
+
+// The configuration that `values` (a config file merged with flags, see merge()) asks for: the
+// recipe that its key "recipe" names (default: the first), changed by every other key. Strict;
+// usage Errors as in FieldTable::apply.
+template <class Config>
+Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
+                   std::string_view where = "the configuration") {
+  std::string name = form.recipes.front().name;
+  if (values.contains("recipe")) {
+    check_value(form.fields.field("recipe"), values["recipe"]);
+    name = values["recipe"];
+  }
+  Config config = make_recipe(form, name);
+  form.fields.apply(config, expand_shorthands(form.shorthands, values), where);
+  form.check(config);
+  return config;
+}
+
+// Compares the two JSON forms of a resumed run's configuration: a changed value that the saved
+// state cannot follow is a usage Error naming the key and both values; any other change that makes
+// the result differ from an uninterrupted run is a sentence in `messages`.
+void check_resumed(const std::vector<FieldInfo>& fields, const nlohmann::json& before,
+                   const nlohmann::json& after, std::vector<std::string>& messages);
+
+// A resumed run's configuration: what it was started with, changed by `values`.
+template <class Config>
+Config resume_config(const ConfigForm<Config>& form, const Config& saved,
+                     const nlohmann::json& values, std::vector<std::string>& messages) {
+  Config config = saved;
+  // Objects are merged, so that options of the model need not be repeated.
+  form.fields.apply(config,
+                    merge(form.fields.to_json(saved), expand_shorthands(form.shorthands, values)),
+                    "the configuration");
+  form.check(config);
+  check_resumed(form.fields.fields(), form.fields.to_json(saved), form.fields.to_json(config),
+                messages);
+  return config;
+}
+
+// A JSON object from a config file. Throws a usage Error when it is not one.
+nlohmann::json read_config_file(const std::filesystem::path& path);
+
+}  // namespace tost

@@ -1,0 +1,96 @@
+#include "tost/train/run_kind.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool has_field(const RunKind& kind, const std::string& key) {
+  return std::any_of(kind.fields.begin(), kind.fields.end(),
+                     [&](const FieldInfo& field) { return field.key == key; });
+}
+
+// The kind one of whose `names` is `name`.
+const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::string& what,
+                         const std::string& name) {
+  std::vector<std::string> all;
+  for (const RunKind& kind : run_kinds()) {
+    if (has(kind.*names, name)) return kind;
+    all.insert(all.end(), (kind.*names).begin(), (kind.*names).end());
+  }
+  fail_usage("Unknown ", what, " '", name, "' (known: ", join(all, ", "), ").",
+             did_you_mean(name, all));
+}
+
+// What says of which kind a run is, and the kind it says.
+struct Hint {
+  const RunKind* kind;
+  std::string reason;  // "tost_gpt_char is a language model"
+};
+
+std::vector<Hint> hints(const json& values) {
+  const auto text = [&](const char* key) {
+    const auto found = values.find(key);
+    return found != values.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  std::vector<Hint> found;
+  const std::string model = text("model"), recipe = text("recipe");
+  if (!model.empty()) {
+    const RunKind& kind = kind_with(&RunKind::models, "model", model);
+    found.push_back({&kind, cat(model, " is ", kind.noun)});
+  }
+  if (!recipe.empty()) {
+    const RunKind& kind = kind_with(&RunKind::recipes, "recipe", recipe);
+    found.push_back({&kind, cat("recipe ", recipe, " is for ", kind.name, " models")});
+  }
+  return found;
+}
+
+Hint agreed(const std::vector<Hint>& found) {
+  for (const Hint& hint : found) {
+    if (hint.kind != found.front().kind) {
+      fail_usage(found.front().reason, " but ", hint.reason, "; leave one out.");
+    }
+  }
+  return found.front();
+}
+
+void check_keys(const Hint& chosen, const json& values) {
+  for (const auto& [key, value] : values.items()) {
+    if (has_field(*chosen.kind, key)) continue;
+    for (const RunKind& other : run_kinds()) {
+      if (!has_field(other, key)) continue;
+      fail_usage(key, " is a setting of ", other.name, " models; ", chosen.reason, ".");
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<RunKind>& run_kinds() {
+  static const std::vector<RunKind> kinds{vision_run_kind()};
+  return kinds;
+}
+
+const RunKind& choose_run_kind(const json& values, const json* saved) {
+  std::vector<Hint> found = hints(saved != nullptr ? *saved : values);
+  if (found.empty()) {
+    const RunKind& usual = run_kinds().front();
+    found.push_back(
+        {&usual, cat("without model, recipe or from, ", usual.name, " models are trained")});
+  }
+  const Hint chosen = agreed(found);
+  check_keys(chosen, values);
+  return *chosen.kind;
+}
+
+}  // namespace tost

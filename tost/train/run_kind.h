@@ -1,0 +1,83 @@
+// The kinds of model that can be trained. One entry here is all that a new kind needs to reach the
+// loop, the command line and --help.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/train/config_form.h"
+#include "tost/train/loop_config.h"
+#include "tost/train/train_task.h"
+
+namespace tost {
+
+// What a resumed run's folder says.
+struct SavedRun {
+  nlohmann::json config;
+  std::string config_where;             // for messages
+  std::optional<nlohmann::json> model;  // nothing: the run ended before it was written
+  std::string model_where;
+};
+
+struct PreparedRun {
+  LoopConfig loop;
+  nlohmann::json config;              // what was used, for the run folder
+  std::vector<std::string> messages;  // about a resumed run's changed settings
+  // Called once threads and torch's generator are set; opens the data and makes the model.
+  std::function<std::unique_ptr<TrainTask>()> make_task;
+};
+
+struct RunKind {
+  std::string name;                  // "image"
+  std::string noun;                  // "an image model"
+  std::vector<FieldInfo> fields;     // all settings
+  std::vector<std::string> models;   // presets
+  std::vector<std::string> recipes;  // the first is the default
+  nlohmann::json usual;              // values in the first recipe, of the settings that have one
+  // Settings of a new run, or of a resumed one changed by `values`. Throws usage Errors.
+  std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
+};
+
+// `make_task` opens data and model of a new run, or of a resumed one (`saved` not null).
+template <class Config>
+RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Config>& form,
+                      std::vector<std::string> models,
+                      std::unique_ptr<TrainTask> (*make_task)(const Config&, const SavedRun*)) {
+  RunKind kind;
+  kind.name = std::move(name);
+  kind.noun = std::move(noun);
+  kind.fields = form.fields.fields();
+  kind.fields.insert(kind.fields.end(), form.shorthands.begin(), form.shorthands.end());
+  kind.models = std::move(models);
+  kind.recipes = names_of(form.recipes);
+  kind.usual = form.fields.to_json(form.recipes.front().make());
+  kind.prepare = [&form, make_task](const nlohmann::json& values, const SavedRun* saved) {
+    PreparedRun run;
+    const Config config =
+        saved == nullptr
+            ? make_config(form, values)
+            : resume_config(form, make_config(form, saved->config, saved->config_where), values,
+                            run.messages);
+    run.loop = config;
+    run.config = form.fields.to_json(config);
+    run.make_task = [config, make_task, saved] { return make_task(config, saved); };
+    return run;
+  };
+  return kind;
+}
+
+RunKind vision_run_kind();
+
+const std::vector<RunKind>& run_kinds();
+
+// From "recipe" and the files and presets named by "from" and "model", which must agree; image
+// models where none is given. `saved`: the configuration of a run that is resumed, which then
+// decides. Throws a usage Error for unknown names (nearest offered), for names of two kinds, and
+// for a setting that the kind does not have but another has.
+const RunKind& choose_run_kind(const nlohmann::json& values, const nlohmann::json* saved = nullptr);
+
+}  // namespace tost

@@ -1,0 +1,62 @@
+#include "tost/train/train_run.h"
+
+#include <ATen/Parallel.h>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/eval/run_layout.h"
+#include "tost/train/config_form.h"
+#include "tost/train/run_kind.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+void write_json(const fs::path& path, const json& value) {
+  write_file_atomic(path, value.dump(2) + "\n");
+}
+
+SavedRun read_saved(const fs::path& run) {
+  SavedRun saved;
+  saved.config = read_config_file(run / kConfigFile);
+  saved.config_where = cat("'", (run / kConfigFile).string(), "'");
+  const fs::path model = run / kModelInfoFile;
+  saved.model_where = cat("'", model.string(), "'");
+  if (fs::exists(model)) {
+    saved.model =
+        json::parse(read_file(model, int64_t{64} << 20), nullptr, /*allow_exceptions=*/false);
+  }
+  return saved;
+}
+
+}  // namespace
+
+TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {
+  const bool resuming = run.mode == RunMode::kResume;
+  check_run_folder(run.out, run.mode);
+  std::optional<SavedRun> saved;
+  if (resuming) saved = read_saved(run.out);
+  const RunKind& kind = choose_run_kind(run.values, saved ? &saved->config : nullptr);
+  const PreparedRun prepared = kind.prepare(run.values, saved ? &*saved : nullptr);
+  for (const std::string& message : prepared.messages) listener.on_message(message);
+
+  const LoopConfig& loop = prepared.loop;
+  if (loop.threads > 0) at::set_num_threads(int(loop.threads));
+  torch::manual_seed(uint64_t(loop.seed));
+  // Everything that can be wrong with settings and data shows here, before the folder is touched.
+  const std::unique_ptr<TrainTask> task = prepared.make_task();
+  steps_per_epoch(loop, *task);
+  open_run_folder(run.out, run.mode);
+  write_json(run.out / kConfigFile, prepared.config);
+  write_json(run.out / kModelInfoFile, task->model_description());
+
+  Trainer trainer(loop, *task, run.out, listener, stop);
+  if (resuming && !trainer.resume()) {
+    listener.on_message("The run has no checkpoint yet: it starts from the beginning.");
+  }
+  return trainer.train();
+}
+
+}  // namespace tost

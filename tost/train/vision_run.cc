@@ -1,0 +1,24 @@
+// Training of image classifiers as a kind of run.
+#include "tost/models/vision_presets.h"
+#include "tost/train/run_kind.h"
+#include "tost/train/vision_task.h"
+
+namespace tost {
+namespace {
+
+std::unique_ptr<TrainTask> make_task(const VisionTrainConfig& config, const SavedRun* saved) {
+  std::optional<ModelInfo> info;
+  if (saved != nullptr && saved->model) {
+    info = model_info_from_json(*saved->model, saved->model_where);
+  }
+  return std::make_unique<VisionTask>(config, std::move(info));
+}
+
+}  // namespace
+
+RunKind vision_run_kind() {
+  return make_run_kind("image", "an image model", vision_train_form(), vision_preset_names(),
+                       make_task);
+}
+
+}  // namespace tost
