@@ -1,0 +1,116 @@
+#include "tost/io/bpe.h"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+constexpr size_t kLongestToken = 4096;
+constexpr size_t kMaxTokens = size_t{1} << 24;
+
+// Two neighbours that can be joined; ordered by id, then from the left.
+struct Candidate {
+  int32_t id;
+  size_t begin, end;  // of the joined bytes
+
+  bool operator>(const Candidate& other) const {
+    return std::tie(id, begin) > std::tie(other.id, other.begin);
+  }
+};
+
+// The parts a piece consists of, as a linked list over the offsets where they begin.
+class Parts {
+ public:
+  Parts(std::string_view piece, const BpeTable& table)
+      : piece_(piece), table_(table), end_(piece.size()), previous_(piece.size()) {
+    for (size_t i = 0; i < piece.size(); ++i) {
+      end_[i] = i + 1;
+      previous_[i] = i - 1;  // not read for the first
+    }
+    for (size_t i = 0; i + 1 < piece.size(); ++i) consider(i);
+  }
+
+  void join_all() {
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      const Candidate best = heap_.back();
+      heap_.pop_back();
+      const size_t middle = end_[best.begin];
+      // Out of date: the left part was joined into another, or either has grown.
+      if (middle == 0 || middle >= best.end || end_[middle] != best.end) continue;
+      end_[best.begin] = best.end;
+      end_[middle] = 0;
+      if (best.end < piece_.size()) {
+        previous_[best.end] = best.begin;
+        consider(best.begin);
+      }
+      if (best.begin > 0) consider(previous_[best.begin]);
+    }
+  }
+
+  void append_ids(std::vector<int32_t>& ids) const {
+    for (size_t at = 0; at < piece_.size(); at = end_[at]) {
+      ids.push_back(table_.id(piece_.substr(at, end_[at] - at)));
+    }
+  }
+
+ private:
+  // The part at `begin` with its right neighbour.
+  void consider(size_t begin) {
+    const size_t end = end_[end_[begin]];
+    const int32_t id = table_.id(piece_.substr(begin, end - begin));
+    if (id < 0) return;
+    heap_.push_back({id, begin, end});
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  std::string_view piece_;
+  const BpeTable& table_;
+  std::vector<size_t> end_;       // by begin; 0 where no part begins
+  std::vector<size_t> previous_;  // begin of the left neighbour
+  std::vector<Candidate> heap_;   // the best on top
+};
+
+}  // namespace
+
+BpeTable::BpeTable(std::vector<std::string> tokens, const std::string& where)
+    : tokens_(std::move(tokens)) {
+  if (tokens_.size() > kMaxTokens) {
+    fail_data(where, " has ", tokens_.size(), " tokens, more than the ", kMaxTokens,
+              " that are read.");
+  }
+  ids_.reserve(tokens_.size());
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    const std::string& token = tokens_[id];
+    if (token.empty() || token.size() > kLongestToken) {
+      fail_data(where, ": token ", id, " has ", token.size(), " bytes; 1 to ", kLongestToken,
+                " are possible.");
+    }
+    const auto [known, fresh] = ids_.emplace(token, static_cast<int32_t>(id));
+    if (!fresh) fail_data(where, ": tokens ", known->second, " and ", id, " are the same.");
+    longest_ = std::max(longest_, token.size());
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    if (id({&c, 1}) < 0) fail_data(where, " has no token for the byte ", byte, ".");
+  }
+}
+
+int32_t BpeTable::id(std::string_view bytes) const {
+  if (bytes.size() > longest_) return -1;
+  const auto found = ids_.find(bytes);
+  return found == ids_.end() ? -1 : found->second;
+}
+
+void BpeTable::encode(std::string_view piece, std::vector<int32_t>& ids) const {
+  if (const int32_t whole = id(piece); whole >= 0) return ids.push_back(whole);
+  Parts parts(piece, *this);
+  parts.join_all();
+  parts.append_ids(ids);
+}
+
+}  // namespace tost

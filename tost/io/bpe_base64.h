@@ -1,0 +1,13 @@
+// Base64 of RFC 4648, strict: padding is demanded, unused bits are zero.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tost {
+
+std::string to_base64(std::string_view bytes);
+std::optional<std::string> from_base64(std::string_view text);  // nothing unless well-formed
+
+}  // namespace tost

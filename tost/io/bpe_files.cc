@@ -1,0 +1,187 @@
+#include "tost/io/bpe_files.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/io/bpe_base64.h"
+#include "tost/io/tokenizer_utf8.h"
+#include "tost/io/tokenizers.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxFile = int64_t{64} << 20;  // GPT-2's are about 1 MB
+constexpr size_t kTokens = 50'256;
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+void check_count(size_t tokens, const fs::path& file) {
+  if (tokens == kTokens) return;
+  fail_data("'", file.string(), "' gives ", tokens, " tokens where GPT-2 has ", kTokens,
+            "; it is cut short or another model's.");
+}
+
+// base64(token), a space, rank; ranks count from 0.
+std::vector<std::string> read_ranks(const fs::path& file) {
+  const std::string text = read_file(file, kMaxFile);
+  std::vector<std::string> tokens;
+  for (const std::string_view line : lines_of(text)) {
+    const size_t space = std::min(line.find(' '), line.size());
+    std::optional<std::string> token = from_base64(line.substr(0, space));
+    if (!token || token->empty() || line.substr(space) != cat(" ", tokens.size())) {
+      fail_data("'", file.string(), "' is no ranks file of tiktoken: line ", tokens.size() + 1,
+                " is not base64, a space and ", tokens.size(), ".");
+    }
+    tokens.push_back(*std::move(token));
+  }
+  check_count(tokens.size(), file);
+  return tokens;
+}
+
+// GPT-2's alphabet of visible characters for bytes, in the order of the first 256 ids.
+struct Alphabet {
+  std::array<uint8_t, 256> order{};
+  std::unordered_map<uint32_t, char> bytes;  // by code point
+
+  Alphabet() {
+    const auto visible = [](int b) {
+      return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
+    };
+    size_t id = 0;
+    uint32_t substitute = 256;
+    for (const bool wanted : {true, false}) {
+      for (int b = 0; b < 256; ++b) {
+        if (visible(b) != wanted) continue;
+        order[id++] = static_cast<uint8_t>(b);
+        bytes[wanted ? static_cast<uint32_t>(b) : substitute++] = static_cast<char>(b);
+      }
+    }
+  }
+
+  // Empty where `word` has a character outside the alphabet.
+  std::string decode(std::string_view word) const {
+    std::string token;
+    for (size_t at = 0; at < word.size();) {
+      const size_t length = utf8_length(word, at);
+      if (length == 0) return {};
+      const auto found = bytes.find(utf8_code_point(word, at, length));
+      if (found == bytes.end()) return {};
+      token.push_back(found->second);
+      at += length;
+    }
+    return token;
+  }
+};
+
+std::vector<std::string> read_merges(const fs::path& file, const Alphabet& alphabet) {
+  const std::string text = read_file(file, kMaxFile);
+  std::vector<std::string> tokens;
+  for (const uint8_t byte : alphabet.order) tokens.emplace_back(1, static_cast<char>(byte));
+  const auto lines = lines_of(text);
+  if (lines.empty() || !lines.front().starts_with("#version: 0.2")) {
+    fail_data("'", file.string(), "' does not begin with '#version: 0.2' as GPT-2's merges do.");
+  }
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const size_t space = std::min(lines[i].find(' '), lines[i].size());
+    const std::string left = alphabet.decode(lines[i].substr(0, space));
+    const std::string right =
+        alphabet.decode(lines[i].substr(std::min(space + 1, lines[i].size())));
+    if (left.empty() || right.empty()) {
+      fail_data("'", file.string(), "' line ", i + 1, " is not two tokens with a space between.");
+    }
+    tokens.push_back(left + right);
+  }
+  check_count(tokens.size(), file);
+  return tokens;
+}
+
+// encoder.json gives every token the id it has by its place.
+void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
+                   const Alphabet& alphabet) {
+  const auto ids = nlohmann::json::parse(read_file(file, kMaxFile), nullptr, false);
+  if (!ids.is_object()) fail_data("'", file.string(), "' is not a JSON object of tokens and ids.");
+  if (ids.size() != tokens.size() + 1) {
+    fail_data("'", file.string(), "' has ", ids.size(), " entries, GPT-2's has ", tokens.size() + 1,
+              ".");
+  }
+  for (const auto& [word, id] : ids.items()) {
+    const bool special = word == kEndOfText;
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() <= tokens.size() &&
+                      (id.get<uint64_t>() == tokens.size()) == special &&
+                      (special || tokens[id.get<uint64_t>()] == alphabet.decode(word));
+    if (!fits) {
+      fail_data("'", file.string(), "' gives '", word.substr(0, 80), "' the id ",
+                id.dump().substr(0, 20), ", which is not what vocab.bpe beside it says.");
+    }
+  }
+}
+
+std::vector<fs::path> ranks_files(const fs::path& folder) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".tiktoken") found.push_back(entry.path());
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> read_gpt2_tokens(const std::string& path) {
+  if (!fs::is_directory(path)) return read_ranks(path);
+  const fs::path merges = fs::path(path) / "vocab.bpe", encoder = fs::path(path) / "encoder.json";
+  if (fs::exists(merges) && fs::exists(encoder)) {
+    const Alphabet alphabet;
+    std::vector<std::string> tokens = read_merges(merges, alphabet);
+    check_encoder(encoder, tokens, alphabet);
+    return tokens;
+  }
+  const std::vector<fs::path> ranks = ranks_files(path);
+  if (ranks.size() != 1) {
+    fail_data("'", path, "' holds neither vocab.bpe with encoder.json nor one .tiktoken file (it ",
+              "has ", ranks.size(), "); give the folder or file of GPT-2's vocabulary.");
+  }
+  return read_ranks(ranks.front());
+}
+
+std::string tokens_to_base64(const std::vector<std::string>& tokens) {
+  std::string text;
+  for (const std::string& token : tokens) {
+    if (!text.empty()) text += ' ';
+    text += to_base64(token);
+  }
+  return text;
+}
+
+std::vector<std::string> tokens_from_base64(std::string_view text, const std::string& where) {
+  std::vector<std::string> tokens;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    std::optional<std::string> token = from_base64(text.substr(at, end - at));
+    if (!token || token->empty()) {
+      fail_data(where, ": token ", tokens.size(), " is not base64 of at least one byte.");
+    }
+    tokens.push_back(*std::move(token));
+    at = end + 1;
+  }
+  return tokens;
+}
+
+}  // namespace tost

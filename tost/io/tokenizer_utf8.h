@@ -1,0 +1,23 @@
+// UTF-8 as The Unicode Standard (table 3-7) defines it: no overlong forms, no surrogates, nothing
+// above U+10FFFF.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tost {
+
+// Bytes of the well-formed character at text[at], 1 to 4; 0 where there is none.
+size_t utf8_length(std::string_view text, size_t at);
+
+// The code point of the well-formed character text[at, at + length).
+uint32_t utf8_code_point(std::string_view text, size_t at, size_t length);
+
+// code_point is none of the surrogates and at most U+10FFFF.
+void append_utf8(std::string& text, uint32_t code_point);
+
+// Offset of the first byte that is not part of a well-formed character; text.size() if all are.
+size_t first_invalid_utf8(std::string_view text);
+
+}  // namespace tost
