@@ -1,20 +1,41 @@
 #include "tost/models/decay_groups.h"
 
+#include <algorithm>
+#include <array>
+
 #include "tost/base/text.h"
 
 namespace tost {
+namespace {
 
-DecayGroups vision_decay_groups(const torch::nn::Module& model) {
+using Exempt = bool (*)(const std::string& name, const torch::Tensor& value);
+
+DecayGroups split(const torch::nn::Module& model, Exempt exempt) {
   DecayGroups groups;
   for (const auto& item : model.named_parameters()) {
     if (!item.value().requires_grad()) continue;
-    const bool exempt =
-        item.value().dim() <= 1 || ends_with(item.key(), ".bias") || item.key() == "cls_token";
-    auto& group = exempt ? groups.exempt : groups.decayed;
+    auto& group = exempt(item.key(), item.value()) ? groups.exempt : groups.decayed;
     group.names.push_back(item.key());
     group.params.push_back(item.value());
   }
   return groups;
+}
+
+}  // namespace
+
+DecayGroups vision_decay_groups(const torch::nn::Module& model) {
+  return split(model, [](const std::string& name, const torch::Tensor& value) {
+    return value.dim() <= 1 || ends_with(name, ".bias") || name == "cls_token";
+  });
+}
+
+DecayGroups language_decay_groups(const torch::nn::Module& model) {
+  return split(model, [](const std::string& name, const torch::Tensor& value) {
+    constexpr std::array kParts{"temp", "denom", "conv", "decay"};
+    return value.dim() <= 1 || std::any_of(kParts.begin(), kParts.end(), [&](const char* part) {
+             return name.find(part) != std::string::npos;
+           });
+  });
 }
 
 }  // namespace tost

@@ -22,4 +22,11 @@ struct DecayGroups {
 // without requires_grad are in neither group.
 DecayGroups vision_decay_groups(const torch::nn::Module& model);
 
+// The rule of the official language training: 1-D parameters and names that contain `temp` or
+// `denom` are exempt; embeddings are decayed, the one tied to the head once. Ours beyond the
+// official models: the taps of convolutions and rates of forgetting (names with `conv` or `decay`)
+// are exempt too, since shrinking them towards 0 would mean another filter or horizon, not a
+// smaller map.
+DecayGroups language_decay_groups(const torch::nn::Module& model);
+
 }  // namespace tost

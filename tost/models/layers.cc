@@ -44,7 +44,7 @@ torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
 
 void init_linears(torch::nn::Module& module) {
   torch::NoGradGuard no_grad;
-  for (const auto& child : module.modules()) {
+  for (const auto& child : module.modules(/*include_self=*/false)) {
     auto* linear = child->as<Linear>();
     if (linear == nullptr) continue;
     linear->weight.normal_(0, 0.02);

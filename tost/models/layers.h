@@ -56,7 +56,7 @@ class Mlp : public torch::nn::Module {
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path = 0);
 
-// Every Linear of `module`: weight normal with deviation 0.02, bias 0. (The official truncated
+// Every Linear below `module`: weight normal with deviation 0.02, bias 0. (The official truncated
 // normal cuts at ±2, a hundred deviations, so it never truncates.) Draws from torch's default
 // generator, in registration order.
 void init_linears(torch::nn::Module& module);

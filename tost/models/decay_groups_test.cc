@@ -1,0 +1,64 @@
+#include "tost/models/decay_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tost/models/language_model.h"
+
+namespace tost {
+namespace {
+
+LanguageConfig small(const std::string& mixer) {
+  LanguageConfig c;
+  c.vocab = 7, c.block = 8, c.dim = 4, c.depth = 1, c.heads = 2;
+  c.mixer = mixer;
+  return c;
+}
+
+std::set<std::string> as_set(const DecayGroup& group) {
+  return {group.names.begin(), group.names.end()};
+}
+
+TEST(LanguageDecayGroups, AreThoseOfTheOfficialTraining) {
+  const LanguageModel model(small("tssa"));
+  const DecayGroups groups = language_decay_groups(model);
+  const std::string h = "transformer.h.0.";
+  EXPECT_EQ(as_set(groups.decayed),
+            (std::set<std::string>{"transformer.wte.weight", "transformer.wpe.weight",
+                                   h + "attn.c_attn.weight", h + "attn.c_proj.weight",
+                                   h + "mlp.c_fc.weight", h + "mlp.c_proj.weight"}));
+  EXPECT_EQ(
+      as_set(groups.exempt),
+      (std::set<std::string>{h + "attn.temp", h + "attn.denom_bias", h + "gamma1", h + "gamma2",
+                             h + "ln_1.weight", h + "ln_2.weight", "transformer.ln_f.weight"}));
+}
+
+TEST(LanguageDecayGroups, BiasesAndConvolutionTapsAreExempt) {
+  LanguageConfig config = small("softmax");
+  config.bias = true;
+  config.options.conv = 3;
+  const LanguageModel model(config);
+  const DecayGroups groups = language_decay_groups(model);
+  const auto exempt = as_set(groups.exempt);
+  EXPECT_TRUE(exempt.contains("transformer.h.0.attn.conv.weight"));
+  EXPECT_TRUE(exempt.contains("transformer.h.0.mlp.c_fc.bias"));
+  EXPECT_TRUE(as_set(groups.decayed).contains("transformer.h.0.attn.c_attn.weight"));
+}
+
+// Every parameter once, so that the optimiser steps each once.
+TEST(LanguageDecayGroups, HoldEveryParameterOnce) {
+  for (const char* mixer : {"tssa", "softmax"}) {
+    const LanguageModel model(small(mixer));
+    const DecayGroups groups = language_decay_groups(model);
+    std::set<const void*> seen;
+    for (const DecayGroup* group : {&groups.decayed, &groups.exempt}) {
+      ASSERT_EQ(group->names.size(), group->params.size());
+      for (const auto& p : group->params) EXPECT_TRUE(seen.insert(p.unsafeGetTensorImpl()).second);
+    }
+    EXPECT_EQ(seen.size(), model.parameters().size());
+  }
+}
+
+}  // namespace
+}  // namespace tost
