@@ -1,44 +1,15 @@
 #include "tost/eval/model_info.h"
 
-#include <algorithm>
-
 #include "tost/base/error.h"
-#include "tost/base/text.h"
+#include "tost/eval/metadata.h"
 
 namespace tost {
 namespace {
 
 using nlohmann::json;
 
-constexpr char kConfigKey[] = "tost.config";
 constexpr char kClassesKey[] = "tost.classes";
 constexpr char kPreprocessKey[] = "tost.preprocess";
-
-void expect_keys(const json& object, const std::vector<std::string>& keys,
-                 const std::string& where) {
-  if (!object.is_object())
-    fail_data(where, " should be a JSON object but is ", object.dump().substr(0, 60), ".");
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      fail_data(where, " has the unknown key '", key, "'.", did_you_mean(key, keys));
-    }
-  }
-  for (const std::string& key : keys) {
-    if (!object.contains(key)) fail_data(where, " lacks the key '", key, "'.");
-  }
-}
-
-// Runs `read`, turning a wrong JSON type or an impossible value into a data Error about `where`.
-template <class Read>
-auto read_from(const std::string& where, Read read) {
-  try {
-    return read();
-  } catch (const json::exception& error) {
-    fail_data(where, " holds a value of the wrong type (", error.what(), ").");
-  } catch (const Error& error) {
-    fail_data(where, " cannot be used: ", error.what());
-  }
-}
 
 void check_fit(const ModelInfo& info) {
   validate(info.config);
@@ -101,6 +72,7 @@ ModelInfo model_info_from_json(const json& object, const std::string& where) {
 
 std::map<std::string, std::string> to_metadata(const ModelInfo& info) {
   return {{"format", "pt"},
+          {kKindKey, "vision"},
           {kConfigKey, to_json(info.config).dump()},
           {kClassesKey, json(info.classes).dump()},
           {kPreprocessKey, to_json(info.preprocess).dump()}};
@@ -108,20 +80,13 @@ std::map<std::string, std::string> to_metadata(const ModelInfo& info) {
 
 ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& metadata,
                                    const std::string& where) {
-  const auto part = [&](const char* key) {
-    const auto found = metadata.find(key);
-    if (found == metadata.end()) {
-      fail_data(where, " has no '", key,
-                "' in its metadata, so it is not a model file of this program.");
-    }
-    json value = json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-    if (value.is_discarded())
-      fail_data(where, " has '", key, "' that is not JSON in its metadata.");
-    return value;
-  };
-  const json object{{"config", part(kConfigKey)},
-                    {"classes", part(kClassesKey)},
-                    {"preprocess", part(kPreprocessKey)}};
+  const auto kind = metadata.find(kKindKey);
+  if (kind != metadata.end() && kind->second != "vision") {
+    fail_data(where, " holds a ", kind->second, " model, not an image classifier.");
+  }
+  const json object{{"config", metadata_json(metadata, kConfigKey, where)},
+                    {"classes", metadata_json(metadata, kClassesKey, where)},
+                    {"preprocess", metadata_json(metadata, kPreprocessKey, where)}};
   return model_info_from_json(object, where);
 }
 

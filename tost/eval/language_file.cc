@@ -1,0 +1,121 @@
+#include "tost/eval/language_file.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "tost/base/error.h"
+#include "tost/eval/metadata.h"
+#include "tost/io/safetensors.h"
+#include "tost/io/safetensors_header.h"
+#include "tost/models/state_dict.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr char kTokenizerKey[] = "tost.tokenizer";
+constexpr char kTrainingKey[] = "tost.training";
+constexpr char kLanguage[] = "language";
+
+std::map<std::string, std::string> metadata_of(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  if (error) fail_data("'", file.string(), "' cannot be read: ", error.message(), ".");
+  std::ifstream in(file, std::ios::binary);
+  uint8_t length_bytes[8] = {};
+  in.read(reinterpret_cast<char*>(length_bytes), sizeof length_bytes);
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | length_bytes[i];
+  // Beyond the cap nothing is read: the parser refuses the length itself.
+  const uint64_t wanted = 8 + (length <= uint64_t(kMaxSafetensorsHeader) ? length : 0);
+  std::string bytes(std::min<uint64_t>(size, wanted), '\0');
+  in.clear();
+  in.seekg(0);
+  in.read(bytes.data(), std::streamsize(bytes.size()));
+  if (!in) fail_data("'", file.string(), "' cannot be read.");
+  return parse_safetensors_header(bytes, int64_t(size), file.string()).metadata;
+}
+
+std::string kind_of(const std::map<std::string, std::string>& metadata, const std::string& where) {
+  const auto kind = metadata.find(kKindKey);
+  if (kind != metadata.end()) return kind->second;
+  metadata_json(metadata, kConfigKey, where);  // throws where this is no model file at all
+  return "vision";
+}
+
+}  // namespace
+
+json to_json(const LanguageInfo& info) {
+  return {{"kind", kLanguage},
+          {"config", to_json(info.config)},
+          {"tokenizer", info.tokenizer != nullptr ? info.tokenizer->to_json() : json()},
+          {"training", info.training}};
+}
+
+LanguageInfo language_info_from_json(const json& object, const std::string& where) {
+  expect_keys(object, {"kind", "config", "tokenizer", "training"}, where);
+  return read_from(where, [&] {
+    if (object["kind"] != kLanguage) fail_data("its kind is ", object["kind"].dump(), ".");
+    LanguageInfo info;
+    info.config = language_config_from_json(object["config"]);
+    validate(info.config);
+    info.training = object["training"];
+    if (object["tokenizer"].is_null()) return info;
+    info.tokenizer = tokenizer_from_json(object["tokenizer"], "its tokenizer");
+    if (info.tokenizer->vocab_size() > info.config.vocab) {
+      fail_data("a tokenizer of ", info.tokenizer->vocab_size(), " tokens for a model of ",
+                info.config.vocab, ".");
+    }
+    return info;
+  });
+}
+
+std::map<std::string, std::string> to_metadata(const LanguageInfo& info) {
+  const json object = to_json(info);
+  return {{"format", "pt"},
+          {kKindKey, kLanguage},
+          {kConfigKey, object["config"].dump()},
+          {kTokenizerKey, object["tokenizer"].dump()},
+          {kTrainingKey, object["training"].dump()}};
+}
+
+LanguageInfo language_info_from_metadata(const std::map<std::string, std::string>& metadata,
+                                         const std::string& where) {
+  const json object{{"kind", kind_of(metadata, where)},
+                    {"config", metadata_json(metadata, kConfigKey, where)},
+                    {"tokenizer", metadata_json(metadata, kTokenizerKey, where)},
+                    {"training", metadata_json(metadata, kTrainingKey, where)}};
+  return language_info_from_json(object, where);
+}
+
+std::string model_kind(const fs::path& path, Weights weights) {
+  const fs::path file = find_model_file(path, weights);
+  return kind_of(metadata_of(file), cat("'", file.string(), "'"));
+}
+
+LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
+  LoadedLanguage loaded;
+  loaded.file = find_model_file(path, weights);
+  const std::string where = cat("'", loaded.file.string(), "'");
+  const SafetensorsFile content = load_safetensors(loaded.file);
+  const std::string kind = kind_of(content.metadata, where);
+  if (kind != kLanguage) fail_data(where, " holds a ", kind, " model, not a language model.");
+  loaded.info = language_info_from_metadata(content.metadata, where);
+  loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
+  try {
+    load_state_dict(*loaded.model, content.tensors);
+  } catch (const Error& error) {
+    fail_data(where, " does not fit its own description: ", error.what());
+  }
+  loaded.model->eval();
+  return loaded;
+}
+
+void save_language_file(const fs::path& file, const LanguageModel& model,
+                        const LanguageInfo& info) {
+  save_safetensors(file, state_dict(model), to_metadata(info));
+}
+
+}  // namespace tost

@@ -1,0 +1,37 @@
+// Reading what a model file says about itself.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/base/error.h"
+
+namespace tost {
+
+// Metadata key that tells the kind of model; files without it hold image classifiers.
+inline constexpr char kKindKey[] = "tost.kind";
+inline constexpr char kConfigKey[] = "tost.config";
+
+// The JSON text under `key`. Throws a data Error naming `where` when it is missing or no JSON.
+nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
+                             const std::string& key, const std::string& where);
+
+// Throws a data Error naming `where` unless `object` is an object with exactly these keys.
+void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
+                 const std::string& where);
+
+// Runs `read`, turning a wrong JSON type or an impossible value into a data Error about `where`.
+template <class Read>
+auto read_from(const std::string& where, Read read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    fail_data(where, " holds a value of the wrong type (", error.what(), ").");
+  } catch (const Error& error) {
+    fail_data(where, " cannot be used: ", error.what());
+  }
+}
+
+}  // namespace tost
