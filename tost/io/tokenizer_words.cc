@@ -10,8 +10,7 @@ namespace {
 
 constexpr int32_t kUnknown = 0, kLineEnd = 1;
 constexpr int64_t kMaxWords = int64_t{1} << 24;
-constexpr char kUnknownWord[] = "<unk>";
-constexpr char kLineEndWord[] = "<eos>";
+constexpr const char* kSpecial[] = {"<unk>", "<eos>"};  // by id
 
 bool is_space(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
@@ -32,7 +31,13 @@ void scan(std::string_view text, Word word, LineEnd line_end) {
 }
 
 bool is_special(std::string_view word) {
-  return word == kUnknownWord || word == kLineEndWord;
+  return word == kSpecial[kUnknown] || word == kSpecial[kLineEnd];
+}
+
+// Whether an entry of a vocabulary could come from a text.
+bool is_word(std::string_view word) {
+  return !word.empty() && !is_special(word) && std::none_of(word.begin(), word.end(), is_space) &&
+         first_invalid_utf8(word) == word.size();
 }
 
 class WordTokenizer : public Tokenizer {
@@ -93,7 +98,7 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int6
   if (order.empty()) fail_data(where, " has no words to make a tokenizer of.");
   const size_t kept = std::min(order.size(), static_cast<size_t>(size - 2));
   std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(kept), order.end());
-  std::vector<std::string> words = {kUnknownWord, kLineEndWord};
+  std::vector<std::string> words = {kSpecial[kUnknown], kSpecial[kLineEnd]};
   for (size_t i = 0; i < kept; ++i) words.emplace_back(order[i].second);
   return std::make_shared<WordTokenizer>(std::move(words));
 }
@@ -109,15 +114,10 @@ std::shared_ptr<const Tokenizer> word_tokenizer_from_json(const nlohmann::json& 
   for (size_t i = 0; i < payload.size(); ++i) {
     if (!payload[i].is_string()) fail_data(where, ": word ", i, " is not a string.");
     std::string word = payload[i].get<std::string>();
-    const bool fits = i == kUnknown   ? word == kUnknownWord
-                      : i == kLineEnd ? word == kLineEndWord
-                                      : !word.empty() && !is_special(word) &&
-                                            std::none_of(word.begin(), word.end(), is_space) &&
-                                            first_invalid_utf8(word) == word.size();
-    if (!fits) {
-      fail_data(where, ": word ", i, " is not a word", i < 2 ? " <unk> or <eos> of that place" : "",
-                ".");
+    if (i <= kLineEnd && word != kSpecial[i]) {
+      fail_data(where, ": word ", i, " is not ", kSpecial[i], ", which has this place.");
     }
+    if (i > kLineEnd && !is_word(word)) fail_data(where, ": word ", i, " is not a word.");
     if (!seen.emplace(word, i).second) fail_data(where, ": word ", i, " is there twice.");
     words.push_back(std::move(word));
   }

@@ -1,0 +1,93 @@
+#include "tost/io/token_file.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/io/token_file_header.h"
+
+namespace tost {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+
+TokenFileHeader header_of(std::string_view bytes) {
+  TokenFileHeader header{};
+  std::memcpy(header.data(), bytes.data(), kTokenHeaderBytes);
+  return header;
+}
+
+bool has_magic(std::string_view bytes) {
+  int32_t magic = 0;
+  if (bytes.size() < sizeof magic) return false;
+  std::memcpy(&magic, bytes.data(), sizeof magic);
+  return magic == kTokenMagic;
+}
+
+void check_header(std::string_view bytes, const std::string& path) {
+  if (!has_magic(bytes)) {
+    fail_data("'", path, "' is no token file of llm.c: it does not begin with the number ",
+              kTokenMagic, ".");
+  }
+  if (bytes.size() < kTokenHeaderBytes) {
+    fail_data("'", path, "' has ", bytes.size(), " bytes, fewer than the header of ",
+              kTokenHeaderBytes, " of llm.c's token files; it is truncated.");
+  }
+  const TokenFileHeader header = header_of(bytes);
+  if (header[1] != kTokenVersion) {
+    fail_data("'", path, "' is an llm.c token file of version ", header[1], "; version ",
+              kTokenVersion, " (16-bit tokens of GPT-2) is read.");
+  }
+  const auto held = static_cast<int64_t>((bytes.size() - kTokenHeaderBytes) / 2);
+  if (header[2] != held) {
+    fail_data("'", path, "' claims ", header[2], " tokens in its header and holds ", held,
+              "; it is truncated or damaged.");
+  }
+}
+
+}  // namespace
+
+TokenFormat token_format_from_name(const std::string& name) {
+  const std::vector<std::string> names = {"nanogpt", "llmc"};
+  if (name == names[0]) return TokenFormat::kNanoGpt;
+  if (name == names[1]) return TokenFormat::kLlmC;
+  fail_usage("Unknown format of token files '", name, "'; use ", join(names, " or "), ".",
+             did_you_mean(name, names));
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path, std::optional<TokenFormat> format)
+    : path_(path), map_(path) {
+  std::string_view bytes = map_.bytes();
+  if (bytes.size() % 2 != 0) {
+    fail_data("'", path.string(), "' has ", bytes.size(),
+              " bytes, an odd number; a file of 16-bit tokens is truncated or something else.");
+  }
+  format_ = format.value_or(has_magic(bytes) ? TokenFormat::kLlmC : TokenFormat::kNanoGpt);
+  if (format_ == TokenFormat::kLlmC) {
+    check_header(bytes, path.string());
+    bytes.remove_prefix(kTokenHeaderBytes);
+  }
+  if (bytes.empty()) fail_data("'", path.string(), "' holds no tokens.");
+  size_ = static_cast<int64_t>(bytes.size() / 2);
+  ids_ = reinterpret_cast<const uint16_t*>(bytes.data());  // mappings begin at a page
+}
+
+int32_t TokenFile::largest() const {
+  return *std::max_element(ids_, ids_ + size_);
+}
+
+void TokenFile::check_below(int64_t vocab, int64_t begin, int64_t count) const {
+  uint16_t most = 0;  // a loop that compilers turn into wide instructions
+  for (int64_t i = begin; i < begin + count; ++i) most = std::max(most, ids_[i]);
+  if (most < vocab) return;
+  const auto* found = std::find_if(ids_ + begin, ids_ + begin + count,
+                                   [&](uint16_t id) { return int64_t{id} >= vocab; });
+  fail_data("'", path_.string(), "' has the token ", *found, " at place ", found - ids_,
+            ", outside the vocabulary of ", vocab,
+            "; it was made with another tokenizer or is no token file.");
+}
+
+}  // namespace tost

@@ -1,0 +1,74 @@
+// Files of 16-bit token ids: nanoGPT's, which are nothing but the ids, and llm.c's, which put a
+// header of 256 32-bit numbers before them: magic 20240520, version 1, number of tokens, zeros.
+// All little-endian.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/base/file.h"
+#include "tost/io/token_file_map.h"
+
+namespace tost {
+
+enum class TokenFormat { kNanoGpt, kLlmC };
+
+// "nanogpt" or "llmc"; a usage Error for anything else.
+TokenFormat token_format_from_name(const std::string& name);
+
+inline constexpr int64_t kMaxTokenFileVocab = 65'536;
+
+// A token file, mapped into memory. Immutable.
+class TokenFile {
+ public:
+  // The format is told by llm.c's magic number, or demanded by `format`. Throws a data Error naming
+  // the file for: an odd size, no tokens, another magic number than demanded, another version, a
+  // count that is not that of the file.
+  explicit TokenFile(const std::filesystem::path& path,
+                     std::optional<TokenFormat> format = std::nullopt);
+
+  const std::filesystem::path& path() const { return path_; }
+  TokenFormat format() const { return format_; }
+  int64_t size() const { return size_; }
+  const uint16_t* ids() const { return ids_; }  // size() of them, as long as this lives
+
+  // The largest id; reads the whole file.
+  int32_t largest() const;
+  // Throws a data Error naming file, place and id where ids [begin, begin + count) are not all
+  // below vocab.
+  void check_below(int64_t vocab, int64_t begin, int64_t count) const;
+
+ private:
+  std::filesystem::path path_;
+  MappedFile map_;
+  TokenFormat format_ = TokenFormat::kNanoGpt;
+  int64_t size_ = 0;
+  const uint16_t* ids_ = nullptr;
+};
+
+// Writes path + ".tmp" and puts it in place with finish(); without that nothing remains.
+class TokenFileWriter {
+ public:
+  TokenFileWriter(const std::filesystem::path& path, TokenFormat format);
+  ~TokenFileWriter();
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+
+  // Throws a data Error for ids outside 0 ... 65,535 and for more than llm.c's header can count.
+  void add(const std::vector<int32_t>& ids);
+  void finish();  // durable
+  int64_t size() const { return size_; }
+
+ private:
+  std::filesystem::path path_, temporary_;
+  TokenFormat format_;
+  OutputFile file_;
+  int64_t size_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace tost
