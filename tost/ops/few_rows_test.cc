@@ -1,0 +1,66 @@
+#include "tost/ops/few_rows.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tost/kernels/isa.h"
+
+namespace tost {
+namespace {
+
+// Against float64, as a multiple of torch's own error at that dtype.
+TEST(FewRows, AgreesWithLinearOnEveryInstructionSet) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(1);
+  for (const auto& isa : kernels::supported_isas()) {
+    kernels::force_isa(isa);
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+      for (const int64_t rows : {1, 2, 3, 4}) {
+        for (const auto& [inputs, outputs] :
+             {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {64, 9}, {127, 130}, {768, 257}}) {
+          const auto x = torch::randn({rows, inputs}).to(dtype);
+          const auto weight = torch::randn({outputs, inputs}).to(dtype);
+          const auto bias = rows % 2 == 0 ? torch::randn({outputs}).to(dtype) : torch::Tensor();
+          ASSERT_TRUE(few_rows_apply(x, weight));
+          const auto found = linear_few_rows(x, weight, bias);
+          ASSERT_EQ(found.scalar_type(), dtype);
+          const auto exact = torch::linear(x.to(torch::kDouble), weight.to(torch::kDouble),
+                                           bias.defined() ? bias.to(torch::kDouble) : bias);
+          const auto plain = torch::linear(x, weight, bias);
+          const auto error = [&](const torch::Tensor& y) {
+            return (y.to(torch::kDouble) - exact).abs().max().item<double>();
+          };
+          const double unit =
+              exact.abs().max().item<double>() * (dtype == torch::kFloat ? 6e-8 : 4e-3);
+          // Scalar code sums in one lane where torch has sixteen.
+          EXPECT_LE(error(found), (isa == "scalar" ? 4 : 2) * error(plain) + 2 * unit)
+              << isa << " " << rows << " x " << inputs << " x " << outputs;
+        }
+      }
+    }
+  }
+  kernels::force_isa("auto");
+}
+
+TEST(FewRows, KeepsLeadingDimensionsAndReadsStridedInput) {
+  const torch::NoGradGuard no_grad;
+  const auto weight = torch::randn({7, 10});
+  const auto x = torch::randn({2, 1, 20}).slice(2, 0, 20, 2);
+  const auto y = linear_few_rows(x, weight, {});
+  EXPECT_EQ(y.sizes(), (at::IntArrayRef{2, 1, 7}));
+  EXPECT_TRUE(torch::allclose(y, torch::linear(x, weight), 1e-5, 1e-5));
+}
+
+TEST(FewRows, LeavesTheRestToTorch) {
+  const auto weight = torch::randn({7, 10});
+  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}), weight)) << "gradients are wanted";
+  const torch::NoGradGuard no_grad;
+  EXPECT_TRUE(few_rows_apply(torch::randn({4, 10}), weight));
+  EXPECT_FALSE(few_rows_apply(torch::randn({5, 10}), weight));
+  EXPECT_FALSE(few_rows_apply(torch::randn({0, 10}), weight));
+  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}).to(torch::kBFloat16), weight));
+  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}), torch::randn({10, 7}).t()));
+}
+
+}  // namespace
+}  // namespace tost
