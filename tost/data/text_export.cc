@@ -1,0 +1,130 @@
+#include "tost/data/text_export.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/data/text_layout.h"
+#include "tost/data/text_tokenizer.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kStretch = size_t{1} << 20;
+
+void check_empty(const fs::path& out) {
+  std::error_code ignored;
+  if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored))) {
+    fail_usage("'", out.string(), "' exists and is not an empty folder; give another name.");
+  }
+}
+
+// A folder that becomes OUT when all is well, and vanishes otherwise.
+class FolderInProgress {
+ public:
+  explicit FolderInProgress(const fs::path& out) : out_(out), path_(out.string() + ".tmp") {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+    make_directories(path_);
+  }
+  ~FolderInProgress() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  FolderInProgress(const FolderInProgress&) = delete;
+  FolderInProgress& operator=(const FolderInProgress&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void keep() {
+    rename_durably(path_, out_);
+    path_.clear();
+  }
+
+ private:
+  fs::path out_, path_;
+};
+
+// Whether the character that ends at `end` can be white space. Cautious: of the characters of
+// several bytes those are named that begin as such white space does.
+bool may_end_in_space(std::string_view text, size_t end) {
+  const auto byte = [&](size_t back) {
+    return end < back ? uint8_t{0} : static_cast<uint8_t>(text[end - back]);
+  };
+  if (byte(1) < 0x80) return byte(1) == ' ' || (byte(1) >= '\t' && byte(1) <= '\r');
+  if (byte(2) == 0xC2) return true;
+  return byte(3) == 0xE1 || byte(3) == 0xE2 || (byte(3) == 0xE3 && byte(2) == 0x80);
+}
+
+class Exporter {
+ public:
+  Exporter(const TextLayout& layout, const TokenExportOptions& options) : options_(options) {
+    for (const auto& [split, part] : layout.parts) {
+      total_ += static_cast<int64_t>(TextFile(part).text().size());
+    }
+  }
+
+  // Whether it came to the end.
+  bool write(const TextPart& part, const std::string& split, const fs::path& folder,
+             TokenExport& result) {
+    const TextFile file(part);
+    std::string_view rest = file.text();
+    TokenFileWriter writer(folder / (split == "validation" ? "val.bin" : split + ".bin"),
+                           options_.format);
+    result.bytes[split] = static_cast<int64_t>(rest.size());
+    while (!rest.empty()) {
+      if (options_.stop && options_.stop()) return false;
+      // Characters are quick, and their messages count bytes from the text's beginning.
+      const bool whole = result.tokenizer->kind() == "chars";
+      const size_t end = whole ? rest.size() : stretch_end(rest, kStretch);
+      writer.add(result.tokenizer->encode(rest.substr(0, end)));
+      rest.remove_prefix(end);
+      done_ += static_cast<int64_t>(end);
+      if (options_.progress) options_.progress(done_, total_);
+    }
+    writer.finish();
+    result.tokens[split] = writer.size();
+    return true;
+  }
+
+ private:
+  const TokenExportOptions& options_;
+  int64_t done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+size_t stretch_end(std::string_view text, size_t wanted) {
+  for (size_t at = std::max<size_t>(wanted, 1); at < text.size(); ++at) {
+    if ((text[at] == ' ' || text[at] == '\n') && !may_end_in_space(text, at)) return at;
+  }
+  return text.size();
+}
+
+std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
+                                         const TokenExportOptions& options) {
+  check_empty(out);
+  check_tokenizer_name(spec.tokenizer);
+  const TextLayout layout = find_text(spec.path, spec.holdout);
+  if (layout.tokens) fail_usage("'", spec.path, "' holds tokens already; give the text itself.");
+  TokenExport result;
+  result.tokenizer = make_text_tokenizer(spec.tokenizer, layout);
+  if (result.tokenizer->vocab_size() > kMaxTokenFileVocab) {
+    fail_usage("A vocabulary of ", result.tokenizer->vocab_size(), " does not fit the 16-bit ids ",
+               "of token files; ", kMaxTokenFileVocab, " is the most.");
+  }
+  FolderInProgress folder(out);
+  Exporter exporter(layout, options);
+  for (const auto& [split, part] : layout.parts) {
+    if (TextFile(part).text().empty()) continue;
+    if (!exporter.write(part, split, folder.path(), result)) return std::nullopt;
+  }
+  if (result.tokens.empty()) fail_data("'", spec.path, "' holds no text: its files are empty.");
+  write_file_atomic(folder.path() / "tokenizer.json", result.tokenizer->to_json().dump() + "\n");
+  folder.keep();
+  return result;
+}
+
+}  // namespace tost

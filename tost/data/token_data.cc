@@ -1,0 +1,128 @@
+#include "tost/data/token_data.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/data/text_layout.h"
+#include "tost/data/text_tokenizer.h"
+#include "tost/io/tokenizers.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kGpt2Vocab = 50'257;
+
+struct Split {
+  std::shared_ptr<const TokenSource> tokens;
+  int64_t bytes = 0;
+};
+
+void put(const std::string& name, Split split, TextData& data) {
+  if (name == "train") data.train = std::move(split.tokens);
+  if (name == "validation") {
+    data.validation = std::move(split.tokens);
+    data.validation_bytes = split.bytes;
+  }
+  if (name == "test") {
+    data.test = std::move(split.tokens);
+    data.test_bytes = split.bytes;
+  }
+}
+
+Split encode_part(const TextPart& part, const std::string& split, const Tokenizer& tokenizer) {
+  const std::string name = cat("'", part.file.string(), "' (", split, ")");
+  const TextFile file(part);
+  try {
+    const std::vector<int32_t> ids = tokenizer.encode(file.text());
+    if (ids.empty()) return {};
+    return {std::make_shared<TokenSource>(ids, name), static_cast<int64_t>(file.text().size())};
+  } catch (const Error& error) {
+    throw Error(error.kind(), cat(name, ": ", error.what()));
+  }
+}
+
+TextData open_texts(const TextSpec& spec, const TextLayout& layout,
+                    std::shared_ptr<const Tokenizer> known) {
+  TextData data;
+  data.tokenizer = known ? std::move(known) : make_text_tokenizer(spec.tokenizer, layout);
+  data.vocab_size = data.tokenizer->vocab_size();
+  for (const auto& [split, part] : layout.parts) {
+    put(split, encode_part(part, split, *data.tokenizer), data);
+  }
+  if (!data.train && !data.validation && !data.test) {
+    fail_data("'", layout.path, "' holds no text: its files are empty.");
+  }
+  return data;
+}
+
+// What the tokens say when decoded; words do not keep their white space.
+int64_t text_bytes(const TokenSource& tokens, const Tokenizer& tokenizer) {
+  if (tokenizer.kind() == "words") return 0;
+  std::vector<int64_t> lengths;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const bool text = id != tokenizer.end_of_text();
+    lengths.push_back(text ? static_cast<int64_t>(tokenizer.piece(id).size()) : 0);
+  }
+  constexpr int64_t kAtATime = int64_t{1} << 16;
+  std::vector<int64_t> ids(static_cast<size_t>(kAtATime));
+  int64_t bytes = 0;
+  for (int64_t begin = 0; begin < tokens.size(); begin += kAtATime) {
+    const int64_t count = std::min(kAtATime, tokens.size() - begin);
+    tokens.copy(begin, count, ids.data());
+    for (int64_t i = 0; i < count; ++i) {
+      bytes += lengths[static_cast<size_t>(ids[static_cast<size_t>(i)])];
+    }
+  }
+  return bytes;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of_files(const TextSpec& spec, const TextLayout& layout,
+                                                    std::shared_ptr<const Tokenizer> known) {
+  if (!known) return find_token_tokenizer(spec.tokenizer, layout);
+  if (!layout.tokenizer_file.empty() &&
+      read_tokenizer_file(layout.tokenizer_file)->to_json() != known->to_json()) {
+    fail_data("The tokens of '", layout.path, "' were made with another tokenizer than the ",
+              "model's, as '", layout.tokenizer_file.string(),
+              "' says; give the text, or tokens of the model's tokenizer.");
+  }
+  return known;
+}
+
+TextData open_token_files(const TextSpec& spec, const TextLayout& layout,
+                          std::shared_ptr<const Tokenizer> known) {
+  TextData data;
+  data.tokenizer = tokenizer_of_files(spec, layout, std::move(known));
+  std::map<std::string, std::shared_ptr<const TokenFile>> files;  // by path
+  for (const auto& [split, part] : layout.parts) {
+    auto& file = files[part.file.string()];
+    if (!file) file = std::make_shared<TokenFile>(part.file);
+    const bool llmc = file->format() == TokenFormat::kLlmC;
+    const int64_t vocab = data.tokenizer ? data.tokenizer->vocab_size()
+                          : llmc         ? kGpt2Vocab
+                                         : int64_t{file->largest()} + 1;
+    data.vocab_size = std::max(data.vocab_size, vocab);
+  }
+  for (const auto& [split, part] : layout.parts) {
+    const auto& file = files.at(part.file.string());
+    const auto size = static_cast<double>(file->size());
+    const auto begin = static_cast<int64_t>(size * part.begin);
+    const auto count = static_cast<int64_t>(size * part.end) - begin;
+    if (count == 0) continue;
+    auto tokens = std::make_shared<TokenSource>(file, begin, count, data.vocab_size);
+    const bool counted = data.tokenizer && split != "train";
+    const int64_t bytes = counted ? text_bytes(*tokens, *data.tokenizer) : 0;
+    put(split, {std::move(tokens), bytes}, data);
+  }
+  return data;
+}
+
+}  // namespace
+
+TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known) {
+  check_tokenizer_name(spec.tokenizer);
+  const TextLayout layout = find_text(spec.path, spec.holdout);
+  return layout.tokens ? open_token_files(spec, layout, std::move(known))
+                       : open_texts(spec, layout, std::move(known));
+}
+
+}  // namespace tost

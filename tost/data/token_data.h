@@ -1,0 +1,68 @@
+// Texts and token files as streams of token ids for language models.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tost/io/token_file.h"
+#include "tost/io/tokenizer.h"
+
+namespace tost {
+
+// A sequence of token ids, in memory or in a mapped file. Immutable; usable from several threads.
+class TokenSource {
+ public:
+  // `name` stands for it in messages.
+  TokenSource(const std::vector<int32_t>& ids, std::string name);
+  // Tokens [begin, begin + count) of the file. Throws a data Error unless they are all below vocab;
+  // files above 1 GiB are judged as they are read.
+  TokenSource(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t count, int64_t vocab);
+
+  int64_t size() const { return size_; }
+  const std::string& name() const { return name_; }
+  int32_t at(int64_t i) const;
+  // Tokens [begin, begin + count) into out. Throws a data Error where they are not all there.
+  void copy(int64_t begin, int64_t count, int64_t* out) const;
+
+ private:
+  std::string name_;
+  int64_t size_ = 0;
+  std::vector<uint16_t> narrow_;  // in memory: the one that suffices
+  std::vector<int32_t> wide_;
+  std::shared_ptr<const TokenFile> file_;
+  int64_t begin_ = 0, vocab_ = 0;  // of the file
+};
+
+struct TextSpec {
+  std::string path;                // see find_text (text_layout.h) for what is recognised
+  std::string tokenizer = "auto";  // auto, bytes, chars, words:N, gpt2[:PATH] (text_tokenizer.h)
+  double holdout = 0.1;  // last share of the training text, where there is no validation file
+};
+
+struct TextData {
+  std::shared_ptr<const Tokenizer> tokenizer;  // null: token files without a vocabulary
+  std::shared_ptr<const TokenSource> train, validation, test;  // null where there is none
+  // The tokenizer's; without one 50,257 for files of llm.c, whose format is GPT-2's, else the
+  // largest id there is + 1.
+  int64_t vocab_size = 0;
+  // Bytes of text that the tokens stand for, without separators; 0: unknown.
+  int64_t validation_bytes = 0, test_bytes = 0;
+};
+
+// `known` is the tokenizer of a model: it takes the place of spec.tokenizer. Throws a data Error
+// naming the file where text cannot be expressed, tokens lie outside the vocabulary, or token files
+// were made with another tokenizer; and those of find_text and make_text_tokenizer.
+TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known = nullptr);
+
+// Random crops of block + 1 tokens: ids [batch, block] int64 and the same shifted by one. A pure
+// function of its arguments; every place where a crop fits is equally likely. Throws a data Error
+// where the source is shorter than block + 1, a usage Error for batch or block below 1.
+std::pair<torch::Tensor, torch::Tensor> crop_batch(const TokenSource& source, int64_t batch,
+                                                   int64_t block, uint64_t seed, int64_t index);
+
+}  // namespace tost
