@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "tost/base/error.h"
+#include "tost/eval/evaluation_mode.h"
 #include "tost/eval/metrics.h"
 #include "tost/eval/precision.h"
 
@@ -10,22 +11,6 @@ namespace tost {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Evaluation mode while in scope.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& module)
-      : module_(module), training_(module.is_training()) {
-    module_.eval();
-  }
-  ~EvaluationMode() { module_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  bool training_;
-};
 
 EvalResult result_of(const ClassificationMeter& meter, double seconds) {
   return {.top1 = meter.top1(),

@@ -110,7 +110,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, LanguageState* state, LanguageTr
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
-  return torch::linear(hidden, wte_->weight);
+  return tost::linear(hidden, wte_->weight);
 }
 
 Tensor LanguageModel::forward(const Tensor& ids) {

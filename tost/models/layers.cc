@@ -1,6 +1,14 @@
 #include "tost/models/layers.h"
 
+#include "tost/ops/few_rows.h"
+
 namespace tost {
+
+torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
+                     const torch::Tensor& bias) {
+  if (few_rows_apply(x, weight)) return linear_few_rows(x, weight, bias);
+  return torch::linear(x, weight, bias);
+}
 
 Linear::Linear(int64_t in, int64_t out, bool with_bias) {
   weight = register_parameter("weight", torch::empty({out, in}));

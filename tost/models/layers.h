@@ -9,13 +9,18 @@
 
 namespace tost {
 
-// x Wᵀ + b over the last dimension. Weight [out, in] and bias [out] are left uninitialised: they
+// x Wᵀ + b over the last dimension, of few rows without gradients at the speed of memory
+// (ops/few_rows.h). weight [out, in]; bias [out] may be undefined.
+torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
+                     const torch::Tensor& bias = {});
+
+// The same as a module. Weight [out, in] and bias [out] are left uninitialised: they
 // are drawn by `init_linears` or read from a checkpoint, so nothing is written twice.
 class Linear : public torch::nn::Module {
  public:
   Linear(int64_t in, int64_t out, bool with_bias);
 
-  torch::Tensor forward(const torch::Tensor& x) const { return torch::linear(x, weight, bias); }
+  torch::Tensor forward(const torch::Tensor& x) const { return linear(x, weight, bias); }
   // Only output features [first, first + count): reads those rows of the weight, copies nothing.
   torch::Tensor forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const;
 

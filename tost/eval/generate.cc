@@ -1,0 +1,247 @@
+#include "tost/eval/generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/eval/text_stream.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// One text being written.
+struct Row {
+  Sampler sampler;
+  Random random;
+  TextStream stream;
+  GeneratedText result;
+  bool active = true;
+};
+
+class Generation {
+ public:
+  Generation(LanguageModel& model, const Tokenizer& tokenizer, const GenerateConfig& config,
+             TextSession* session, const OnText& on_text)
+      : model_(model),
+        tokenizer_(tokenizer),
+        config_(config),
+        session_(session),
+        on_text_(on_text),
+        block_(model.config().positions == "learned" ? model.max_context() : 0) {}
+
+  GenerateResult run(const std::vector<std::vector<int64_t>>& prompts,
+                     const std::atomic<bool>* stop) {
+    check(prompts);
+    start(prompts);
+    Tensor logits = read_prompts(prompts);
+    const auto begin = Clock::now();
+    for (int64_t i = 0; i < config_.max_tokens; ++i) {
+      draw_tokens(logits);
+      if (stop != nullptr && stop->load()) end_all("interrupted");
+      if (none_active() || i + 1 == config_.max_tokens) break;
+      logits = read(next_ids());
+      ++result_.stats.decode_steps;
+    }
+    result_.stats.decode_s = seconds_since(begin);
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void check(const std::vector<std::vector<int64_t>>& prompts) const {
+    check_generate(config_);
+    const bool resumed = session_ != nullptr && !session_->pending.empty();
+    for (const auto& prompt : prompts) {
+      if (prompt.size() != prompts[0].size())
+        fail_usage("Texts written together must have prompts of one length.");
+      if (prompt.empty() && !resumed) fail_usage("The prompt is empty; give at least one token.");
+    }
+    if (block_ == 0 || config_.past_block == "slide") return;
+    const int64_t before =
+        session_ != nullptr ? session_->state.position + int64_t(session_->pending.size()) : 0;
+    const int64_t wanted = before + int64_t(prompts[0].size()) + config_.max_tokens;
+    // The last token drawn is never read.
+    if (wanted - 1 > block_) {
+      fail_usage("The model has learned positions for ", block_,
+                 " tokens, and the text would reach ", wanted,
+                 "; shorten it, lower max-tokens, or let --past-block slide.");
+    }
+  }
+
+  void start(const std::vector<std::vector<int64_t>>& prompts) {
+    const auto draws = session_ != nullptr ? session_->draws : 0;
+    const int64_t allowed = std::min(tokenizer_.vocab_size(), model_.config().vocab);
+    for (size_t r = 0; r < prompts.size(); ++r) {
+      rows_.push_back({Sampler(config_.sampling, allowed),
+                       Random(config_.seed, r, draws),
+                       TextStream(config_.stop),
+                       {},
+                       true});
+      if (session_ != nullptr) {
+        for (const int64_t id : session_->seen) rows_.back().sampler.note(id);
+      }
+      for (const int64_t id : prompts[r]) rows_.back().sampler.note(id);
+    }
+    if (session_ != nullptr) {
+      state_ = std::move(session_->state);
+      histories_.assign(1, session_->history);
+    }
+    histories_.resize(prompts.size());
+  }
+
+  Tensor read_prompts(const std::vector<std::vector<int64_t>>& prompts) {
+    const auto begin = Clock::now();
+    std::vector<std::vector<int64_t>> unread = prompts;
+    if (session_ != nullptr) {
+      unread[0].insert(unread[0].begin(), session_->pending.begin(), session_->pending.end());
+    }
+    Tensor logits = read(unread);
+    result_.stats.prompt_tokens = int64_t(unread.size() * unread[0].size());
+    result_.stats.prefill_s = seconds_since(begin);
+    return logits;
+  }
+
+  // Reads the same number of tokens in every text.
+  Tensor read(const std::vector<std::vector<int64_t>>& ids) {
+    const auto count = int64_t(ids[0].size());
+    if (block_ > 0) remember(ids);
+    if (block_ > 0 && state_.position + count > block_) return slide();
+    Tensor batch = torch::empty({int64_t(ids.size()), count}, torch::kLong);
+    for (size_t r = 0; r < ids.size(); ++r) {
+      std::copy(ids[r].begin(), ids[r].end(), batch.data_ptr<int64_t>() + int64_t(r) * count);
+    }
+    return model_.extend(batch, state_);
+  }
+
+  void remember(const std::vector<std::vector<int64_t>>& ids) {
+    for (size_t r = 0; r < ids.size(); ++r) {
+      auto& h = histories_[r];
+      h.insert(h.end(), ids[r].begin(), ids[r].end());
+      if (int64_t(h.size()) > block_) h.erase(h.begin(), h.end() - block_);
+    }
+  }
+
+  // Forgets all but the last half block, which is read from position 0 on.
+  Tensor slide() {
+    state_ = {};
+    const int64_t half = std::max<int64_t>(1, block_ / 2);
+    Tensor batch = torch::empty({int64_t(rows_.size()), half}, torch::kLong);
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      std::copy(histories_[r].end() - half, histories_[r].end(),
+                batch.data_ptr<int64_t>() + int64_t(r) * half);
+    }
+    return model_.extend(batch, state_);
+  }
+
+  void draw_tokens(const Tensor& logits) {
+    const Tensor wide = logits.to(torch::kFloat).contiguous();
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      auto& row = rows_[r];
+      if (!row.active) continue;
+      const int64_t id =
+          row.sampler.draw(wide.const_data_ptr<float>() + int64_t(r) * wide.size(1), row.random);
+      row.sampler.note(id);
+      row.result.ids.push_back(id);
+      ++result_.stats.new_tokens;
+      if (id == tokenizer_.end_of_text() && !config_.ignore_end) {
+        end(row, "end");
+        continue;
+      }
+      emit(int64_t(r), row.stream.push(tokenizer_.piece(int32_t(id))));
+      if (row.stream.stopped()) end(row, "stop");
+    }
+  }
+
+  void emit(int64_t r, const std::string& piece) {
+    if (piece.empty()) return;
+    rows_[size_t(r)].result.text += piece;
+    if (on_text_) on_text_(r, piece);
+  }
+
+  static void end(Row& row, const char* why) {
+    row.active = false;
+    row.result.ended = why;
+  }
+  void end_all(const char* why) {
+    for (auto& row : rows_) {
+      if (row.active) end(row, why);
+    }
+  }
+  bool none_active() const {
+    return std::none_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.active; });
+  }
+
+  // Texts that have ended read their last token again; nobody looks at what follows.
+  std::vector<std::vector<int64_t>> next_ids() const {
+    std::vector<std::vector<int64_t>> ids;
+    for (const auto& row : rows_) ids.push_back({row.result.ids.back()});
+    return ids;
+  }
+
+  void finish() {
+    end_all("length");
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      emit(int64_t(r), rows_[r].stream.finish());
+      result_.texts.push_back(std::move(rows_[r].result));
+    }
+    result_.stats.state_bytes = state_bytes(state_);
+    if (session_ == nullptr) return;
+    session_->state = std::move(state_);
+    session_->history = std::move(histories_[0]);
+    session_->pending.clear();
+    const auto& ids = result_.texts[0].ids;
+    if (!ids.empty()) session_->pending.push_back(ids.back());
+    const auto& seen = rows_[0].sampler.seen();
+    session_->seen.clear();
+    for (size_t id = 0; id < seen.size(); ++id) {
+      if (seen[id]) session_->seen.push_back(int64_t(id));
+    }
+    ++session_->draws;
+  }
+
+  LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  const GenerateConfig& config_;
+  TextSession* session_;
+  const OnText& on_text_;
+  const int64_t block_;  // 0: no limit
+  std::vector<Row> rows_;
+  LanguageState state_;
+  std::vector<std::vector<int64_t>> histories_;
+  GenerateResult result_;
+};
+
+}  // namespace
+
+void check_generate(const GenerateConfig& config) {
+  check_sampling(config.sampling);
+  if (config.max_tokens < 0) {
+    fail_usage("max-tokens is ", config.max_tokens, "; it must be 0 or above.");
+  }
+  if (config.past_block != "stop" && config.past_block != "slide") {
+    fail_usage("past-block is '", config.past_block, "'; it must be stop or slide.",
+               did_you_mean(config.past_block, {"stop", "slide"}));
+  }
+}
+
+GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
+                        const std::vector<std::vector<int64_t>>& prompts,
+                        const GenerateConfig& config, TextSession* session, const OnText& on_text,
+                        const std::atomic<bool>* stop) {
+  if (prompts.empty()) return {};
+  if (session != nullptr && prompts.size() != 1) {
+    fail_usage("A session continues one text, not ", prompts.size(), ".");
+  }
+  const torch::NoGradGuard no_grad;
+  return Generation(model, tokenizer, config, session, on_text).run(prompts, stop);
+}
+
+}  // namespace tost

@@ -1,0 +1,70 @@
+// Text from a causal language model, token by token, with a memory that is the model's state.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tost/eval/language_file.h"
+#include "tost/eval/sampling.h"
+
+namespace tost {
+
+struct GenerateConfig {
+  SamplingConfig sampling;
+  int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
+  std::vector<std::string> stop;  // strings that end a text; not part of it
+  bool ignore_end = false;        // go on past an end-of-text token
+  // Past the block of a model with learned positions: "stop" refuses beforehand, "slide" reads the
+  // last half block anew and goes on from there.
+  std::string past_block = "stop";
+  uint64_t seed = 0;
+};
+
+// Throws a usage Error naming the setting.
+void check_generate(const GenerateConfig& config);
+
+// What is needed to go on writing a text: the state, what the model has not read yet, and what the
+// settings look back to.
+struct TextSession {
+  LanguageState state;
+  std::vector<int64_t> pending;  // drawn, not yet read
+  std::vector<int64_t> history;  // the last tokens, up to the block; only for learned positions
+  std::vector<int64_t> seen;     // distinct tokens so far, ascending, for the repetition penalty
+  uint64_t draws = 0;            // numbers the continuations, so that each draws anew
+};
+
+struct GeneratedText {
+  std::string text;          // valid UTF-8
+  std::vector<int64_t> ids;  // what was drawn, an end-of-text token included
+  std::string ended;         // length, end, stop, interrupted
+};
+
+struct GenerateStats {
+  int64_t prompt_tokens = 0, new_tokens = 0;  // over all texts
+  int64_t decode_steps = 0;                   // tokens of one text
+  double prefill_s = 0, decode_s = 0;
+  int64_t state_bytes = 0;  // after the last token
+};
+
+struct GenerateResult {
+  std::vector<GeneratedText> texts;  // one a prompt, in their order
+  GenerateStats stats;
+};
+
+// Called with every piece of certain text as it comes.
+using OnText = std::function<void(int64_t text, const std::string& piece)>;
+
+// Continues prompts [ids] that all have the same number of tokens, together. Text r draws from
+// Random(seed, r, session draws). With `session` there is one prompt, which may be empty where the
+// session has something pending; it is read after what the session has seen, and the session moves
+// on. `stop` ends all texts after the present token. Throws usage Errors for settings and for texts
+// that would not fit the block, data Errors for prompts the model cannot read.
+GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
+                        const std::vector<std::vector<int64_t>>& prompts,
+                        const GenerateConfig& config, TextSession* session = nullptr,
+                        const OnText& on_text = {}, const std::atomic<bool>* stop = nullptr);
+
+}  // namespace tost

@@ -1,0 +1,204 @@
+#include "tost/eval/language_lambada.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/eval/evaluation_mode.h"
+#include "tost/eval/language_rows.h"
+#include "tost/eval/precision.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Passage {
+  std::vector<int64_t> ids;
+  int64_t context = 0;  // tokens before the last word
+  std::string target;   // the last word in lower case, without the space
+};
+using Passages = std::vector<Passage>;
+
+void append(const Tokenizer& tokenizer, std::string_view text, const std::string& where,
+            std::vector<int64_t>& ids) {
+  try {
+    const std::vector<int32_t> encoded = tokenizer.encode(text);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+  } catch (const Error& error) {
+    throw Error(error.kind(), cat(where, ": ", error.what()));
+  }
+}
+
+Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
+  const std::string text = string_of(row, "text");
+  const size_t space = text.rfind(' ');
+  if (space == text.npos || space == 0 || space + 1 == text.size()) {
+    fail_data(row.where, " has no last word: a space with text on both sides is expected.");
+  }
+  Passage passage;
+  append(tokenizer, std::string_view(text).substr(0, space), row.where, passage.ids);
+  passage.context = static_cast<int64_t>(passage.ids.size());
+  append(tokenizer, std::string_view(text).substr(space), row.where, passage.ids);
+  passage.target = to_lower(std::string_view(text).substr(space + 1));
+  if (passage.context == 0 || passage.context == static_cast<int64_t>(passage.ids.size())) {
+    fail_data(row.where, " has a context or a last word without tokens.");
+  }
+  return passage;
+}
+
+Passages read_passages(const std::string& path, const Tokenizer& tokenizer, int64_t limit) {
+  Passages passages;
+  for (const JsonRow& row : read_rows(find_rows_file(path))) {
+    if (limit >= 0 && static_cast<int64_t>(passages.size()) >= limit) break;
+    passages.push_back(make_passage(row, tokenizer));
+  }
+  // Contexts of one length can be read and continued together.
+  std::stable_sort(passages.begin(), passages.end(),
+                   [](const Passage& a, const Passage& b) { return a.context < b.context; });
+  return passages;
+}
+
+// The running sums over passages.
+class Evaluation {
+ public:
+  Evaluation(LoadedLanguage& language, const LambadaOptions& options)
+      : model_(*language.model), tokenizer_(*language.info.tokenizer), options_(options) {}
+
+  // Passages whose contexts have one length.
+  void add(std::span<const Passage> group) {
+    score(group);
+    if (options_.generate) generate(group);
+    result_.passages += static_cast<int64_t>(group.size());
+  }
+
+  int64_t passages() const { return result_.passages; }
+
+  LambadaResult finish() const {
+    LambadaResult result = result_;
+    const auto count = static_cast<double>(result.passages);
+    result.loss = loss_ / static_cast<double>(result.tokens);
+    result.last_word_loss = word_loss_ / count;
+    result.accuracy = static_cast<double>(right_) / count;
+    if (options_.generate) result.official_accuracy = static_cast<double>(found_) / count;
+    return result;
+  }
+
+ private:
+  void score(std::span<const Passage> group) {
+    std::vector<ScoredText> texts;
+    for (const Passage& passage : group) {
+      const auto predictions = static_cast<int64_t>(passage.ids.size()) - 1;
+      const int64_t fitting = std::min(predictions, model_.max_context());
+      result_.shortened += fitting < predictions;
+      texts.push_back({passage.ids, fitting});
+    }
+    const std::vector<TokenScores> scores = score_texts(model_, texts);
+    for (size_t i = 0; i < group.size(); ++i) {
+      const auto word = static_cast<int64_t>(group[i].ids.size()) - group[i].context;
+      const int64_t begin = std::max<int64_t>(0, texts[i].targets - word);
+      const Tensor loss = scores[i].loss.to(torch::kDouble);
+      loss_ += loss.sum().item<double>();
+      word_loss_ += loss.slice(0, begin).sum().item<double>();
+      right_ += scores[i].likely.slice(0, begin).all().item<bool>();
+      result_.tokens += texts[i].targets;
+    }
+  }
+
+  void generate(std::span<const Passage> group) {
+    const int64_t room = model_.max_context() - (options_.new_tokens - 1);
+    if (room < 1) {
+      fail_usage("The model's context of ", model_.max_context(), " tokens does not hold ",
+                 options_.new_tokens, " new ones.");
+    }
+    const int64_t kept = std::min(room, group.front().context);
+    const Tensor contexts = torch::empty({static_cast<int64_t>(group.size()), kept}, torch::kInt64);
+    for (size_t row = 0; row < group.size(); ++row) {
+      std::copy_n(group[row].ids.begin() + (group[row].context - kept), kept,
+                  contexts[static_cast<int64_t>(row)].data_ptr<int64_t>());
+    }
+    const std::vector<std::string> texts = continue_greedily(contexts);
+    for (size_t row = 0; row < group.size(); ++row) {
+      found_ += to_lower(texts[row]).find(group[row].target) != std::string::npos;
+    }
+  }
+
+  std::vector<std::string> continue_greedily(const Tensor& contexts) {
+    std::vector<std::string> texts(static_cast<size_t>(contexts.size(0)));
+    LanguageState state;
+    Tensor next = contexts;
+    for (int64_t step = 0; step < options_.new_tokens; ++step) {
+      next = model_.extend(next, state).argmax(1, /*keepdim=*/true);
+      for (size_t row = 0; row < texts.size(); ++row) {
+        const auto id = next[static_cast<int64_t>(row)].item<int64_t>();
+        // Rows of the token table beyond the tokenizer have no text.
+        if (id < tokenizer_.vocab_size()) texts[row] += tokenizer_.piece(static_cast<int32_t>(id));
+      }
+    }
+    return texts;
+  }
+
+  LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  const LambadaOptions& options_;
+  LambadaResult result_;
+  double loss_ = 0, word_loss_ = 0;
+  int64_t right_ = 0, found_ = 0;
+};
+
+void check(const LoadedLanguage& language, const LambadaOptions& options) {
+  if (language.info.tokenizer == nullptr) {
+    fail_data("'", language.file.string(), "' has no tokenizer, so that it cannot read passages.");
+  }
+  if (options.batch < 1 || options.new_tokens < 1 || options.limit == 0) {
+    fail_usage("LAMBADA needs at least one passage, one a batch and one new token.");
+  }
+}
+
+}  // namespace
+
+std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const std::string& path,
+                                              const LambadaOptions& options) {
+  check(language, options);
+  const auto start = Clock::now();
+  const Passages passages = read_passages(path, *language.info.tokenizer, options.limit);
+  const torch::InferenceMode no_grad;
+  const EvaluationMode mode(*language.model);
+  const PrecisionScope precision(options.precision);
+  Evaluation evaluation(language, options);
+  for (size_t begin = 0; begin < passages.size();) {
+    size_t end = begin + 1;
+    while (end < passages.size() && end - begin < static_cast<size_t>(options.batch) &&
+           passages[end].context == passages[begin].context) {
+      ++end;
+    }
+    evaluation.add({passages.data() + begin, end - begin});
+    begin = end;
+    if (options.progress) {
+      options.progress(evaluation.passages(), static_cast<int64_t>(passages.size()));
+    }
+    if (options.stop != nullptr && options.stop->load()) return std::nullopt;
+  }
+  LambadaResult result = evaluation.finish();
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+nlohmann::json to_json(const LambadaResult& r) {
+  return {{"passages", r.passages},
+          {"tokens", r.tokens},
+          {"loss", r.loss},
+          {"last_word_loss", r.last_word_loss},
+          {"accuracy", r.accuracy},
+          {"official_accuracy",
+           r.official_accuracy ? nlohmann::json(*r.official_accuracy) : nlohmann::json()},
+          {"shortened", r.shortened},
+          {"seconds", r.seconds}};
+}
+
+}  // namespace tost

@@ -1,0 +1,92 @@
+#include "tost/eval/language_text.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/data/text_layout.h"
+#include "tost/eval/language_rows.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string default_split(const TextLayout& layout) {
+  std::error_code ignored;
+  if (!fs::is_directory(layout.path, ignored)) return "whole";
+  return layout.parts.contains("test") ? "test" : "validation";
+}
+
+// Texts one after the other, an end of text after each.
+class RowStream {
+ public:
+  RowStream(const LanguageInfo& info, const std::string& path) : tokenizer_(*info.tokenizer) {
+    if (tokenizer_.end_of_text() < 0) {
+      fail_usage("A text in rows ('", path, "') needs an end-of-text token, which the model's ",
+                 tokenizer_.kind(), " tokenizer lacks; use the usual protocol on plain text.");
+    }
+  }
+
+  void add(std::string_view text, const std::string& where) {
+    try {
+      const std::vector<int32_t> ids = tokenizer_.encode(text);
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+    } catch (const Error& error) {
+      throw Error(error.kind(), cat(where, ": ", error.what()));
+    }
+    ids_.push_back(tokenizer_.end_of_text());
+    bytes_ += static_cast<int64_t>(text.size());
+  }
+
+  LanguageText finish(const std::string& name, const std::string& split) const {
+    return {std::make_shared<TokenSource>(ids_, name), bytes_, split};
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> ids_;
+  int64_t bytes_ = 0;
+};
+
+LanguageText from_json_rows(const LanguageTextSpec& spec, const LanguageInfo& info) {
+  if (!spec.split.empty()) {
+    fail_usage("'", spec.path, "' holds rows, which have no splits; leave out the split.");
+  }
+  RowStream stream(info, spec.path);
+  for (const JsonRow& row : read_rows(spec.path)) stream.add(string_of(row, "text"), row.where);
+  return stream.finish(cat("'", spec.path, "'"), "");
+}
+
+LanguageText from_lines(const TextPart& part, const std::string& split, const LanguageInfo& info) {
+  const TextFile file(part);
+  const std::string name = cat("'", part.file.string(), "' (", split, ")");
+  RowStream stream(info, part.file.string());
+  std::string_view rest = file.text();
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end == rest.npos ? end : end + 1);
+    rest.remove_prefix(line.size());
+    if (line.find_first_not_of(" \t\r\n\v\f") == line.npos) line = {};
+    stream.add(line, cat(name, " line ", number));
+  }
+  return stream.finish(name, split);
+}
+
+}  // namespace
+
+LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info) {
+  const bool jsonl = fs::path(spec.path).extension() == ".jsonl";
+  const TextLayout layout = jsonl ? TextLayout{} : find_text(spec.path, spec.holdout);
+  if (info.tokenizer == nullptr && !layout.tokens) {
+    fail_data("The model has no tokenizer, so that the text '", spec.path, "' cannot be scored; ",
+              "give token files of the vocabulary it was trained on.");
+  }
+  if (jsonl) return from_json_rows(spec, info);
+  const std::string split = spec.split.empty() ? default_split(layout) : spec.split;
+  if (spec.rows && !layout.tokens) return from_lines(find_text_part(layout, split), split, info);
+  const TextSplit opened = open_text_split(
+      {.path = spec.path, .tokenizer = "auto", .holdout = spec.holdout}, split, info.tokenizer);
+  return {opened.tokens, opened.bytes, split};
+}
+
+}  // namespace tost
