@@ -164,6 +164,7 @@ void add_train_command(CLI::App& app) {
   add_train_fields(*command, options->flags);
   add_example(*command,
               "  tost train --data fashion-mnist --model tost_nano_p4 --epochs 5 --out run\n"
+              "  tost train --data tinyshakespeare --model tost_gpt_char --out run\n"
               "Defaults shown are those of each kind's first recipe; config.json in the run folder "
               "holds what was used.");
   command->callback([options] { run_train(*options); });

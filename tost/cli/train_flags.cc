@@ -19,8 +19,8 @@ struct Heading {
 const std::vector<Heading>& headings() {
   static const std::vector<Heading> kHeadings = {
       {"What",
-       {"recipe", "model", "mixer", "from", "data", "epochs", "max_steps", "batch", "lr", "seed",
-        "precision", "threads"}},
+       {"recipe", "model", "mixer", "model_options", "from", "data", "holdout", "epochs",
+        "max_steps", "batch", "lr", "seed", "precision", "threads"}},
       {"Optimisation",
        {"accumulate", "lr_reference_batch", "min_lr", "warmup_lr", "warmup_epochs", "warmup_steps",
         "schedule", "schedule_lag", "weight_decay", "decay_all", "beta1", "beta2", "eps", "clip",
@@ -28,14 +28,20 @@ const std::vector<Heading>& headings() {
       {"Records",
        {"evaluate_every", "evaluate_every_steps", "checkpoint_every", "checkpoint_every_steps",
         "keep_last", "log_every"}},
-      {"Image models", {"image_size", "drop_path", "model_options"}},
+      {"Image models", {"image_size", "drop_path"}},
       {"Image data",
-       {"data_format", "data_seed", "data_side", "train_size", "test_size", "holdout", "workers",
+       {"data_format", "data_seed", "data_side", "train_size", "test_size", "workers",
         "max_unreadable", "eval_batch", "resize", "crop_ratio", "interpolation"}},
       {"Image augmentation",
        {"crop", "crop_pad", "crop_min_scale", "flip", "randaugment", "randaugment_magnitude",
         "randaugment_noise", "color_jitter", "erase", "mixup", "cutmix", "mix_probability",
         "mix_switch", "label_smoothing", "repeats"}},
+      {"Language models",
+       {"block", "depth", "heads", "dim", "dropout", "layer_scale", "positions", "conv", "decay",
+        "means", "gate", "scale_pi", "bias_positions", "window", "hybrid_every", "hybrid_mixer"}},
+      {"Text",
+       {"tokenizer", "eval_batches", "sample_every_steps", "sample_prompt", "sample_tokens",
+        "sample_temperature"}},
   };
   return kHeadings;
 }
@@ -62,7 +68,8 @@ struct SharedField {
   std::vector<std::pair<std::string, std::string>> usual;  // recipe, its value; where not empty
 };
 
-void join_in(SharedField& shared, const FieldInfo& field) {
+void join_in(SharedField& shared, const RunKind& kind, const FieldInfo& field) {
+  if (shared.info.help != field.help) shared.info.help += "; " + kind.noun + "s: " + field.help;
   shared.info.low = std::min(shared.info.low, field.low);
   shared.info.high = std::max(shared.info.high, field.high);
   for (const std::string& choice : field.choices) {
@@ -88,7 +95,7 @@ std::vector<SharedField> shared_fields() {
       if (found == all.end()) {
         found = all.insert(all.end(), {field, {}});
       } else {
-        join_in(*found, field);
+        join_in(*found, kind, field);
       }
       add_usual(*found, kind);
     }

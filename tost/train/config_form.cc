@@ -14,7 +14,9 @@ json expand_shorthands(const std::vector<FieldInfo>& shorthands, json values) {
     if (given == values.end()) continue;
     check_value(field, *given);
     json& options = values["model_options"];  // an object, or null if it was not there
-    if (!options.is_null() && !options.is_object()) return values;  // refused by its own field
+    if (!options.is_null() && !options.is_object()) {
+      fail_usage("model_options is ", options.dump(), " but must be an object.");
+    }
     if (options.contains(field.key) && options[field.key] != *given) {
       fail_usage(field.key, " is given as ", given->dump(), " and in model_options as ",
                  options[field.key].dump(), "; leave one out.");

@@ -10,7 +10,8 @@ using enum OnResume;
 
 void add_general_fields(FieldTable<LoopConfig>& t) {
   using C = LoopConfig;
-  t.integer("seed", &C::seed, 0, kMany, kFixed, "seed of weights, data order and augmentation")
+  t.integer("seed", &C::seed, 0, kMany, kFixed,
+            "seed of weights, data and everything else that is random")
       .integer("accumulate", &C::accumulate, 1, 65536, kFixed,
                "batches whose gradients make one step")
       .integer("threads", &C::threads, 0, 4096, kWarn,
@@ -23,7 +24,8 @@ void add_general_fields(FieldTable<LoopConfig>& t) {
 void add_optimizer_fields(FieldTable<LoopConfig>& t) {
   using C = LoopConfig;
   t.number("weight_decay", &C::weight_decay, 0, 10, kWarn, "AdamW weight decay")
-      .flag("decay_all", &C::decay_all, kFixed, "decay biases, norms and the class token as well")
+      .flag("decay_all", &C::decay_all, kFixed,
+            "decay the parameters that are usually exempt (biases, norms) as well")
       .number("beta1", &C::beta1, 0, 0.999999, kWarn, "AdamW first moment decay")
       .number("beta2", &C::beta2, 0, 0.999999999, kWarn, "AdamW second moment decay")
       .number("eps", &C::eps, 1e-20, 1, kWarn, "AdamW epsilon")

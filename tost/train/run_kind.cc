@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/eval/language_file.h"
 
 namespace tost {
 namespace {
@@ -31,6 +32,17 @@ const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::st
              did_you_mean(name, all));
 }
 
+const RunKind& kind_named(const std::string& name) {
+  for (const RunKind& kind : run_kinds()) {
+    if (kind.name == name) return kind;
+  }
+  fail_usage("Models of kind '", name, "' cannot be trained.");
+}
+
+std::string with_article(const std::string& noun) {
+  return (std::string("aeiou").find(noun.front()) == std::string::npos ? "a " : "an ") + noun;
+}
+
 // What says of which kind a run is, and the kind it says.
 struct Hint {
   const RunKind* kind;
@@ -46,11 +58,16 @@ std::vector<Hint> hints(const json& values) {
   const std::string model = text("model"), recipe = text("recipe");
   if (!model.empty()) {
     const RunKind& kind = kind_with(&RunKind::models, "model", model);
-    found.push_back({&kind, cat(model, " is ", kind.noun)});
+    found.push_back({&kind, cat(model, " is ", with_article(kind.noun))});
+  }
+  const std::string from = text("from");
+  if (!from.empty()) {
+    const RunKind& kind = kind_named(model_kind(from));
+    found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
   }
   if (!recipe.empty()) {
     const RunKind& kind = kind_with(&RunKind::recipes, "recipe", recipe);
-    found.push_back({&kind, cat("recipe ", recipe, " is for ", kind.name, " models")});
+    found.push_back({&kind, cat("recipe ", recipe, " is for ", kind.noun, "s")});
   }
   return found;
 }
@@ -69,7 +86,7 @@ void check_keys(const Hint& chosen, const json& values) {
     if (has_field(*chosen.kind, key)) continue;
     for (const RunKind& other : run_kinds()) {
       if (!has_field(other, key)) continue;
-      fail_usage(key, " is a setting of ", other.name, " models; ", chosen.reason, ".");
+      fail_usage(key, " is a setting of ", other.noun, "s; ", chosen.reason, ".");
     }
   }
 }
@@ -77,7 +94,7 @@ void check_keys(const Hint& chosen, const json& values) {
 }  // namespace
 
 const std::vector<RunKind>& run_kinds() {
-  static const std::vector<RunKind> kinds{vision_run_kind()};
+  static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind()};
   return kinds;
 }
 
@@ -86,7 +103,7 @@ const RunKind& choose_run_kind(const json& values, const json* saved) {
   if (found.empty()) {
     const RunKind& usual = run_kinds().front();
     found.push_back(
-        {&usual, cat("without model, recipe or from, ", usual.name, " models are trained")});
+        {&usual, cat("without model, recipe or from, ", usual.noun, "s are trained")});
   }
   const Hint chosen = agreed(found);
   check_keys(chosen, values);

@@ -32,8 +32,8 @@ struct PreparedRun {
 };
 
 struct RunKind {
-  std::string name;                  // "image"
-  std::string noun;                  // "an image model"
+  std::string name;                  // as model_kind() of its files: "vision"
+  std::string noun;                  // "image model"
   std::vector<FieldInfo> fields;     // all settings
   std::vector<std::string> models;   // presets
   std::vector<std::string> recipes;  // the first is the default
@@ -71,6 +71,7 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
 }
 
 RunKind vision_run_kind();
+RunKind language_run_kind();
 
 const std::vector<RunKind>& run_kinds();
 

@@ -17,7 +17,7 @@ std::unique_ptr<TrainTask> make_task(const VisionTrainConfig& config, const Save
 }  // namespace
 
 RunKind vision_run_kind() {
-  return make_run_kind("image", "an image model", vision_train_form(), vision_preset_names(),
+  return make_run_kind("vision", "image model", vision_train_form(), vision_preset_names(),
                        make_task);
 }
 

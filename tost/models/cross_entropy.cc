@@ -1,0 +1,165 @@
+#include "tost/models/cross_entropy.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+constexpr int64_t kPieceBytes = int64_t{256} << 10;  // of logits, in one core's cache
+
+// Turns logits [n, V] into their gradient, (softmax - onehot) * scale, zero where the target is -1,
+// and gives the sum of the losses. `want_gradient` false leaves the logits undefined.
+double softmax_piece(const Tensor& logits, const Tensor& targets, double scale,
+                     bool want_gradient) {
+  const Tensor index = targets.clamp_min(0).unsqueeze(1);
+  const bool wide = logits.scalar_type() == torch::kFloat || logits.scalar_type() == torch::kDouble;
+  Tensor x = wide ? logits : logits.to(torch::kFloat);
+  const Tensor kept = targets.ge(0).to(x.scalar_type()).unsqueeze(1);
+  const Tensor picked = x.gather(1, index);
+  const Tensor largest = x.amax(1, /*keepdim=*/true);
+  x.sub_(largest).exp_();
+  const Tensor sum = x.sum(1, /*keepdim=*/true);
+  const double loss = ((sum.log() + largest - picked) * kept).sum().item<double>();
+  if (!want_gradient) return loss;
+  x.mul_(kept * scale / sum).scatter_add_(1, index, kept * -scale);
+  if (!wide) logits.copy_(x);
+  return loss;
+}
+
+// The same over many rows, in pieces that stay in the cache.
+double softmax_rows(const Tensor& logits, const Tensor& targets, double scale, bool want_gradient) {
+  const int64_t rows = logits.size(0);
+  const int64_t piece = std::clamp<int64_t>(kPieceBytes / (4 * logits.size(1)), 1, rows);
+  std::vector<double> losses(size_t((rows + piece - 1) / piece));
+  at::parallel_for(0, int64_t(losses.size()), 1, [&](int64_t begin, int64_t end) {
+    const torch::NoGradGuard no_grad;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * piece, count = std::min(piece, rows - first);
+      losses[size_t(i)] = softmax_piece(logits.narrow(0, first, count),
+                                        targets.narrow(0, first, count), scale, want_gradient);
+    }
+  });
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  return sum;
+}
+
+struct LossAndGradients {
+  double loss = 0;        // sum
+  Tensor hidden, weight;  // of the mean; undefined if not wanted
+};
+
+void add_chunk(LossAndGradients& result, const Tensor& hidden, const Tensor& weight,
+               const Tensor& targets, int64_t first, int64_t count, double scale) {
+  const Tensor h = hidden.narrow(0, first, count);
+  const Tensor logits = at::mm(h, weight.t());
+  const bool want_gradient = result.hidden.defined() || result.weight.defined();
+  result.loss += softmax_rows(logits, targets.narrow(0, first, count), scale, want_gradient);
+  if (result.hidden.defined()) {
+    Tensor out = result.hidden.narrow(0, first, count);
+    at::mm_out(out, logits, weight);
+  }
+  if (!result.weight.defined()) return;
+  if (count == hidden.size(0)) {
+    result.weight = at::mm(logits.t(), h);
+  } else if (first == 0) {
+    result.weight = at::mm(logits.t(), h).to(torch::promoteTypes(h.scalar_type(), torch::kFloat));
+  } else if (h.scalar_type() == result.weight.scalar_type()) {
+    result.weight.addmm_(logits.t(), h);
+  } else {
+    result.weight.add_(at::mm(logits.t(), h));
+  }
+}
+
+LossAndGradients run(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
+                     bool want_hidden, bool want_weight, int64_t logit_bytes) {
+  const int64_t rows = hidden.size(0);
+  const int64_t counted = targets.ge(0).sum().item<int64_t>();
+  LossAndGradients result;
+  if (want_hidden) result.hidden = torch::empty_like(hidden, at::MemoryFormat::Contiguous);
+  if (want_weight) result.weight = torch::empty({0}, weight.options());
+  const int64_t row_bytes = weight.size(0) * int64_t(hidden.element_size());
+  const int64_t chunk = std::clamp<int64_t>(logit_bytes / row_bytes, 1, std::max<int64_t>(rows, 1));
+  for (int64_t first = 0; first < rows; first += chunk) {
+    add_chunk(result, hidden, weight, targets, first, std::min(chunk, rows - first),
+              1 / double(counted));
+  }
+  result.loss =
+      counted > 0 ? result.loss / double(counted) : std::numeric_limits<double>::quiet_NaN();
+  return result;
+}
+
+void check(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
+  const bool fits = hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1) &&
+                    targets.dim() == 1 && targets.size(0) == hidden.size(0) &&
+                    targets.scalar_type() == torch::kLong;
+  if (!fits) {
+    fail_data("The loss takes hidden [N, C], weight [V, C] and int64 targets [N], found ",
+              hidden.sizes(), ", ", weight.sizes(), " and ", targets.scalar_type(), " ",
+              targets.sizes(), ".");
+  }
+  if (targets.numel() == 0) return;
+  const int64_t low = targets.min().item<int64_t>(), high = targets.max().item<int64_t>();
+  if (low < -1 || high >= weight.size(0)) {
+    fail_data("Target ", low < -1 ? low : high, " is outside the model's vocabulary of ",
+              weight.size(0), "; was the text cut by another tokenizer?");
+  }
+}
+
+class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
+ public:
+  static Variable forward(AutogradContext* context, const Variable& hidden, const Variable& weight,
+                          const Variable& targets, int64_t logit_bytes, bool differentiate) {
+    // Under autocast the inputs keep their types outside and are cast in here.
+    const bool cast = at::autocast::is_autocast_enabled(at::kCPU);
+    const auto type = cast ? at::autocast::get_autocast_dtype(at::kCPU) : hidden.scalar_type();
+    const at::AutoDispatchBelowAutograd below;
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+    const LossAndGradients result =
+        run(hidden.to(type), weight.to(type), targets, differentiate && hidden.requires_grad(),
+            differentiate && weight.requires_grad(), logit_bytes);
+    context->saved_data["hidden"] = result.hidden;
+    context->saved_data["weight"] = result.weight;
+    context->saved_data["hidden_type"] = hidden.scalar_type();
+    context->saved_data["weight_type"] = weight.scalar_type();
+    return torch::tensor(result.loss, torch::promoteTypes(type, torch::kFloat));
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const double factor = gradients[0].item<double>();
+    const auto take = [&](const char* name, const char* type) {
+      // Moved out, so that the gradient is nobody else's and need not be copied into .grad.
+      auto& slot = context->saved_data[name];
+      if (slot.isNone()) fail_usage("The gradient of this loss can be taken once only.");
+      Tensor value = std::move(slot).toTensor();
+      slot = c10::IValue();
+      if (!value.defined()) return value;
+      value = value.to(context->saved_data[type].toScalarType());
+      return factor == 1 ? value : value.mul_(factor);
+    };
+    Tensor hidden = take("hidden", "hidden_type"), weight = take("weight", "weight_type");
+    return {hidden, weight, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor head_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
+                          int64_t logit_bytes) {
+  check(hidden, weight, targets);
+  return HeadCrossEntropy::apply(hidden, weight, targets, logit_bytes,
+                                 torch::GradMode::is_enabled());
+}
+
+}  // namespace tost

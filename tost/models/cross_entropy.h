@@ -1,0 +1,21 @@
+// The loss of a linear head over a vocabulary, without a copy of its logits.
+#pragma once
+
+#include <torch/torch.h>
+
+namespace tost {
+
+// Mean cross-entropy in nats of the logits hidden weightᵀ over the targets that are not -1: a
+// float32 scalar (float64 for float64 inputs); NaN without any such target, as in torch.
+// hidden [N, C], weight [V, C], targets [N] int64, each -1 or below V.
+//
+// Gradients of hidden and weight are made along with the loss, in place of the logits, of which at
+// most `logit_bytes` exist at a time (at least one row); backward only hands them over, so it can
+// run once, and not be differentiated. Under autocast to bfloat16 the matrix products are bfloat16
+// and the softmax is float32, as in torch. Deterministic for a given number of threads. Throws a
+// data Error for shapes that do not fit and targets outside the vocabulary.
+torch::Tensor head_cross_entropy(const torch::Tensor& hidden, const torch::Tensor& weight,
+                                 const torch::Tensor& targets,
+                                 int64_t logit_bytes = int64_t{256} << 20);
+
+}  // namespace tost

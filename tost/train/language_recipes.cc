@@ -1,0 +1,91 @@
+// The named recipes of language training. `char` and `char-gpu` are nanoGPT's settings for
+// characters on a CPU and on a GPU; the gpt2 ones are those of the official configurations
+// (spec 4.5).
+#include "tost/train/language_train_config.h"
+
+namespace tost {
+namespace {
+
+using C = LanguageTrainConfig;
+
+// nanoGPT on a CPU. LayerScale of the preset starts at 1, see language_presets.cc.
+C char_recipe() {
+  C c;
+  c.recipe = "char";
+  c.max_steps = 2000;
+  c.lr = 1e-3;
+  c.min_lr = 1e-4;
+  c.warmup_steps = 100;
+  c.weight_decay = 0.1;
+  c.beta2 = 0.99;
+  c.clip = 1;
+  c.evaluate_every_steps = 250;
+  c.checkpoint_every = 0;
+  c.checkpoint_every_steps = 500;
+  c.sample_every_steps = 500;
+  return c;
+}
+
+C char_gpu_recipe() {
+  C c = char_recipe();
+  c.recipe = "char-gpu";
+  c.model = "tost_gpt_char_gpu";
+  c.batch = 64;
+  c.max_steps = 5000;
+  c.eval_batches = 200;
+  return c;
+}
+
+C gpt2_recipe() {
+  C c;
+  c.recipe = "gpt2";
+  c.model = "tost_gpt_base";
+  c.seed = 1337;
+  c.batch = 60;
+  c.accumulate = 8;
+  c.max_steps = 600'000;
+  c.lr = 6e-4;
+  c.min_lr = 6e-5;
+  c.warmup_steps = 2000;
+  c.weight_decay = 0.01;
+  c.beta2 = 0.95;
+  c.clip = 1;
+  c.precision = "bf16";
+  c.evaluate_every_steps = 100;
+  c.eval_batches = 200;
+  c.checkpoint_every = 0;
+  c.checkpoint_every_steps = 100;
+  return c;
+}
+
+C gpt2_medium_recipe() {
+  C c = gpt2_recipe();
+  c.recipe = "gpt2-medium";
+  c.model = "tost_gpt_medium";
+  c.batch = 30;
+  c.accumulate = 16;
+  c.weight_decay = 0.1;
+  return c;
+}
+
+C gpt2_large_recipe() {
+  C c = gpt2_recipe();
+  c.recipe = "gpt2-large";
+  c.model = "tost_gpt_large";
+  c.batch = 20;
+  c.accumulate = 24;
+  c.weight_decay = 0.1;
+  return c;
+}
+
+}  // namespace
+
+std::vector<Recipe<C>> language_recipes() {
+  return {{"char", char_recipe},
+          {"char-gpu", char_gpu_recipe},
+          {"gpt2", gpt2_recipe},
+          {"gpt2-medium", gpt2_medium_recipe},
+          {"gpt2-large", gpt2_large_recipe}};
+}
+
+}  // namespace tost

@@ -1,0 +1,24 @@
+// Training of language models as a kind of run.
+#include "tost/models/language_model.h"
+#include "tost/train/language_task.h"
+#include "tost/train/run_kind.h"
+
+namespace tost {
+namespace {
+
+std::unique_ptr<TrainTask> make_task(const LanguageTrainConfig& config, const SavedRun* saved) {
+  std::optional<LanguageInfo> info;
+  if (saved != nullptr && saved->model) {
+    info = language_info_from_json(*saved->model, saved->model_where);
+  }
+  return std::make_unique<LanguageTask>(config, std::move(info));
+}
+
+}  // namespace
+
+RunKind language_run_kind() {
+  return make_run_kind("language", "language model", language_train_form(),
+                       language_preset_names(), make_task);
+}
+
+}  // namespace tost

@@ -1,0 +1,56 @@
+// Training a language model: text, model, loss and score for the loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "tost/data/token_data.h"
+#include "tost/eval/language_file.h"
+#include "tost/models/language_model.h"
+#include "tost/train/language_train_config.h"
+#include "tost/train/train_task.h"
+
+namespace tost {
+
+class LanguageTask : public TrainTask {
+ public:
+  // Opens the text and makes the model. Weights are drawn from torch's default generator, or taken
+  // from config.from. `known`: the description a resumed run was started with; the text is then cut
+  // by its tokenizer. Usage Errors for settings that do not fit each other, data Errors for files.
+  explicit LanguageTask(const LanguageTrainConfig& config,
+                        std::optional<LanguageInfo> known = std::nullopt);
+
+  const LanguageInfo& info() const { return info_; }
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<ParamGroup> param_groups() override;
+  std::string unit() const override { return "tokens"; }
+  int64_t samples_per_batch() const override { return config_.batch * info_.config.block; }
+  int64_t batches_per_epoch() const override;
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  MicroBatch next_batch() override;
+  double wait_seconds() const override { return wait_seconds_; }
+  // loss (nats a token), perplexity, bits_per_byte (where the text's size is known), split, tokens.
+  // Mean over eval_batches batches of random crops, the same at every call.
+  std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
+  BestMetric best_metric() const override { return {"loss", false}; }
+  std::string sample(int64_t step) override;
+  nlohmann::json model_description() const override;
+  std::map<std::string, std::string> model_metadata() const override;
+
+ private:
+  void choose_scored_split();
+  void check_lengths() const;
+
+  LanguageTrainConfig config_;
+  TextData data_;
+  LanguageInfo info_;
+  std::shared_ptr<LanguageModel> model_;
+  std::shared_ptr<const TokenSource> scored_;
+  std::string scored_split_;
+  int64_t scored_bytes_ = 0;
+  int64_t next_ = 0;  // index of the next training batch in the stream of all
+  double wait_seconds_ = 0;
+};
+
+}  // namespace tost

@@ -1,0 +1,110 @@
+#include "tost/train/language_train_config.h"
+
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using enum OnResume;
+using C = LanguageTrainConfig;
+
+FieldTable<C> make_fields() {
+  FieldTable<C> t;
+  t.choice("recipe", &C::recipe, names_of(language_recipes()), kFree, "named set of defaults")
+      .choice("model", &C::model, language_preset_names(), kFixed, "model preset")
+      .text("from", &C::from, kFree,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &C::model_options, kFixed, "further model fields, as in model.json")
+      .text("data", &C::data, kWarn, "text file, folder of text, or token file")
+      .text("tokenizer", &C::tokenizer, kFixed, "auto, bytes, chars, words:N, gpt2[:FOLDER]")
+      .number("holdout", &C::holdout, 0, 0.9, kFixed,
+              "share of the text kept for validation where the data has no such split")
+      .integer("batch", &C::batch, 1, 65536, kFixed, "sequences a batch")
+      .integer("eval_batches", &C::eval_batches, 1, 1'000'000, kWarn,
+               "batches of random crops an evaluation takes, the same every time")
+      .text("sample_prompt", &C::sample_prompt, kFree, "what samples begin with")
+      .integer("sample_tokens", &C::sample_tokens, 1, 1'000'000, kFree, "tokens a sample")
+      .number("sample_temperature", &C::sample_temperature, 0, 100, kFree,
+              "temperature of samples (0: the likeliest token)");
+  return t.include(loop_fields()).include(step_fields());
+}
+
+// What each field of LanguageConfig that stands beside model_options is for.
+const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
+  static const std::vector<std::pair<const char*, const char*>> kHelp = {
+      {"block", "context in tokens"},
+      {"dim", "width"},
+      {"depth", "blocks"},
+      {"heads", "heads"},
+      {"dropout", "dropout while training"},
+      {"layer_scale", "initial scale of both branches of a block"},
+      {"positions", "position vectors: learned, or none (context without limit)"},
+      {"bias_positions", "first positions with a membership bias (-1: the block)"},
+      {"conv", "taps of a causal convolution on the projected tokens (0: none)"},
+      {"decay", "forgetting of the statistics, a rate a head: none, fixed, learned"},
+      {"scale_pi", "memberships times heads"},
+      {"means", "first moments beside the second ones: none, tokens, values"},
+      {"gate", "output gate"},
+      {"window", "tokens that softmax sees (0: all)"},
+      {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
+      {"hybrid_mixer", "mixer of those blocks"},
+  };
+  return kHelp;
+}
+
+// Only the type is checked here; what is possible is the model's own to say.
+FieldInfo shorthand(const std::string& key, const std::string& help, const json& usual) {
+  FieldInfo field{
+      .key = key, .type = FieldType::kText, .help = help, .on_resume = kFixed, .choices = {}};
+  if (usual.is_boolean()) field.type = FieldType::kBool;
+  if (usual.is_number_integer()) field.type = FieldType::kInteger;
+  if (usual.is_number_float()) field.type = FieldType::kNumber;
+  field.low = -(field.high = double(int64_t{1} << 40));
+  return field;
+}
+
+std::vector<FieldInfo> make_shorthands() {
+  const json usual = to_json(LanguageConfig{});
+  std::vector<FieldInfo> fields;
+  for (const auto& [key, help] : shorthand_help()) {
+    fields.push_back(shorthand(key, help, usual.at(key)));
+  }
+  return fields;
+}
+
+void check(const C& config) {
+  check_loop_config(config);
+  if (config.data.empty()) {
+    fail_usage("data is empty; name a text file, a folder of text or a token file.");
+  }
+  if (config.from.empty()) language_config(config);
+}
+
+}  // namespace
+
+const ConfigForm<C>& language_train_form() {
+  static const ConfigForm<C> form{make_fields(), language_recipes(), check, make_shorthands()};
+  return form;
+}
+
+LanguageConfig changed_language_config(const C& config, LanguageConfig base) {
+  if (!config.mixer.empty()) base.mixer = config.mixer;
+  try {
+    base = language_config_from_json(config.model_options, base);
+    validate(base);
+  } catch (const Error& error) {
+    fail_usage("The model cannot be made: ", error.what());
+  }
+  return base;
+}
+
+LanguageConfig language_config(const C& config) {
+  return changed_language_config(config, language_preset(config.model));
+}
+
+}  // namespace tost

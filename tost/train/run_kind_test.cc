@@ -1,0 +1,76 @@
+#include "tost/train/run_kind.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+std::string usage_error(const json& values, const json* saved = nullptr) {
+  try {
+    choose_run_kind(values, saved);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(RunKind, FollowsFromModelOrRecipe) {
+  EXPECT_EQ(choose_run_kind(json::object()).name, "vision");
+  EXPECT_EQ(choose_run_kind({{"model", "tost_gpt_char"}}).name, "language");
+  EXPECT_EQ(choose_run_kind({{"recipe", "gpt2"}}).name, "language");
+  EXPECT_EQ(choose_run_kind({{"recipe", "imagenet"}, {"model", "tost_nano_p4"}}).name, "vision");
+  const json saved{{"recipe", "char"}, {"model", "tost_gpt_char"}};
+  EXPECT_EQ(choose_run_kind({{"max_steps", 3}}, &saved).name, "language");
+}
+
+TEST(RunKind, RefusesSettingsOfAnotherKind) {
+  const std::string error = usage_error({{"model", "tost_gpt_char"}, {"randaugment", 2}});
+  EXPECT_TRUE(mentions(error,
+                       "randaugment is a setting of image models; tost_gpt_char is a "
+                       "language model"))
+      << error;
+  EXPECT_TRUE(mentions(usage_error({{"conv", 4}}), "conv is a setting of language models"));
+  const json saved{{"recipe", "char"}, {"model", "tost_gpt_char"}};
+  EXPECT_TRUE(
+      mentions(usage_error({{"epochs", 3}}, &saved), "epochs is a setting of image models"));
+}
+
+TEST(RunKind, RefusesNamesThatDoNotAgreeOrExist) {
+  const std::string error = usage_error({{"model", "tost_gpt_char"}, {"recipe", "imagenet"}});
+  EXPECT_TRUE(mentions(error, "tost_gpt_char is a language model") &&
+              mentions(error, "imagenet is for image models"))
+      << error;
+  EXPECT_TRUE(mentions(usage_error({{"model", "tost_gpt_chr"}}), "tost_gpt_char"));
+  EXPECT_TRUE(mentions(usage_error({{"recipe", "gtp2"}}), "gpt2"));
+}
+
+// A name must say of which kind it is.
+TEST(RunKind, NamesBelongToOneKind) {
+  std::set<std::string> seen;
+  for (const RunKind& kind : run_kinds()) {
+    EXPECT_TRUE(seen.insert(kind.name).second);
+    for (const auto* names : {&kind.models, &kind.recipes}) {
+      for (const std::string& name : *names) EXPECT_TRUE(seen.insert(name).second) << name;
+    }
+    for (const FieldInfo& field : kind.fields) {
+      EXPECT_EQ(std::count_if(kind.fields.begin(), kind.fields.end(),
+                              [&](const FieldInfo& f) { return f.key == field.key; }),
+                1)
+          << field.key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tost
