@@ -27,45 +27,17 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tost/kernels/isa.h"
+#include "tost/kernels/targets.h"
 
 namespace tost::kernels {
-namespace {
-
-using PassesFor = const TssaPasses& (*)(DType);
-
-// HWY_VISIT_TARGETS would also name sets of other processors; these are the ones compiled above.
-PassesFor passes_of_target(int64_t target) {
-#define TOST_CASE(HAVE, NAMESPACE) \
-  if (target == (HAVE)) return &NAMESPACE::passes_for;
-#if HWY_TARGETS & HWY_AVX3
-  TOST_CASE(HWY_AVX3, N_AVX3)
-#endif
-#if HWY_TARGETS & HWY_AVX2
-  TOST_CASE(HWY_AVX2, N_AVX2)
-#endif
-#if HWY_TARGETS & HWY_SSE4
-  TOST_CASE(HWY_SSE4, N_SSE4)
-#endif
-#if HWY_TARGETS & HWY_SSSE3
-  TOST_CASE(HWY_SSSE3, N_SSSE3)
-#endif
-#if HWY_TARGETS & HWY_NEON
-  TOST_CASE(HWY_NEON, N_NEON)
-#endif
-#if HWY_TARGETS & HWY_EMU128
-  TOST_CASE(HWY_EMU128, N_EMU128)
-#endif
-#if HWY_TARGETS & HWY_SCALAR
-  TOST_CASE(HWY_SCALAR, N_SCALAR)
-#endif
-#undef TOST_CASE
-  return nullptr;
-}
-
-}  // namespace
 
 const TssaPasses& tssa_passes(DType dtype) {
-  return passes_of_target(current_isa_target())(dtype);
+  const int64_t target = current_isa_target();
+#define TOST_CASE(TARGET, NAMESPACE) \
+  if (target == (TARGET)) return NAMESPACE::passes_for(dtype);
+  TOST_FOR_EACH_TARGET(TOST_CASE)
+#undef TOST_CASE
+  __builtin_unreachable();  // isa.h gives only targets that are built in
 }
 
 }  // namespace tost::kernels

@@ -154,8 +154,8 @@ HWY_INLINE void write_lanes(WideVec value, T* p, int64_t lanes) {
 }
 
 // Streaming stores want every vector of the block aligned.
-template <class T>
-HWY_INLINE bool can_stream(const TssaBlock& b) {
+template <class T, class Block>
+HWY_INLINE bool can_stream(const Block& b) {
   const int64_t size = sizeof(T);
   const int64_t vector = static_cast<int64_t>(hn::Lanes(Wide())) * size;
   return b.stream && static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.out) % vector) == 0 &&

@@ -3,30 +3,137 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "tost/ops/tssa_check.h"
+#include "tost/ops/tssa_causal_inner.h"
 
 namespace tost {
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal(const at::Tensor& w,
-                                                           const at::Tensor& temp,
-                                                           const at::Tensor& denom_bias,
-                                                           const std::optional<at::Tensor>& state,
-                                                           int64_t position) {
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+using CausalResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using OptionalTensor = std::optional<at::Tensor>;
+
+CausalResult dispatch_causal(const at::Tensor& w, const at::Tensor& temp,
+                             const at::Tensor& denom_bias, const OptionalTensor& state,
+                             c10::SymInt position) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("tost::tssa_causal", "")
-                             .typed<decltype(tssa_causal)>();
-  return op.call(w, temp, denom_bias, state, position);
+                             .typed<decltype(dispatch_causal)>();
+  return op.call(w, temp, denom_bias, state, std::move(position));
 }
+
+}  // namespace
+
+CausalResult tssa_causal(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
+                         const OptionalTensor& state, int64_t position) {
+  return dispatch_causal(w, temp, denom_bias, state, position);
+}
+
+CausalForwardResult tssa_causal_forward(const at::Tensor& w, const at::Tensor& temp,
+                                        const at::Tensor& denom_bias, const OptionalTensor& state,
+                                        c10::SymInt position) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("tost::tssa_causal_forward", "")
+                             .typed<decltype(tssa_causal_forward)>();
+  return op.call(w, temp, denom_bias, state, std::move(position));
+}
+
+CausalGradients tssa_causal_backward(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
+                                     const at::Tensor& w, const at::Tensor& temp,
+                                     const at::Tensor& denom_bias, c10::SymInt position,
+                                     const at::Tensor& pi, const at::Tensor& carry,
+                                     const at::Tensor& pi_carry) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("tost::tssa_causal_backward", "")
+                             .typed<decltype(tssa_causal_backward)>();
+  return op.call(grad_y, grad_pi, w, temp, denom_bias, std::move(position), pi, carry, pi_carry);
+}
+
+namespace {
+
+OptionalTensor if_defined(const at::Tensor& x) {
+  return x.defined() ? OptionalTensor(x) : std::nullopt;
+}
+
+// Gradients that can be differentiated again: through the written-out form.
+variable_list differentiable_gradients(const variable_list& inputs, const OptionalTensor& state,
+                                       int64_t position, const variable_list& grads) {
+  const auto [y, pi, after] = tssa_causal_plain(inputs[0], inputs[1], inputs[2], state, position);
+  variable_list outputs, output_grads, wanted;
+  if (grads[0].defined()) outputs.push_back(y), output_grads.push_back(grads[0]);
+  if (grads[1].defined()) outputs.push_back(pi), output_grads.push_back(grads[1]);
+  for (const auto& input : inputs) {
+    if (input.requires_grad()) wanted.push_back(input);
+  }
+  const auto found = torch::autograd::grad(outputs, wanted, output_grads, /*retain_graph=*/true,
+                                           /*create_graph=*/true, /*allow_unused=*/true);
+  auto next = found.begin();
+  variable_list result(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].requires_grad()) result[i] = *next++;
+  }
+  return result;
+}
+
+class CausalFunction : public torch::autograd::Function<CausalFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& w,
+                               const at::Tensor& temp, const at::Tensor& denom_bias,
+                               const OptionalTensor& state, const c10::SymInt& position) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const auto [y, pi, after, carry, pi_carry] =
+        tssa_causal_forward(w, temp, denom_bias, state, position);
+    context->save_for_backward(
+        {w, temp, denom_bias, pi, carry, pi_carry, state.value_or(at::Tensor())});
+    context->saved_data["position"] = position;
+    context->set_materialize_grads(false);
+    context->mark_non_differentiable({after});
+    return {y, pi, after};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grads) {
+    variable_list result(5);  // none for state and position
+    if (!grads[0].defined() && !grads[1].defined()) return result;
+    const auto saved = context->get_saved_variables();
+    const auto position = context->saved_data["position"].toSymInt();
+    if (c10::GradMode::is_enabled()) {
+      auto found = differentiable_gradients({saved[0], saved[1], saved[2]}, if_defined(saved[6]),
+                                            position.guard_int(__FILE__, __LINE__), grads);
+      std::move(found.begin(), found.end(), result.begin());
+      return result;
+    }
+    std::tie(result[0], result[1], result[2]) =
+        tssa_causal_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1],
+                             saved[2], position, saved[3], saved[4], saved[5]);
+    return result;
+  }
+};
+
+CausalResult tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
+                                  const at::Tensor& denom_bias, const OptionalTensor& state,
+                                  c10::SymInt position) {
+  if (c10::GradMode::is_enabled() &&
+      (w.requires_grad() || temp.requires_grad() || denom_bias.requires_grad())) {
+    const auto outputs = CausalFunction::apply(w, temp, denom_bias, state, position);
+    return {outputs[0], outputs[1], outputs[2]};
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;  // no sums are kept
+  return dispatch_causal(w, temp, denom_bias, state, std::move(position));
+}
+
+}  // namespace
 
 TORCH_LIBRARY_IMPL(tost, Autograd, m) {
-  m.impl("tssa_causal", tssa_causal_plain);
-}
-
-TORCH_LIBRARY_IMPL(tost, CPU, m) {
-  m.impl("tssa_causal", tssa_causal_plain);
+  m.impl("tssa_causal", tssa_causal_autograd);
+  m.impl("tssa_causal_forward", torch::autograd::autogradNotImplementedFallback());
+  m.impl("tssa_causal_backward", torch::autograd::autogradNotImplementedFallback());
 }
 
 }  // namespace tost

@@ -1,11 +1,10 @@
 // The operators on CPU: float32 and bfloat16 through the kernels, float64 through ATen.
-#include <ATen/Parallel.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
-#include "tost/kernels/tssa.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/ops/kernel_call.h"
 #include "tost/ops/tssa_check.h"
 #include "tost/ops/tssa_double.h"
 #include "tost/ops/tssa_inner.h"
@@ -14,39 +13,10 @@
 namespace tost {
 namespace {
 
-constexpr auto parallel_for = [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {
-  at::parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) { body(begin, end); });
-};
-int threads() {
-  return at::in_parallel_region() ? 1 : at::get_num_threads();
-}
-
-kernels::DType kernel_dtype(const at::Tensor& w) {
-  return w.scalar_type() == at::kBFloat16 ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
-}
-kernels::TssaShape shape_of(const at::Tensor& w, int64_t heads) {
-  return {w.size(0), w.size(1), heads, w.size(2) / heads};
-}
-
-// The kernels want adjacent channels; any other stride will do.
-at::Tensor adjacent_channels(const at::Tensor& x) {
-  return x.size(2) == 1 || x.stride(2) == 1 ? x : x.contiguous();
-}
-kernels::ConstTokens tokens_in(const at::Tensor& x) {
-  return {x.const_data_ptr(), x.stride(0), x.stride(1)};
-}
-kernels::Tokens tokens_out(const at::Tensor& x) {
-  return {x.mutable_data_ptr(), x.stride(0), x.stride(1)};
-}
-
-at::Tensor temp_values(const at::Tensor& temp) {
-  return temp.to(at::kFloat).contiguous();
-}
-
 std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& w_any, const at::Tensor& temp_any,
                                                kernels::TssaForwardArgs& args) {
   const auto w = adjacent_channels(w_any);
-  const auto temp = temp_values(temp_any);
+  const auto temp = float_values(temp_any);
   args.shape = shape_of(w, temp.size(0));
   args.dtype = kernel_dtype(w);
   auto y = empty_cached(w.sizes(), w.scalar_type());
@@ -56,7 +26,7 @@ std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& w_any, const at
   args.y = tokens_out(y);
   args.pi = pi.mutable_data_ptr<float>();
   const ScratchBlock workspace(kernels::tssa_forward_workspace(args));
-  kernels::tssa_forward(args, workspace.data(), parallel_for, threads());
+  kernels::tssa_forward(args, workspace.data(), torch_parallel, torch_threads());
   return {y, pi};
 }
 
@@ -93,7 +63,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
     return tssa_backward_double(grad_y, grad_pi, w_any, temp_any, pi, energy, moment, pi_sum);
   }
   const auto w = adjacent_channels(w_any);
-  const auto temp = temp_values(temp_any);
+  const auto temp = float_values(temp_any);
   const auto gy =
       adjacent_channels(grad_y.has_value() ? grad_y->to(w.scalar_type()) : at::zeros_like(w));
   const auto gpi = grad_pi.has_value() ? grad_pi->to(at::kFloat).contiguous() : at::Tensor();
@@ -116,7 +86,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
   args.grad_w = tokens_out(grad_w);
   args.grad_temp = grad_temp.mutable_data_ptr<float>();
   const ScratchBlock workspace(kernels::tssa_backward_workspace(args));
-  kernels::tssa_backward(args, workspace.data(), parallel_for, threads());
+  kernels::tssa_backward(args, workspace.data(), torch_parallel, torch_threads());
   return {grad_w, grad_temp.to(temp_any.scalar_type())};
 }
 
