@@ -81,6 +81,7 @@ void build_commands(CLI::App& app) {
   add_train_command(app);
   add_eval_command(app);
   add_predict_command(app);
+  add_generate_command(app);
   add_data_command(app);
   add_info_command(app);
   add_bench_command(app);

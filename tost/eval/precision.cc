@@ -6,10 +6,22 @@
 
 namespace tost {
 
-PrecisionScope::PrecisionScope(const std::string& precision) : active_(precision == "bf16") {
-  if (!active_ && precision != "fp32") {
+namespace {
+
+bool is_bf16(const std::string& precision) {
+  if (precision != "bf16" && precision != "fp32") {
     fail_usage("Unknown precision '", precision, "' (known: fp32, bf16).");
   }
+  return precision == "bf16";
+}
+
+}  // namespace
+
+void use_precision(torch::nn::Module& model, const std::string& precision) {
+  if (is_bf16(precision)) model.to(torch::kBFloat16);
+}
+
+PrecisionScope::PrecisionScope(const std::string& precision) : active_(is_bf16(precision)) {
   if (!active_) return;
   before_ = at::autocast::is_autocast_enabled(at::kCPU);
   at::autocast::set_autocast_enabled(at::kCPU, true);

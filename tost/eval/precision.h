@@ -1,10 +1,13 @@
-// bf16 matrix products inside a scope, weights untouched.
+// How exactly a model computes.
 #pragma once
+
+#include <torch/torch.h>
 
 #include <string>
 
 namespace tost {
 
+// bf16 matrix products inside a scope, weights untouched.
 // "fp32": does nothing. "bf16": CPU autocast to bfloat16 for this thread until the scope ends.
 // Anything else is a usage Error.
 class PrecisionScope {
@@ -17,5 +20,9 @@ class PrecisionScope {
  private:
   bool active_ = false, before_ = false;
 };
+
+// "fp32": does nothing. "bf16": rounds every parameter to bfloat16, halving what decoding reads.
+// Anything else is a usage Error.
+void use_precision(torch::nn::Module& model, const std::string& precision);
 
 }  // namespace tost
