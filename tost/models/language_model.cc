@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/models/cross_entropy.h"
 
 namespace tost {
 
@@ -118,9 +119,7 @@ Tensor LanguageModel::forward(const Tensor& ids) {
 }
 
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
-  const auto scores = forward(ids);
-  return torch::cross_entropy_loss(scores.flatten(0, 1), targets.flatten(), {}, at::Reduction::Mean,
-                                   /*ignore_index=*/-1);
+  return head_cross_entropy(hidden(ids).flatten(0, 1), wte_->weight, targets.flatten());
 }
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
