@@ -15,5 +15,6 @@ void add_data_command(CLI::App& app);
 void add_info_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_op_command(CLI::App& bench);
+void add_bench_decode_command(CLI::App& bench);
 
 }  // namespace tost

@@ -1,0 +1,138 @@
+#include "tost/bench/decode_bench.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "tost/base/error.h"
+#include "tost/base/process_memory.h"
+#include "tost/eval/precision.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + int64_t(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// Every word once, in eight independent sums, so that nothing but memory limits it.
+uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
+  uint64_t sums[32] = {};
+  int64_t i = begin;
+  for (; i + 32 <= end; i += 32) {
+    for (int64_t j = 0; j < 32; ++j) sums[j] += words[i + j];
+  }
+  for (; i < end; ++i) sums[0] += words[i];
+  uint64_t total = 0;
+  for (const uint64_t sum : sums) total += sum;
+  return total;
+}
+
+// Milliseconds of one pass over a buffer of this size; the best of several, as noise only adds.
+double read_ms(int64_t bytes) {
+  const auto buffer = torch::ones({bytes / 8}, torch::kLong);
+  const auto* words = reinterpret_cast<const uint64_t*>(buffer.const_data_ptr<int64_t>());
+  double best = 1e30;
+  for (int round = 0; round < 7; ++round) {
+    std::atomic<uint64_t> total{0};
+    const auto start = Clock::now();
+    at::parallel_for(0, buffer.numel(), buffer.numel() / at::get_num_threads() + 1,
+                     [&](int64_t begin, int64_t end) { total += sum_words(words, begin, end); });
+    best = std::min(best, ms_since(start));
+    if (total != uint64_t(buffer.numel())) fail_data("The read of memory went wrong.");
+  }
+  return best;
+}
+
+int64_t bytes_of_step(const LanguageModel& model) {
+  int64_t bytes = 0;
+  for (const auto& item : model.named_parameters()) {
+    const bool looked_up = item.key().find(".wpe.") != std::string::npos ||
+                           item.key().find("denom_bias") != std::string::npos;
+    if (!looked_up) bytes += int64_t(item.value().nbytes());
+  }
+  return bytes;
+}
+
+void check_steps(LanguageModel& model, const std::string& name) {
+  const torch::NoGradGuard no_grad;
+  const auto ids = torch::randint(0, model.config().vocab, {1, 12});
+  const Tensor whole = model.forward(ids).select(1, 11).to(torch::kFloat);
+  LanguageState state;
+  Tensor last;
+  for (int64_t t = 0; t < 12; ++t) last = model.extend(ids.narrow(1, t, 1), state);
+  const double error = (last.to(torch::kFloat) - whole).abs().max().item<double>() /
+                       whole.abs().max().item<double>();
+  const bool half = model.parameters()[0].scalar_type() == torch::kBFloat16;
+  if (!(error <= (half ? 5e-2 : 1e-4))) {
+    fail_data("Steps of ", name, " deviate from the whole sequence by ", error,
+              " of the largest logit; nothing was measured.");
+  }
+}
+
+DecodeBenchRow measure(LanguageModel& model, const DecodeBenchOptions& options, int64_t context) {
+  DecodeBenchRow row;
+  row.context = context;
+  row.weight_bytes = bytes_of_step(model);
+  const int64_t vocab = model.config().vocab;
+  LanguageState state;
+  const auto prompt = torch::randint(0, vocab, {options.batch, context});
+  const auto prefill = Clock::now();
+  model.extend(prompt, state);
+  row.prefill_tokens_per_s = double(options.batch * context) / (1e-3 * ms_since(prefill));
+  std::vector<double> times;
+  for (int64_t i = -2; i < options.tokens; ++i) {  // two to warm up
+    const auto ids = torch::randint(0, vocab, {options.batch, 1});
+    const auto start = Clock::now();
+    model.extend(ids, state);
+    if (i >= 0) times.push_back(ms_since(start));
+  }
+  row.step_ms = median(times);
+  row.state_bytes = state_bytes(state);
+  row.resident_bytes = resident_bytes();
+  row.read_ms = read_ms(row.weight_bytes);
+  row.read_gb_per_s = double(row.weight_bytes) / row.read_ms / 1e6;
+  return row;
+}
+
+}  // namespace
+
+std::vector<DecodeBenchRow> run_decode_bench(
+    const DecodeBenchOptions& options, const std::function<void(const DecodeBenchRow&)>& report) {
+  if (options.batch < 1 || options.tokens < 1) {
+    fail_usage("batch and tokens must be 1 or above, found ", options.batch, " and ",
+               options.tokens, ".");
+  }
+  const torch::NoGradGuard no_grad;
+  std::vector<DecodeBenchRow> rows;
+  for (const auto& name : options.models) {
+    for (const auto& precision : options.precisions) {
+      torch::manual_seed(0);
+      const auto model = make_language_model(language_preset(name));
+      use_precision(*model, precision);
+      model->eval();
+      check_steps(*model, name);
+      for (const int64_t context : options.contexts) {
+        if (context < 1) fail_usage("A context of ", context, " tokens cannot be read.");
+        rows.push_back(measure(*model, options, context));
+        rows.back().model = name;
+        rows.back().precision = precision;
+        report(rows.back());
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace tost

@@ -1,0 +1,49 @@
+#include "tost/bench/decode_bench.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+TEST(DecodeBench, MeasuresEveryFigure) {
+  DecodeBenchOptions options;
+  options.models = {"tost_gpt_char", "gpt_char"};
+  options.contexts = {3, 20};
+  options.tokens = 3;
+  int64_t reported = 0;
+  const auto rows = run_decode_bench(options, [&](const DecodeBenchRow&) { ++reported; });
+  ASSERT_EQ(rows.size(), 8u);
+  EXPECT_EQ(reported, 8);
+  for (const auto& row : rows) {
+    EXPECT_GT(row.step_ms, 0);
+    EXPECT_GT(row.read_ms, 0);
+    EXPECT_GT(row.prefill_tokens_per_s, 0);
+    EXPECT_GT(row.state_bytes, 0);
+  }
+  // 675,088 parameters but for the positions' table and denom_bias.
+  EXPECT_EQ(rows[0].weight_bytes, 4 * (675'088 - 64 * 128 - 4 * 4 * 64));
+  EXPECT_EQ(rows[2].weight_bytes * 2, rows[0].weight_bytes);
+  EXPECT_EQ(rows[0].state_bytes, rows[1].state_bytes);
+  EXPECT_GT(rows[5].state_bytes, rows[4].state_bytes);
+}
+
+TEST(DecodeBench, RefusesBadOptions) {
+  const auto ignore = [](const DecodeBenchRow&) {};
+  DecodeBenchOptions options;
+  options.models = {"tost_gpt_char"};
+  options.contexts = {0};
+  EXPECT_THROW(run_decode_bench(options, ignore), Error);
+  options.contexts = {64};
+  EXPECT_THROW(run_decode_bench(options, ignore), Error);
+  options.contexts = {3};
+  options.precisions = {"fp8"};
+  EXPECT_THROW(run_decode_bench(options, ignore), Error);
+  options.precisions = {"fp32"};
+  options.models = {"tost_gpt_chair"};
+  EXPECT_THROW(run_decode_bench(options, ignore), Error);
+}
+
+}  // namespace
+}  // namespace tost

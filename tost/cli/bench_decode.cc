@@ -1,0 +1,86 @@
+// tost bench decode: a decoding step beside one read of the weights.
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tost/base/text.h"
+#include "tost/bench/decode_bench.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/kernels/isa.h"
+
+namespace tost {
+namespace {
+
+struct Options {
+  RunOptions run;
+  DecodeBenchOptions bench;
+};
+
+nlohmann::json row_json(const DecodeBenchRow& r) {
+  return {{"model", r.model},
+          {"precision", r.precision},
+          {"context", r.context},
+          {"weight_bytes", r.weight_bytes},
+          {"state_bytes", r.state_bytes},
+          {"resident_bytes", r.resident_bytes},
+          {"read_gb_per_s", r.read_gb_per_s},
+          {"read_ms", r.read_ms},
+          {"step_ms", r.step_ms},
+          {"step_over_read", r.step_ms / r.read_ms},
+          {"prefill_tokens_per_s", r.prefill_tokens_per_s}};
+}
+
+void run(const Options& options) {
+  set_threads(options.run.threads);
+  if (!options.run.json) {
+    std::printf("decoding, batch %lld, %d threads, %s, median of %lld steps\n",
+                static_cast<long long>(options.bench.batch), at::get_num_threads(),
+                kernels::current_isa().c_str(), static_cast<long long>(options.bench.tokens));
+    std::printf("%-18s %-5s %8s %9s %9s %9s %8s %10s %11s\n", "model", "", "context", "step ms",
+                "read ms", "step/read", "GB/s", "state", "prefill t/s");
+  }
+  nlohmann::json list = nlohmann::json::array();
+  run_decode_bench(options.bench, [&](const DecodeBenchRow& r) {
+    list.push_back(row_json(r));
+    if (options.run.json) return;
+    std::printf("%-18s %-5s %8lld %9.2f %9.2f %9.3f %8.1f %10s %11.0f\n", r.model.c_str(),
+                r.precision.c_str(), static_cast<long long>(r.context), r.step_ms, r.read_ms,
+                r.step_ms / r.read_ms, r.read_gb_per_s, human_bytes(r.state_bytes).c_str(),
+                r.prefill_tokens_per_s);
+    std::fflush(stdout);
+  });
+  if (!options.run.json) return;
+  print_json({{"threads", at::get_num_threads()},
+              {"isa", kernels::current_isa()},
+              {"batch", options.bench.batch},
+              {"rows", list}});
+}
+
+}  // namespace
+
+void add_bench_decode_command(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  auto& b = options->bench;
+  CLI::App* command = bench.add_subcommand(
+      "decode", "A decoding step of language models against one read of their weights");
+  command->add_option("--models", b.models, "Presets, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--precision", b.precisions, "fp32, bf16, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--contexts", b.contexts, "Tokens read before, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--batch", b.batch, "Texts at a time")->capture_default_str();
+  command->add_option("--tokens", b.tokens, "Measured steps")->capture_default_str();
+  add_run_options(*command, options->run);
+  add_example(*command, "  tost bench decode --models tost_gpt_base --contexts 16,900 --threads 2");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tost
