@@ -149,11 +149,12 @@ void add_make(CLI::App& data) {
 }  // namespace
 
 void add_data_command(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Look at data sets, write generated ones");
+  CLI::App* data = app.add_subcommand("data", "Look at data sets, write generated ones and token files");
   data->require_subcommand(1);
   add_show(*data);
   add_sheet(*data);
   add_make(*data);
+  add_data_tokens_command(*data);
 }
 
 }  // namespace tost

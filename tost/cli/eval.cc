@@ -1,32 +1,23 @@
-// tost eval: scores a trained model on a split of a data set.
+// tost eval: scores a trained model on a data set; here the kinds of model part ways, and pictures
+// are scored.
 #include <iomanip>
 #include <iostream>
 
+#include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
-#include "tost/cli/options.h"
+#include "tost/cli/eval_language.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/eval/evaluate.h"
+#include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
 
 namespace tost {
 namespace {
 
-struct Options {
-  RunOptions run;
-  std::string checkpoint;
-  DataSpec data;
-  std::string split = "test";
-  int64_t batch_size = 100;
-  int64_t workers = 1;
-  EvalOptions eval;
-  bool ema = false;
-  bool per_class = false;
-  bool quiet = false;
-};
-
-void check_class_names(const ModelInfo& info, const ImageDataset& dataset, const Options& options) {
+void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
+                       const EvalCommand& options) {
   if (info.classes == dataset.classes() || options.run.json) return;
   if (info.classes.size() != dataset.classes().size()) return;  // evaluate() says it
   std::cerr << "warning: the classes of '" << options.data.path
@@ -69,24 +60,27 @@ void print_text(const nlohmann::json& report) {
   }
 }
 
-void run_eval(Options& options) {
+void run_image_eval(EvalCommand& options) {
   set_threads(options.run.threads);
+  if (options.split.empty()) options.split = "test";
   LoadedModel loaded =
       load_model_file(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
   std::shared_ptr<const ImageDataset> dataset = open_image_dataset(options.data, options.split);
   check_class_names(loaded.info, *dataset, options);
   LoaderConfig config;
-  config.batch_size = options.batch_size;
+  config.batch_size = options.batch == 0 ? 100 : options.batch;
   config.workers = options.workers;
   config.preprocess = loaded.info.preprocess;
   ImageLoader loader(dataset, config);
 
   ProgressLine progress(options.quiet || options.run.json);
-  options.eval.stop = stop_flag();
-  options.eval.progress = [&](int64_t done, int64_t total) {
+  EvalOptions wanted;
+  wanted.precision = options.precision;
+  wanted.stop = stop_flag();
+  wanted.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "images scored");
   };
-  const auto result = evaluate(*loaded.model, loader, options.eval);
+  const auto result = evaluate(*loaded.model, loader, wanted);
   progress.finish();
   if (!result) {
     std::cerr << "interrupted\n";
@@ -101,28 +95,63 @@ void run_eval(Options& options) {
   options.run.json ? print_json(report) : print_text(report);
 }
 
+// Flags by the kind of model they go with.
+struct KindFlags {
+  std::vector<CLI::Option*> image, language;
+};
+
+void check_kind(const std::string& kind, const KindFlags& flags) {
+  const bool language = kind == "language";
+  for (const CLI::Option* flag : language ? flags.image : flags.language) {
+    if (flag->count() == 0) continue;
+    fail_usage(flag->get_name(), " goes with ", language ? "image" : "language",
+               " models, and this is ", language ? "a language" : "an image", " model.");
+  }
+}
+
+void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options) {
+  const std::string kind =
+      model_kind(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
+  check_kind(kind, flags);
+  if (app.count("--batch") > 0 && options.batch < 1) {
+    fail_usage("--batch is ", options.batch, "; at least 1 is needed.");
+  }
+  kind == "language" ? run_language_eval(app, options) : run_image_eval(options);
+}
+
 }  // namespace
 
 void add_eval_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Score a trained model on a data set");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalCommand>();
+  auto flags = std::make_shared<KindFlags>();
   command
       ->add_option("checkpoint", options->checkpoint,
                    "Run folder, checkpoint folder or .safetensors file")
       ->required();
   add_data_options(*command, options->data, true);
-  command->add_option("--split", options->split, "train, validation or test")
-      ->capture_default_str();
-  command->add_option("--batch", options->batch_size, "Images at a time")->capture_default_str();
-  command->add_option("--workers", options->workers, "Loader threads")->capture_default_str();
-  command->add_option("--precision", options->eval.precision, "fp32 or bf16")
-      ->capture_default_str();
+  command->get_option("--data")->description(
+      "Folder of the data, 'shapes' (generated), or a text or .jsonl file");
+  command->add_option("--split", options->split,
+                      "train, validation or test; of a single text also whole (default: test, for "
+                      "text without one validation or whole)");
+  command->add_option("--batch", options->batch,
+                      "Images (default 100), windows or passages at a time");
+  command->add_option("--precision", options->precision, "fp32 or bf16")->capture_default_str();
   command->add_flag("--ema", options->ema, "Use the averaged weights");
-  command->add_flag("--per-class", options->per_class, "Accuracy of each class as well");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);
-  add_example(*command, "  tost eval run --data fashion-mnist");
-  command->callback([options] { run_eval(*options); });
+  flags->image = {
+      command->get_option("--data-format"),
+      command->add_option("--workers", options->workers, "Loader threads")->capture_default_str(),
+      command->add_flag("--per-class", options->per_class, "Accuracy of each class as well")};
+  for (CLI::Option* flag : flags->image) flag->group("Image models");
+  flags->language = add_language_eval_options(*command, *options);
+  add_example(*command,
+              "  tost eval run --data fashion-mnist\n"
+              "  tost eval run --data wikitext-2 --protocol official\n"
+              "  tost eval run --data lambada --task lambada");
+  command->callback([command, flags, options] { run_eval(*command, *flags, *options); });
 }
 
 }  // namespace tost

@@ -12,12 +12,7 @@ namespace {
 
 constexpr int64_t kGpt2Vocab = 50'257;
 
-struct Split {
-  std::shared_ptr<const TokenSource> tokens;
-  int64_t bytes = 0;
-};
-
-void put(const std::string& name, Split split, TextData& data) {
+void put(const std::string& name, TextSplit split, TextData& data) {
   if (name == "train") data.train = std::move(split.tokens);
   if (name == "validation") {
     data.validation = std::move(split.tokens);
@@ -29,7 +24,7 @@ void put(const std::string& name, Split split, TextData& data) {
   }
 }
 
-Split encode_part(const TextPart& part, const std::string& split, const Tokenizer& tokenizer) {
+TextSplit encode_part(const TextPart& part, const std::string& split, const Tokenizer& tokenizer) {
   const std::string name = cat("'", part.file.string(), "' (", split, ")");
   const TextFile file(part);
   try {
@@ -88,6 +83,24 @@ std::shared_ptr<const Tokenizer> tokenizer_of_files(const TextSpec& spec, const 
   return known;
 }
 
+int64_t vocab_of(const TokenFile& file, const Tokenizer* tokenizer) {
+  if (tokenizer != nullptr) return tokenizer->vocab_size();
+  return file.format() == TokenFormat::kLlmC ? kGpt2Vocab : int64_t{file.largest()} + 1;
+}
+
+// tokens null where the part is empty.
+TextSplit map_part(const TextPart& part, std::shared_ptr<const TokenFile> file, int64_t vocab,
+                   const Tokenizer* counting) {
+  const auto size = static_cast<double>(file->size());
+  const auto begin = static_cast<int64_t>(size * part.begin);
+  const auto count = static_cast<int64_t>(size * part.end) - begin;
+  if (count == 0) return {};
+  TextSplit split;
+  split.tokens = std::make_shared<TokenSource>(std::move(file), begin, count, vocab);
+  if (counting != nullptr) split.bytes = text_bytes(*split.tokens, *counting);
+  return split;
+}
+
 TextData open_token_files(const TextSpec& spec, const TextLayout& layout,
                           std::shared_ptr<const Tokenizer> known) {
   TextData data;
@@ -96,22 +109,11 @@ TextData open_token_files(const TextSpec& spec, const TextLayout& layout,
   for (const auto& [split, part] : layout.parts) {
     auto& file = files[part.file.string()];
     if (!file) file = std::make_shared<TokenFile>(part.file);
-    const bool llmc = file->format() == TokenFormat::kLlmC;
-    const int64_t vocab = data.tokenizer ? data.tokenizer->vocab_size()
-                          : llmc         ? kGpt2Vocab
-                                         : int64_t{file->largest()} + 1;
-    data.vocab_size = std::max(data.vocab_size, vocab);
+    data.vocab_size = std::max(data.vocab_size, vocab_of(*file, data.tokenizer.get()));
   }
   for (const auto& [split, part] : layout.parts) {
-    const auto& file = files.at(part.file.string());
-    const auto size = static_cast<double>(file->size());
-    const auto begin = static_cast<int64_t>(size * part.begin);
-    const auto count = static_cast<int64_t>(size * part.end) - begin;
-    if (count == 0) continue;
-    auto tokens = std::make_shared<TokenSource>(file, begin, count, data.vocab_size);
-    const bool counted = data.tokenizer && split != "train";
-    const int64_t bytes = counted ? text_bytes(*tokens, *data.tokenizer) : 0;
-    put(split, {std::move(tokens), bytes}, data);
+    const Tokenizer* counting = split == "train" ? nullptr : data.tokenizer.get();
+    put(split, map_part(part, files.at(part.file.string()), data.vocab_size, counting), data);
   }
   return data;
 }
@@ -123,6 +125,24 @@ TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known)
   const TextLayout layout = find_text(spec.path, spec.holdout);
   return layout.tokens ? open_token_files(spec, layout, std::move(known))
                        : open_texts(spec, layout, std::move(known));
+}
+
+TextSplit open_text_split(const TextSpec& spec, const std::string& split,
+                          std::shared_ptr<const Tokenizer> known) {
+  check_tokenizer_name(spec.tokenizer);
+  const TextLayout layout = find_text(spec.path, spec.holdout);
+  const TextPart part = find_text_part(layout, split);
+  TextSplit opened;
+  if (layout.tokens) {
+    const auto tokenizer = tokenizer_of_files(spec, layout, std::move(known));
+    const auto file = std::make_shared<TokenFile>(part.file);
+    opened = map_part(part, file, vocab_of(*file, tokenizer.get()), tokenizer.get());
+  } else {
+    if (!known) known = make_text_tokenizer(spec.tokenizer, layout);
+    opened = encode_part(part, split, *known);
+  }
+  if (!opened.tokens) fail_data("'", part.file.string(), "' (", split, ") is empty.");
+  return opened;
 }
 
 }  // namespace tost

@@ -59,6 +59,17 @@ struct TextData {
 // were made with another tokenizer; and those of find_text and make_text_tokenizer.
 TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known = nullptr);
 
+struct TextSplit {
+  std::shared_ptr<const TokenSource> tokens;
+  int64_t bytes = 0;  // of the text they stand for, without separators; 0: unknown
+};
+
+// One split, by its name or `whole` (see find_text_part). The same as that
+// of open_text; spec.tokenizer matters only where `known` is null. A data Error also where it is
+// empty.
+TextSplit open_text_split(const TextSpec& spec, const std::string& split,
+                          std::shared_ptr<const Tokenizer> known = nullptr);
+
 // Random crops of block + 1 tokens: ids [batch, block] int64 and the same shifted by one. A pure
 // function of its arguments; every place where a crop fits is equally likely. Throws a data Error
 // where the source is shorter than block + 1, a usage Error for batch or block below 1.

@@ -212,6 +212,23 @@ TEST_F(TokenData, SplitsAreFoundByName) {
   expect_part(refusal([&] { find_text_part(find_text(folder("m"), 0), "whole"); }), "not one file");
 }
 
+TEST_F(TokenData, OneSplitIsThatOfAll) {
+  write("p/input.txt", "abcdefghij");
+  const std::string tokens = exported("p", "chars");
+  for (const std::string& path : {folder("p"), tokens}) {
+    const TextData all = open(path);
+    const TextSplit one = open_text_split({.path = path}, "val", all.tokenizer);
+    EXPECT_EQ(text_of(*one.tokens, *all.tokenizer), "j");
+    EXPECT_EQ(one.bytes, 1);
+    EXPECT_EQ(open_text_split({.path = path}, "train").tokens->size(), 9);
+  }
+  EXPECT_EQ(open_text_split({.path = folder("p")}, "whole").bytes, 10);
+  EXPECT_EQ(open_text_split({.path = tokens + "/train.bin"}, "whole").bytes, 9);
+  expect_part(refusal([&] { open_text_split({.path = tokens}, "whole"); }), "not one file");
+  expect_part(refusal([&] { open_text_split({.path = write("q.txt", "")}, "whole"); }),
+              "(whole) is empty");
+}
+
 TEST(CropBatch, IsAFunctionOfItsArguments) {
   std::vector<int32_t> ids(100);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(3 * i);

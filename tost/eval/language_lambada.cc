@@ -52,13 +52,19 @@ Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
   return passage;
 }
 
-Passages read_passages(const std::string& path, const Tokenizer& tokenizer, int64_t limit) {
+Passages read_passages(const std::string& path, const LoadedLanguage& language, int64_t limit) {
+  const int64_t most = language.model->max_context();
   Passages passages;
   for (const JsonRow& row : read_rows(find_rows_file(path))) {
     if (limit >= 0 && static_cast<int64_t>(passages.size()) >= limit) break;
-    passages.push_back(make_passage(row, tokenizer));
+    passages.push_back(make_passage(row, *language.info.tokenizer));
+    const Passage& last = passages.back();
+    if (const auto word = static_cast<int64_t>(last.ids.size()) - last.context; word > most) {
+      fail_data(row.where, " has a last word of ", word, " tokens, beyond the model's context of ",
+                most, ".");
+    }
   }
-  // Contexts of one length can be read and continued together.
+  // Neighbours have similar lengths, and many contexts the same one.
   std::stable_sort(passages.begin(), passages.end(),
                    [](const Passage& a, const Passage& b) { return a.context < b.context; });
   return passages;
@@ -70,11 +76,17 @@ class Evaluation {
   Evaluation(LoadedLanguage& language, const LambadaOptions& options)
       : model_(*language.model), tokenizer_(*language.info.tokenizer), options_(options) {}
 
-  // Passages whose contexts have one length.
-  void add(std::span<const Passage> group) {
-    score(group);
-    if (options_.generate) generate(group);
-    result_.passages += static_cast<int64_t>(group.size());
+  void add(std::span<const Passage> batch) {
+    score(batch);
+    result_.passages += static_cast<int64_t>(batch.size());
+    while (options_.generate && !batch.empty()) {
+      const auto other = std::find_if(batch.begin(), batch.end(), [&](const Passage& passage) {
+        return passage.context != batch.front().context;
+      });
+      const auto same = static_cast<size_t>(other - batch.begin());
+      generate(batch.first(same));
+      batch = batch.subspan(same);
+    }
   }
 
   int64_t passages() const { return result_.passages; }
@@ -90,17 +102,17 @@ class Evaluation {
   }
 
  private:
-  void score(std::span<const Passage> group) {
+  void score(std::span<const Passage> batch) {
     std::vector<ScoredText> texts;
-    for (const Passage& passage : group) {
+    for (const Passage& passage : batch) {
       const auto predictions = static_cast<int64_t>(passage.ids.size()) - 1;
       const int64_t fitting = std::min(predictions, model_.max_context());
       result_.shortened += fitting < predictions;
       texts.push_back({passage.ids, fitting});
     }
     const std::vector<TokenScores> scores = score_texts(model_, texts);
-    for (size_t i = 0; i < group.size(); ++i) {
-      const auto word = static_cast<int64_t>(group[i].ids.size()) - group[i].context;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const auto word = static_cast<int64_t>(batch[i].ids.size()) - batch[i].context;
       const int64_t begin = std::max<int64_t>(0, texts[i].targets - word);
       const Tensor loss = scores[i].loss.to(torch::kDouble);
       loss_ += loss.sum().item<double>();
@@ -110,6 +122,7 @@ class Evaluation {
     }
   }
 
+  // Contexts of one length, which can be read and continued together.
   void generate(std::span<const Passage> group) {
     const int64_t room = model_.max_context() - (options_.new_tokens - 1);
     if (room < 1) {
@@ -166,19 +179,15 @@ std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const st
                                               const LambadaOptions& options) {
   check(language, options);
   const auto start = Clock::now();
-  const Passages passages = read_passages(path, *language.info.tokenizer, options.limit);
+  const Passages passages = read_passages(path, language, options.limit);
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(*language.model);
   const PrecisionScope precision(options.precision);
   Evaluation evaluation(language, options);
-  for (size_t begin = 0; begin < passages.size();) {
-    size_t end = begin + 1;
-    while (end < passages.size() && end - begin < static_cast<size_t>(options.batch) &&
-           passages[end].context == passages[begin].context) {
-      ++end;
-    }
-    evaluation.add({passages.data() + begin, end - begin});
-    begin = end;
+  const auto batch = static_cast<size_t>(options.batch);
+  for (size_t begin = 0; begin < passages.size(); begin += batch) {
+    const std::span all(passages);
+    evaluation.add(all.subspan(begin, std::min(batch, all.size() - begin)));
     if (options.progress) {
       options.progress(evaluation.passages(), static_cast<int64_t>(passages.size()));
     }

@@ -34,10 +34,10 @@ double usual_loss(LanguageModel& model, const Ids& ids, int64_t context, int64_t
 TEST(LanguageLoss, UsualProtocolIsItsDefinition) {
   for (const auto& [mixer, positions] : kSettings) {
     const auto model = tiny_model(mixer, positions);
-    for (const int64_t count : {2, 5, 12, 13, 14, 24, 25, 61}) {
+    for (const int64_t count : {2, 13, 27}) {
       const Ids ids = some_ids(count);
       for (const auto& [context, stride] :
-           {std::pair<int64_t, int64_t>{12, 0}, {12, 12}, {12, 5}, {7, 1}, {1, 0}}) {
+           {std::pair<int64_t, int64_t>{12, 0}, {12, 12}, {7, 2}, {1, 0}}) {
         LanguageLossOptions options;
         options.context = context;
         options.stride = stride;

@@ -149,7 +149,8 @@ TEST_F(LanguageFiles, LambadaRefusesWhatHasNoLastWord) {
   for (const char* text : {"", "word", "word ", " word"}) {
     expect_part(refused(text), "i.jsonl' line 1 has no last word");
   }
-  expect_part(refused("context " + std::string(20, 'w')), "21 tokens to be foretold");
+  expect_part(refused("context " + std::string(20, 'w')),
+              "a last word of 21 tokens, beyond the model's context of 12");
   const std::string good = write("j.jsonl", "{\"text\": \"a b\"}");
   LambadaOptions options;
   options.new_tokens = 13;
@@ -165,10 +166,10 @@ TEST_F(LanguageFiles, LambadaRefusesWhatHasNoLastWord) {
 }
 
 TEST_F(LanguageFiles, ChoicesAreScoredByTheWholeText) {
-  const std::vector<std::string> choices = {"on", "two", "a", "three"};
-  for (const auto& [mixer, positions] : kSettings) {
-    LoadedLanguage language = tiny_language(mixer, positions);
-    for (const std::string& text : {"it XXXXX ok", "_____ goes well", "no", "quite long, XXXXX"}) {
+  const std::vector<std::string> choices = {"on", "a", "three"};
+  for (const char* positions : {"learned", "none"}) {
+    LoadedLanguage language = tiny_language("tssa", positions);
+    for (const std::string text : {"it XXXXX ok", "_____ goes well", "no", "quite long, XXXXX"}) {
       size_t best = 0;
       std::vector<double> sums;
       const bool limited = positions == std::string("learned");
@@ -191,12 +192,12 @@ TEST_F(LanguageFiles, ChoicesAreScoredByTheWholeText) {
         sums.push_back(sum);
         if (sum < sums[best]) best = sums.size() - 1;
       }
-      for (size_t answer = 0; answer < choices.size(); ++answer) {
+      for (const size_t answer : {best, (best + 1) % choices.size()}) {
         nlohmann::json row = {{"text", text}, {"choices", choices}, {"answer", answer}};
         const auto result = evaluate_choices(language, write("k.jsonl", row.dump()));
         EXPECT_EQ(result->accuracy, answer == best ? 1 : 0) << text << answer;
         EXPECT_EQ(result->shortened, limited && longest > 13 ? 1 : 0) << text;
-        EXPECT_EQ(result->chance, 0.25);
+        EXPECT_DOUBLE_EQ(result->chance, 1.0 / 3);
       }
     }
   }
@@ -245,14 +246,16 @@ TEST_F(LanguageFiles, RefusesBadChoices) {
   expect_part(changed("choices", {"b", std::string(30, 'c')}), "too long for the model's context");
 }
 
-TEST(LanguageEval, LambadaFileIsReadSlow) {
+TEST(LanguageEval, TheRealLambadaIsRead) {
   TOST_SHARED_OR_SKIP(path, "data/lambada");
   LoadedLanguage language = tiny_language("tssa", "none");
   LambadaOptions options;
   options.generate = false;
+  options.limit = 40;
   const auto result = evaluate_lambada(language, path.string(), options);
-  EXPECT_EQ(result->passages, 5153);
-  EXPECT_GT(result->loss, 3);
+  EXPECT_EQ(result->passages, 40);
+  EXPECT_GT(result->loss, 3);  // a random model
+  EXPECT_EQ(result->accuracy, 0);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <tuple>
+#include <limits>
 
 #include "tost/base/error.h"
 
@@ -12,14 +12,16 @@ namespace {
 constexpr size_t kLongestToken = 4096;
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
-// Two neighbours that can be joined; ordered by id, then from the left.
+// Two neighbours that can be joined; ordered by id, then from the left. Small, since a long piece
+// has as many as bytes and the heap is what takes the time.
 struct Candidate {
-  int32_t id;
-  size_t begin, end;  // of the joined bytes
+  uint64_t key;     // id, then where the left part begins
+  uint32_t length;  // of both
 
-  bool operator>(const Candidate& other) const {
-    return std::tie(id, begin) > std::tie(other.id, other.begin);
-  }
+  Candidate(int32_t id, uint32_t begin, uint32_t length)
+      : key(uint64_t{static_cast<uint32_t>(id)} << 32 | begin), length(length) {}
+  uint32_t begin() const { return static_cast<uint32_t>(key); }
+  bool operator>(const Candidate& other) const { return key > other.key; }
 };
 
 // The parts a piece consists of, as a linked list over the offsets where they begin.
@@ -27,28 +29,32 @@ class Parts {
  public:
   Parts(std::string_view piece, const BpeTable& table)
       : piece_(piece), table_(table), end_(piece.size()), previous_(piece.size()) {
-    for (size_t i = 0; i < piece.size(); ++i) {
+    const auto size = static_cast<uint32_t>(piece.size());
+    for (uint32_t i = 0; i < size; ++i) {
       end_[i] = i + 1;
       previous_[i] = i - 1;  // not read for the first
     }
-    for (size_t i = 0; i + 1 < piece.size(); ++i) consider(i);
+    for (uint32_t i = 0; i + 1 < size; ++i) consider(i);
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   }
 
   void join_all() {
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      const Candidate best = heap_.back();
+      const uint32_t begin = heap_.back().begin(), end = begin + heap_.back().length;
       heap_.pop_back();
-      const size_t middle = end_[best.begin];
+      const uint32_t middle = end_[begin];
       // Out of date: the left part was joined into another, or either has grown.
-      if (middle == 0 || middle >= best.end || end_[middle] != best.end) continue;
-      end_[best.begin] = best.end;
+      if (middle == 0 || middle >= end || end_[middle] != end) continue;
+      end_[begin] = end;
       end_[middle] = 0;
-      if (best.end < piece_.size()) {
-        previous_[best.end] = best.begin;
-        consider(best.begin);
+      if (end < piece_.size()) {
+        previous_[end] = begin;
+        if (consider(begin)) std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
       }
-      if (best.begin > 0) consider(previous_[best.begin]);
+      if (begin > 0 && consider(previous_[begin])) {
+        std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+      }
     }
   }
 
@@ -59,20 +65,19 @@ class Parts {
   }
 
  private:
-  // The part at `begin` with its right neighbour.
-  void consider(size_t begin) {
-    const size_t end = end_[end_[begin]];
-    const int32_t id = table_.id(piece_.substr(begin, end - begin));
-    if (id < 0) return;
-    heap_.push_back({id, begin, end});
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  // Appends the part at `begin` with its right neighbour, if the two can be joined.
+  bool consider(uint32_t begin) {
+    const uint32_t length = end_[end_[begin]] - begin;
+    const int32_t id = table_.id(piece_.substr(begin, length));
+    if (id >= 0) heap_.emplace_back(id, begin, length);
+    return id >= 0;
   }
 
   std::string_view piece_;
   const BpeTable& table_;
-  std::vector<size_t> end_;       // by begin; 0 where no part begins
-  std::vector<size_t> previous_;  // begin of the left neighbour
-  std::vector<Candidate> heap_;   // the best on top
+  std::vector<uint32_t> end_;       // by begin; 0 where no part begins
+  std::vector<uint32_t> previous_;  // begin of the left neighbour
+  std::vector<Candidate> heap_;     // the best on top
 };
 
 }  // namespace
@@ -108,6 +113,9 @@ int32_t BpeTable::id(std::string_view bytes) const {
 
 void BpeTable::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   if (const int32_t whole = id(piece); whole >= 0) return ids.push_back(whole);
+  if (piece.size() > std::numeric_limits<uint32_t>::max()) {
+    fail_data("A run of ", piece.size(), " bytes without a break is too long for the BPE.");
+  }
   Parts parts(piece, *this);
   parts.join_all();
   parts.append_ids(ids);

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Texts, token files and the scores of language models as a stranger uses them.
+
+usage: cli_text_test.py TOST [unittest arguments]; needs only Python's standard library.
+"""
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import cli_test
+from cli_test import run
+
+TEXT = "".join(f"the {word} sees the {word} .\n" for word in ["cat", "dog", "bird", "fish"] * 60).encode()
+
+
+class Tokens(cli_test.Case):
+    def test_text_becomes_token_files(self):
+        text = self.file("in/input.txt", TEXT)
+        shown = json.loads(run("data", "tokens", self.dir / "in", "--out", self.dir / "raw", "--json").stdout)
+        self.assertEqual(shown["tokenizer"], "chars")
+        self.assertEqual(shown["splits"]["train"]["tokens"], len(TEXT) * 9 // 10)
+        self.assertEqual((self.dir / "raw/train.bin").stat().st_size, 2 * (len(TEXT) * 9 // 10))
+        run("data", "tokens", text, "--tokenizer", "words:8", "--format", "llmc", "--out", self.dir / "llmc", "--quiet")
+        header = (self.dir / "llmc/val.bin").read_bytes()
+        self.assertEqual(int.from_bytes(header[:4], "little"), 20240520)
+        self.assertEqual(1024 + 2 * int.from_bytes(header[8:12], "little"), len(header))
+        self.assertEqual(json.loads((self.dir / "llmc/tokenizer.json").read_text())["words"][:2], ["<unk>", "<eos>"])
+        self.error("data", "tokens", text, "--out", self.dir / "raw", exit_code=2, says="not an empty folder")
+        self.error("data", "tokens", self.dir / "raw", "--out", self.dir / "z", exit_code=2, says="holds tokens already")
+        self.assertFalse((self.dir / "z").exists())
+
+    def test_bad_requests(self):
+        text = self.file("a.txt", TEXT)
+        out = ["--out", self.dir / "z"]
+        self.error("data", "tokens", text, *out, "--tokenizer", "char", exit_code=2, says="'chars'")
+        self.error("data", "tokens", text, *out, "--tokenizer", "words", exit_code=2, says="words:8192")
+        self.error("data", "tokens", text, *out, "--tokenizer", "gpt2:nowhere", exit_code=1, says="nowhere")
+        self.error("data", "tokens", text, *out, "--format", "llm.c", exit_code=2, says="'llmc'")
+        self.error("data", "tokens", text, *out, "--holdout", "1", exit_code=2, says="held-out share")
+        self.error("data", "tokens", self.dir / "absent", *out, exit_code=1, says="absent")
+        self.error("data", "tokens", self.file("b.txt", b""), *out, exit_code=1, says="empty")
+        self.error("data", "tokens", self.file("c.txt", b"ab\xff"), *out, "--tokenizer", "chars", exit_code=1,
+                   says=["c.txt", "UTF-8 at byte 2"])
+
+    def test_interrupted_export_leaves_nothing(self):
+        text = self.file("a.txt", TEXT * 20000)
+        process = subprocess.Popen([cli_test.TOST, "data", "tokens", str(text), "--tokenizer", "words:9", "--out",
+                                    str(self.dir / "z")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        while not (self.dir / "z.tmp").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.assertIn("interrupted", process.communicate(timeout=120)[1])
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual([p.name for p in self.dir.iterdir()], ["a.txt"])
+
+
+class Scores(cli_test.Case):
+    """One small model of words for all."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = cls("test_loss")
+        holder.setUp()
+        cls.folder = holder.dir
+        holder.file("in/train.txt", TEXT)
+        holder.file("in/test.txt", TEXT[:300])
+        run("train", "--data", cls.folder / "in", "--tokenizer", "words:12", "--model", "tost_gpt_char", "--block", "16",
+            "--dim", "16", "--depth", "1", "--heads", "2", "--batch", "8", "--max-steps", "150", "--quiet", "--threads", "1",
+            "--eval-batches", "2", "--out", cls.folder / "run")
+
+    @classmethod
+    def tearDownClass(cls):
+        cli_test.shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def score(self, *args):
+        return json.loads(run("eval", self.folder / "run", *args, "--json").stdout)
+
+    def refused(self, *args, exit_code, says):
+        self.error("eval", self.folder / "run", *args, exit_code=exit_code, says=says)
+
+    def test_loss(self):
+        report = self.score("--data", self.folder / "in")
+        self.assertEqual(report["split"], "test")
+        self.assertEqual(report["tokens"], len(TEXT[:300].split()) + TEXT[:300].count(b"\n") - 1)
+        self.assertAlmostEqual(report["perplexity"], math.exp(report["loss"]), places=6)
+        self.assertAlmostEqual(report["bits_per_byte"], report["loss"] * report["tokens"] / math.log(2) / 300, places=9)
+        whole = self.score("--data", self.folder / "in/test.txt", "--batch", "1")
+        self.assertEqual(whole["split"], "whole")
+        self.assertAlmostEqual(whole["loss"], report["loss"], places=5)
+        run("data", "tokens", self.folder / "in", "--tokenizer", "words:12", "--out", self.dir / "t", "--quiet")
+        tokens = self.score("--data", self.dir / "t")
+        self.assertAlmostEqual(tokens["loss"], report["loss"], places=5)
+        self.assertIsNone(tokens["bits_per_byte"])
+        text = run("eval", self.folder / "run", "--data", self.folder / "in").stdout
+        self.assertIn("perplexity", text)
+
+    def test_tasks(self):
+        rows = self.file("a.jsonl", b'{"text": "the cat sees the cat"}\n{"text": "the dog sees the dog"}\n')
+        report = self.score("--data", rows, "--task", "lambada")
+        self.assertEqual(report["passages"], 2)
+        self.assertIn(report["accuracy"], (0, 0.5, 1))
+        self.assertIn("official accuracy", run("eval", self.folder / "run", "--data", rows, "--task", "lambada").stdout)
+        rows = self.file("b.jsonl", b'{"text": "the XXXXX sees", "choices": ["cat", "."], "answer": "cat"}\n')
+        self.assertEqual(self.score("--data", rows, "--task", "choice")["accuracy"], 1)
+
+    def test_wrong_flags(self):
+        data = ["--data", self.folder / "in"]
+        self.refused(*data, "--workers", "2", exit_code=2, says=["--workers goes with image models", "language model"])
+        self.refused(*data, "--per-class", exit_code=2, says="--per-class")
+        self.refused(*data, "--task", "lamda", exit_code=2, says="'lambada'")
+        self.refused(*data, "--protocol", "offical", exit_code=2, says="'official'")
+        self.refused(*data, "--protocol", "official", exit_code=2, says="words tokenizer lacks")
+        self.refused(*data, "--batches", "3", exit_code=2, says="--batches goes with the protocol official")
+        self.refused(*data, "--limit", "3", exit_code=2, says="--limit does not go with --task loss")
+        self.refused(*data, "--task", "choice", "--stride", "3", exit_code=2, says="--stride does not go with")
+        self.refused(*data, "--context", "17", exit_code=2, says="1 to 16")
+        self.refused(*data, "--stride", "17", exit_code=2, says="stride of 17")
+        self.refused(*data, "--whole-text", exit_code=2, says="positions 'none'")
+        self.refused(*data, "--batch", "0", exit_code=2, says="--batch is 0")
+        self.refused(*data, "--precision", "fp8", exit_code=2, says="fp8")
+        self.refused(*data, "--split", "tset", exit_code=2, says="'test'")
+
+    def test_wrong_data(self):
+        self.refused("--data", self.folder / "in", "--split", "whole", exit_code=1, says="not one file")
+        self.refused("--data", self.file("a.bin", b"abc"), exit_code=1, says="odd number")
+        self.refused("--data", self.file("b.bin", b"\x01\x00\xff\x00"), exit_code=1, says="outside the vocabulary of 9")
+        self.refused("--data", self.file("c.txt", b"the"), exit_code=1, says="at least 2")
+        self.refused("--data", self.file("d.jsonl", b"nonsense"), "--task", "lambada", exit_code=1, says="d.jsonl' line 1")
+        self.refused("--data", self.dir / "absent", "--task", "choice", exit_code=1, says="absent")
+        run("data", "tokens", self.folder / "in", "--tokenizer", "bytes", "--out", self.dir / "t", "--quiet")
+        self.refused("--data", self.dir / "t", exit_code=1, says="another tokenizer than the model's")
+
+
+if __name__ == "__main__":
+    cli_test.TOST = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=1)

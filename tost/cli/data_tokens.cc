@@ -1,0 +1,84 @@
+// tost data tokens: a text as token files.
+#include <iostream>
+
+#include "tost/base/text.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/data/text_export.h"
+
+namespace tost {
+namespace {
+
+struct Options {
+  RunOptions run;
+  TextSpec text;
+  std::string out;
+  std::string format = "nanogpt";
+  bool quiet = false;
+};
+
+nlohmann::json report(const TokenExport& result, const Options& options) {
+  nlohmann::json splits = nlohmann::json::object();
+  for (const auto& [split, tokens] : result.tokens) {
+    splits[split] = {{"tokens", tokens}, {"bytes", result.bytes.at(split)}};
+  }
+  return {{"out", options.out},
+          {"format", options.format},
+          {"tokenizer", result.tokenizer->kind()},
+          {"vocab_size", result.tokenizer->vocab_size()},
+          {"splits", splits}};
+}
+
+void run_tokens(const Options& options) {
+  set_threads(options.run.threads);
+  ProgressLine progress(options.run.json || options.quiet);
+  TokenExportOptions wanted;
+  wanted.format = token_format_from_name(options.format);
+  wanted.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, "bytes of text");
+  };
+  const std::atomic<bool>* stop = stop_flag();
+  wanted.stop = [stop] { return stop->load(); };
+  const auto result = export_tokens(options.text, options.out, wanted);
+  progress.finish();
+  if (!result) {
+    std::cerr << "interrupted; nothing was written\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  if (options.run.json) return print_json(report(*result, options));
+  for (const auto& [split, tokens] : result->tokens) {
+    std::cout << split << ": " << human_number(tokens) << " tokens of "
+              << human_number(result->bytes.at(split)) << " bytes\n";
+  }
+  std::cout << "wrote " << options.out << " (" << result->tokenizer->kind() << ", "
+            << human_number(result->tokenizer->vocab_size()) << " ids)\n";
+}
+
+}  // namespace
+
+void add_data_tokens_command(CLI::App& data) {
+  CLI::App* command = data.add_subcommand("tokens", "Write a text as files of 16-bit token ids");
+  auto options = std::make_shared<Options>();
+  command
+      ->add_option("text", options->text.path, "Text file, or folder with input.txt or train.txt")
+      ->required();
+  command->add_option("--out", options->out, "Folder to write")->required();
+  command
+      ->add_option("--tokenizer", options->text.tokenizer,
+                   "auto, bytes, chars, words:N, gpt2 or gpt2:FOLDER")
+      ->capture_default_str();
+  command->add_option("--format", options->format, "nanogpt (ids alone) or llmc (with a header)")
+      ->capture_default_str();
+  command
+      ->add_option("--holdout", options->text.holdout,
+                   "Last share of a text without a validation file that becomes one")
+      ->capture_default_str();
+  command->add_flag("--quiet", options->quiet, "No progress");
+  add_run_options(*command, options->run);
+  add_example(*command, "  tost data tokens tinyshakespeare --tokenizer chars --out tokens");
+  command->callback([options] { run_tokens(*options); });
+}
+
+}  // namespace tost

@@ -1,0 +1,195 @@
+#include "tost/cli/eval_language.h"
+
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/eval/language_choice.h"
+#include "tost/eval/language_lambada.h"
+#include "tost/eval/language_text.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string> kTasks = {"loss", "lambada", "choice"};
+
+// The flags that only some tasks have, and which.
+struct TaskFlag {
+  const char* flag;
+  std::vector<std::string> tasks;
+};
+const std::vector<TaskFlag> kTaskFlags = {{"--protocol", {"loss"}},
+                                          {"--context", {"loss"}},
+                                          {"--stride", {"loss"}},
+                                          {"--whole-text", {"loss"}},
+                                          {"--batches", {"loss"}},
+                                          {"--seed", {"loss"}},
+                                          {"--split", {"loss"}},
+                                          {"--holdout", {"loss"}},
+                                          {"--batch", {"loss", "lambada"}},
+                                          {"--limit", {"lambada", "choice"}}};
+const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};
+const std::vector<std::string> kUsualFlags = {"--stride", "--whole-text"};
+
+void check_flags(const CLI::App& app, const EvalCommand& command) {
+  if (std::find(kTasks.begin(), kTasks.end(), command.task) == kTasks.end()) {
+    fail_usage("Unknown task '", command.task, "'; use ", join(kTasks, ", "), ".",
+               did_you_mean(command.task, kTasks));
+  }
+  for (const auto& [flag, tasks] : kTaskFlags) {
+    const bool fits = std::find(tasks.begin(), tasks.end(), command.task) != tasks.end();
+    if (!fits && app.count(flag) > 0) {
+      fail_usage(flag, " does not go with --task ", command.task, ", only with ",
+                 join(tasks, " and "), ".");
+    }
+  }
+  const bool official = command.loss.protocol == "official";
+  for (const std::string& flag : official ? kUsualFlags : kOfficialFlags) {
+    if (app.count(flag) == 0) continue;
+    fail_usage(flag, " goes with the protocol ", official ? "usual" : "official", ", not with ",
+               command.loss.protocol, ".");
+  }
+  if (command.whole_text && (app.count("--context") > 0 || app.count("--stride") > 0)) {
+    fail_usage("--whole-text reads everything before a token; leave out --context and --stride.");
+  }
+  for (const char* flag : {"--context", "--stride"}) {
+    if (app.count(flag) > 0 && app.get_option(flag)->as<int64_t>() < 1) {
+      fail_usage(flag, " is ", app.get_option(flag)->as<std::string>(), "; at least 1 is needed.");
+    }
+  }
+}
+
+void put_common(const EvalCommand& command, LanguageEvalOptions& options) {
+  options.precision = command.precision;
+  options.stop = stop_flag();
+}
+
+std::optional<json> run_loss(LoadedLanguage& language, EvalCommand& command,
+                             ProgressLine& progress) {
+  LanguageLossOptions& options = command.loss;
+  put_common(command, options);
+  options.batch = command.batch;
+  if (command.whole_text) options.context = LanguageLossOptions::kWholeText;
+  const bool official = options.protocol == "official";
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, official ? "batches scored" : "tokens scored");
+  };
+  const LanguageText text = load_language_text(
+      {command.data.path, command.split, command.holdout, official}, language.info);
+  const auto result = language_loss(*language.model, *text.tokens, text.bytes, options);
+  if (!result) return std::nullopt;
+  json report = to_json(*result);
+  report["protocol"] = options.protocol;
+  report["split"] = text.split.empty() ? json() : json(text.split);
+  if (command.whole_text) report["context"] = "whole text";
+  return report;
+}
+
+std::optional<json> run_lambada(LoadedLanguage& language, const EvalCommand& command,
+                                ProgressLine& progress) {
+  LambadaOptions options;
+  put_common(command, options);
+  if (command.batch > 0) options.batch = command.batch;
+  options.limit = command.limit;
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, "passages scored");
+  };
+  const auto result = evaluate_lambada(language, command.data.path, options);
+  return result ? std::optional(to_json(*result)) : std::nullopt;
+}
+
+std::optional<json> run_choice(LoadedLanguage& language, const EvalCommand& command,
+                               ProgressLine& progress) {
+  LanguageEvalOptions options;
+  put_common(command, options);
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, "questions scored");
+  };
+  const auto result = evaluate_choices(language, command.data.path, command.limit, options);
+  return result ? std::optional(to_json(*result)) : std::nullopt;
+}
+
+// A line of the printout: the number under `key`, if there is one, times `scale`.
+void print_number(const json& report, const char* key, const char* name, int digits,
+                  double scale = 1, const char* unit = "") {
+  if (!report.contains(key) || !report[key].is_number()) return;
+  std::cout << std::left << std::setw(18) << name << std::right << std::fixed
+            << std::setprecision(digits) << scale * report[key].get<double>() << unit << "\n";
+}
+
+void print_text(const json& report) {
+  print_number(report, "loss", "loss", 4, 1, " nats a token");
+  print_number(report, "standard_error", "standard error", 4);
+  print_number(report, "perplexity", "perplexity", 3);
+  print_number(report, "bits_per_byte", "bits per byte", 4);
+  print_number(report, "accuracy", "accuracy", 2, 100, " %");
+  print_number(report, "official_accuracy", "official accuracy", 2, 100, " %");
+  print_number(report, "last_word_loss", "last word loss", 4, 1, " nats a word");
+  print_number(report, "chance", "chance", 2, 100, " %");
+  for (const char* key : {"tokens", "passages", "questions"}) {
+    if (report.contains(key)) {
+      std::cout << std::left << std::setw(18) << key << human_number(report[key].get<int64_t>())
+                << "\n";
+    }
+  }
+  print_number(report, "tokens_per_s", "tokens a second", 0);
+  if (report.value("shortened", int64_t{0}) > 0) {
+    std::cout << report["shortened"] << " did not fit the model's context and were read without "
+              << "their beginning\n";
+  }
+  std::cout << std::left << std::setw(18) << "model" << report["checkpoint"].get<std::string>()
+            << "\n";
+}
+
+}  // namespace
+
+std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command) {
+  const std::string group = "Language models";
+  LanguageLossOptions& loss = command.loss;
+  std::vector<CLI::Option*> options = {
+      app.add_option("--task", command.task, "loss, lambada or choice"),
+      app.add_option("--protocol", loss.protocol,
+                     "usual (whole text, windows every stride) or official (random crops)"),
+      app.add_option("--context", loss.context, "Tokens a window holds (default: the block)"),
+      app.add_option("--stride", loss.stride, "Tokens between windows (default: half a context)"),
+      app.add_flag("--whole-text", command.whole_text,
+                   "Foretell every token from all before it (models without a limit of context)"),
+      app.add_option("--batches", loss.batches, "Of the official protocol")->capture_default_str(),
+      app.add_option("--seed", loss.seed, "Of the official protocol's crops")
+          ->capture_default_str(),
+      app.add_option("--holdout", command.holdout,
+                     "Last share of a text without a validation file that is its validation split")
+          ->capture_default_str(),
+      app.add_option("--limit", command.limit, "The first passages or questions alone")};
+  for (CLI::Option* option : options) option->group(group);
+  return options;
+}
+
+void run_language_eval(const CLI::App& app, EvalCommand& command) {
+  check_flags(app, command);
+  set_threads(command.run.threads);
+  LoadedLanguage language =
+      load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  ProgressLine progress(command.quiet || command.run.json);
+  std::optional<json> report = command.task == "loss" ? run_loss(language, command, progress)
+                               : command.task == "lambada"
+                                   ? run_lambada(language, command, progress)
+                                   : run_choice(language, command, progress);
+  progress.finish();
+  if (!report) {
+    std::cerr << "interrupted\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  (*report)["task"] = command.task;
+  (*report)["checkpoint"] = language.file.string();
+  (*report)["data"] = command.data.path;
+  (*report)["model"] = language.info.config.name;
+  command.run.json ? print_json(*report) : print_text(*report);
+}
+
+}  // namespace tost

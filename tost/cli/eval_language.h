@@ -1,0 +1,41 @@
+// The part of tost eval that concerns language models.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/cli/options.h"
+#include "tost/data/dataset.h"
+#include "tost/eval/language_loss.h"
+
+namespace tost {
+
+// What tost eval was told, whatever the kind of model.
+struct EvalCommand {
+  RunOptions run;
+  std::string checkpoint;
+  DataSpec data;
+  std::string split;  // empty: the kind's default
+  int64_t batch = 0;  // 0: the kind's default
+  std::string precision = "fp32";
+  bool ema = false;
+  bool quiet = false;
+  // Pictures alone.
+  int64_t workers = 1;
+  bool per_class = false;
+  // Language alone.
+  std::string task = "loss";  // loss, lambada, choice
+  LanguageLossOptions loss;
+  bool whole_text = false;
+  int64_t limit = -1;
+  double holdout = 0.1;
+};
+
+// Adds the flags that go with language models; they are returned for the check of the kind.
+std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
+
+// Scores the language model and prints the report. `app` tells which flags were given.
+void run_language_eval(const CLI::App& app, EvalCommand& command);
+
+}  // namespace tost
