@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "data": {"data", "io", "base"},
     "eval": {"eval", "models", "data", "io", "ops", "base"},
     "train": {"train", "eval", "models", "data", "io", "ops", "base"},
-    "bench": {"bench", "eval", "models", "data", "io", "ops", "kernels", "base"},
+    "bench": {"bench", "train", "eval", "models", "data", "io", "ops", "kernels", "base"},
     "cli": {"cli", "bench", "train", "eval", "models", "data", "io", "ops", "kernels", "base"},
 }
 # Tests may also look at parity files and the like.

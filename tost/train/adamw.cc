@@ -1,5 +1,6 @@
 #include "tost/train/adamw.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
@@ -37,13 +38,16 @@ AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options)
   }
 }
 
-void AdamW::step(double lr) {
+void AdamW::step(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < groups_.size(); ++i) step_group(groups_[i], moments_[i], lr);
+  std::optional<Tensor> divisor;
+  if (gradient_scale != 1) divisor = torch::tensor(1 / gradient_scale, torch::kFloat);
+  for (size_t i = 0; i < groups_.size(); ++i) step_group(groups_[i], moments_[i], lr, divisor);
 }
 
 // ATen's fused kernel reads p, g, m, v and writes p, m, v once: 28 bytes an element in float32.
-void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr) {
+void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
+                       const std::optional<Tensor>& divisor) {
   std::vector<Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (size_t i = 0; i < group.params.size(); ++i) {
     if (!group.params[i].grad().defined()) continue;
@@ -57,7 +61,7 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
   if (params.empty()) return;
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
-                    /*maximize=*/false);
+                    /*maximize=*/false, divisor);
 }
 
 void AdamW::zero_grad() {
@@ -105,8 +109,17 @@ void AdamW::load_state(const std::map<std::string, Tensor>& state) {
   }
 }
 
-double clip_gradients(const std::vector<Tensor>& parameters, double max_norm) {
-  return torch::nn::utils::clip_grad_norm_(parameters, max_norm);
+double gradient_norm(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : parameters) {
+    if (p.grad().defined()) gradients.push_back(p.grad());
+  }
+  if (gradients.empty()) return 0;
+  return torch::stack(at::_foreach_norm(gradients)).norm().item<double>();
+}
+
+double clip_scale(double norm, double max_norm) {
+  return std::min(1.0, max_norm / (norm + 1e-6));
 }
 
 }  // namespace tost

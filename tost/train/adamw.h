@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,9 @@ class AdamW {
  public:
   AdamW(std::vector<ParamGroup> groups, AdamWOptions options);
 
-  // Parameters without a gradient are left alone, and their moments too.
-  void step(double lr);
+  // Takes each gradient times `gradient_scale` (> 0). Parameters without a gradient are left alone,
+  // and their moments too.
+  void step(double lr, double gradient_scale = 1);
   void zero_grad();
 
   const std::vector<ParamGroup>& groups() const { return groups_; }
@@ -41,14 +43,20 @@ class AdamW {
   struct Moments {
     torch::Tensor exp_avg, exp_avg_sq, step;
   };
-  void step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr);
+  void step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
+                  const std::optional<torch::Tensor>& divisor);
 
   std::vector<ParamGroup> groups_;
   std::vector<std::vector<Moments>> moments_;  // beside groups_
   AdamWOptions options_;
 };
 
-// Scales all gradients so that their joint 2-norm is at most max_norm; returns the norm before.
-double clip_gradients(const std::vector<torch::Tensor>& parameters, double max_norm);
+// The 2-norm of all gradients together.
+double gradient_norm(const std::vector<torch::Tensor>& parameters);
+
+// What gradients of that norm are to be multiplied by so that it is at most max_norm, as torch's
+// clip_grad_norm_ has it: 1, or max_norm / (norm + 1e-6). Given to AdamW::step it costs no pass
+// over the gradients.
+double clip_scale(double norm, double max_norm);
 
 }  // namespace tost

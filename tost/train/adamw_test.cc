@@ -101,11 +101,22 @@ TEST(AdamW, StateOfAnotherModelIsNamed) {
   EXPECT_NE(load_error(shape).find("[5, 8]"), std::string::npos);
 }
 
-TEST(ClipGradients, ScalesToTheNorm) {
-  Tensor p = torch::zeros({2}).requires_grad_();
-  p.mutable_grad() = torch::tensor({3.0f, 4.0f});
-  EXPECT_NEAR(clip_gradients({p}, 1.0), 5.0, 1e-6);
-  EXPECT_NEAR(p.grad().norm().item<double>(), 1.0, 1e-5);
+TEST(ClipGradients, IsWhatTorchDoes) {
+  Problem ours(5), torchs(5);
+  AdamW a(ours.groups(), {}), b(torchs.groups(), {});
+  for (int i = 0; i < 3; ++i) {
+    a.zero_grad(), b.zero_grad();
+    (ours.loss() * 100).backward();
+    (torchs.loss() * 100).backward();
+    const double norm = gradient_norm(a.parameters());
+    EXPECT_NEAR(torch::nn::utils::clip_grad_norm_(b.parameters(), 0.5), norm, 1e-5 * norm);
+    ASSERT_GT(norm, 0.5);
+    a.step(0.01, clip_scale(norm, 0.5));
+    b.step(0.01);
+  }
+  EXPECT_TRUE(torch::allclose(ours.w, torchs.w, 1e-5, 1e-7));
+  EXPECT_TRUE(torch::allclose(ours.b, torchs.b, 1e-5, 1e-7));
+  EXPECT_EQ(clip_scale(0.25, 0.5), 1.0);
 }
 
 }  // namespace

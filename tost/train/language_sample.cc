@@ -26,6 +26,12 @@ Tensor as_batch(const std::vector<int32_t>& ids, size_t first) {
   return torch::tensor(wide, torch::kLong).unsqueeze(0);
 }
 
+// Bytes that are not UTF-8 replaced, so that the text can be shown and logged.
+std::string valid_utf8(const std::string& text) {
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
 }  // namespace
 
 std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
@@ -43,7 +49,7 @@ std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
     if (full) state = {};
     logits = model.extend(as_batch(ids, ids.size() - (full ? (limit + 1) / 2 : 1)), state);
   }
-  return tokenizer.decode(ids);
+  return valid_utf8(tokenizer.decode(ids));
 }
 
 void check_sample(const LanguageInfo& info, const LanguageTrainConfig& config) {

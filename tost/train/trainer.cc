@@ -159,12 +159,14 @@ void Trainer::accumulate_gradients(double lr) {
 }
 
 void Trainer::update(double lr) {
+  double scale = 1;
   if (config_.clip > 0) {
-    const double norm = clip_gradients(optimizer_.parameters(), config_.clip);
+    const double norm = gradient_norm(optimizer_.parameters());
     if (!std::isfinite(norm))
       fail_not_finite("gradient norm", norm, state_.step, lr, !store_.list().empty());
+    scale = clip_scale(norm, config_.clip);
   }
-  optimizer_.step(lr);
+  optimizer_.step(lr, scale);
   if (ema_) ema_->update(state_dict(task_.model()));
 }
 

@@ -1,0 +1,50 @@
+#include "tost/bench/plain_model.h"
+
+#include "tost/models/causal_tssa.h"
+#include "tost/ops/tssa_causal_plain.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+class PlainMixer : public CausalMixer {
+ public:
+  explicit PlainMixer(const CausalTssaMixer& source) : source_(source) {}
+
+  Tensor forward(const Tensor& x, const CausalCall& call) override {
+    const Tensor w = torch::linear(x, source_.c_attn->weight, source_.c_attn->bias);
+    const auto [y, pi, state] = tssa_causal_plain(w, source_.temp, source_.denom_bias);
+    return torch::linear(y, source_.c_proj->weight, source_.c_proj->bias);
+  }
+
+ private:
+  const CausalTssaMixer& source_;
+};
+
+}  // namespace
+
+PlainModel::PlainModel(LanguageModel& model) : model_(model) {
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    auto* block = module->as<GptBlock>();
+    if (block == nullptr) continue;
+    const auto* tssa = block->attn->as<CausalTssaMixer>();
+    if (tssa == nullptr) continue;
+    blocks_.push_back(block);
+    other_.push_back(std::make_shared<PlainMixer>(*tssa));
+  }
+}
+
+void PlainModel::swap_mixers() {
+  for (size_t i = 0; i < blocks_.size(); ++i) std::swap(blocks_[i]->attn, other_[i]);
+}
+
+Tensor PlainModel::loss(const Tensor& ids, const Tensor& targets) {
+  swap_mixers();
+  const Tensor logits = model_.forward(ids);
+  swap_mixers();
+  return torch::cross_entropy_loss(logits.flatten(0, 1), targets.flatten(), {}, at::Reduction::Mean,
+                                   -1);
+}
+
+}  // namespace tost

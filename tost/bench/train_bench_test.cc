@@ -1,0 +1,61 @@
+#include "tost/bench/train_bench.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/ops/caching_allocator.h"
+
+namespace tost {
+namespace {
+
+TrainBenchOptions tiny() {
+  TrainBenchOptions options;
+  options.config.vocab = 11, options.config.block = 16, options.config.dim = 24;
+  options.config.depth = 1, options.config.heads = 2;
+  options.repeat = 1;
+  return options;
+}
+
+TEST(TrainBench, ReadsPrecisions) {
+  EXPECT_EQ(parse_precisions("fp32,bf16"), (std::vector<std::string>{"fp32", "bf16"}));
+  for (const char* bad : {"", "fp16", "fp32,", ",bf16", "fp32 bf16"}) {
+    EXPECT_THROW(parse_precisions(bad), Error) << bad;
+  }
+}
+
+TEST(TrainBench, MeasuresEveryFigure) {
+  install_caching_allocator();
+  TrainBenchOptions options = tiny();
+  options.precisions = {"fp32", "bf16"};
+  options.batch = 2;
+  int reported = 0;
+  const auto rows = run_train_bench(options, [&](const TrainBenchRow&) { ++reported; });
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(reported, 2);
+  for (const TrainBenchRow& row : rows) {
+    EXPECT_EQ(row.tokens, 32);
+    // Two products for each of 24x24 twice, 24x96, 96x24 and 24x11, forward and twice backward.
+    EXPECT_NEAR(row.floor_gflop, 6e-9 * 32 * (2 * 24 * 24 + 2 * 24 * 96 + 24 * 11), 1e-12);
+    for (const StepCost* cost : {&row.step, &row.plain, &row.twin}) {
+      EXPECT_GT(cost->ms, 0.0);
+      EXPECT_GE(cost->ms, cost->forward_ms);
+      EXPECT_GT(cost->backward_ms, 0.0);
+      EXPECT_GT(cost->update_ms, 0.0);
+    }
+  }
+}
+
+TEST(TrainBench, RefusesBadOptions) {
+  const auto fails = [](auto change) {
+    TrainBenchOptions options = tiny();
+    change(options);
+    EXPECT_THROW(run_train_bench(options, [](const TrainBenchRow&) {}), Error);
+  };
+  fails([](auto& o) { o.repeat = 0; });
+  fails([](auto& o) { o.batch = 0; });
+  fails([](auto& o) { o.config.heads = 5; });
+  fails([](auto& o) { o.config.mixer = "softmax"; });
+}
+
+}  // namespace
+}  // namespace tost

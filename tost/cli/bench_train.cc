@@ -1,0 +1,124 @@
+// tost bench train: whole training steps beside their matrix products alone.
+#include <ATen/Parallel.h>
+
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/bench/train_bench.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+struct BenchTrainOptions {
+  RunOptions run;
+  TrainBenchOptions bench;
+  std::string model = "tost_gpt_base";
+  std::string precisions = "fp32,bf16";
+  std::string mixer;
+  int64_t block = 0;
+};
+
+json cost_json(const StepCost& cost, double floor_ms) {
+  if (cost.ms == 0) return nullptr;
+  return {{"ms", cost.ms},
+          {"over_floor", cost.ms / floor_ms},
+          {"forward_ms", cost.forward_ms},
+          {"backward_ms", cost.backward_ms},
+          {"update_ms", cost.update_ms},
+          {"bytes", cost.bytes}};
+}
+
+json row_json(const TrainBenchRow& row) {
+  return {{"precision", row.precision},
+          {"tokens", row.tokens},
+          {"parameters", row.parameters},
+          {"floor_ms", row.floor_ms},
+          {"floor_gflop", row.floor_gflop},
+          {"step", cost_json(row.step, row.floor_ms)},
+          {"plain", cost_json(row.plain, row.floor_ms)},
+          {"twin", cost_json(row.twin, row.floor_ms)}};
+}
+
+void print_cost(const char* name, const StepCost& cost, double floor_ms) {
+  if (cost.ms == 0) return;
+  std::cout << "  " << std::left << std::setw(18) << name << std::right << std::fixed
+            << std::setprecision(1) << std::setw(9) << cost.ms << " ms  " << std::setprecision(3)
+            << cost.ms / floor_ms << " of the floor  (forward " << std::setprecision(1)
+            << cost.forward_ms << ", backward " << cost.backward_ms << ", update " << cost.update_ms
+            << ")";
+  if (cost.bytes > 0) std::cout << "  " << human_bytes(cost.bytes);
+  std::cout << "\n";
+}
+
+void print_row(const TrainBenchRow& row) {
+  std::cout << row.precision << "\n  " << std::left << std::setw(18) << "matrix products"
+            << std::right << std::fixed << std::setprecision(1) << std::setw(9) << row.floor_ms
+            << " ms  " << row.floor_gflop / row.floor_ms * 1e3 << " GFLOP/s\n";
+  print_cost("step", row.step, row.floor_ms);
+  print_cost("  plain form", row.plain, row.floor_ms);
+  print_cost("  softmax twin", row.twin, row.floor_ms);
+  std::cout << std::flush;
+}
+
+void run(BenchTrainOptions& options) {
+  set_threads(options.run.threads);
+  TrainBenchOptions& bench = options.bench;
+  bench.config = language_preset(options.model);
+  if (options.block < 0) fail_usage("--block is ", options.block, "; it must be at least 1.");
+  if (options.block > 0) bench.config.block = options.block;
+  if (!options.mixer.empty()) bench.config.mixer = options.mixer;
+  bench.precisions = parse_precisions(options.precisions);
+  if (!options.run.json) {
+    std::cout << options.model << ", batch " << bench.batch << " x " << bench.config.block
+              << " tokens, " << at::get_num_threads() << " threads, median of " << bench.repeat
+              << "; memory: gradients and activations of a step\n"
+              << std::flush;
+  }
+  const auto rows = run_train_bench(bench, [&](const TrainBenchRow& row) {
+    if (!options.run.json) print_row(row);
+  });
+  if (!options.run.json) return;
+  json list = json::array();
+  for (const TrainBenchRow& row : rows) list.push_back(row_json(row));
+  print_json({{"model", options.model},
+              {"batch", bench.batch},
+              {"block", bench.config.block},
+              {"threads", at::get_num_threads()},
+              {"repeat", bench.repeat},
+              {"precisions", list}});
+}
+
+}  // namespace
+
+void add_bench_train_command(CLI::App& bench) {
+  auto options = std::make_shared<BenchTrainOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "train",
+      "A language model's training step against its matrix products, its plain form and its twin");
+  command->add_option("--model", options->model, "Preset")->capture_default_str();
+  command->add_option("--mixer", options->mixer, "Token mixer instead of the preset's");
+  command->add_option("--batch", options->bench.batch, "Sequences")->capture_default_str();
+  command->add_option("--block", options->block, "Tokens a sequence (0: the preset's)")
+      ->capture_default_str();
+  command->add_option("--precision", options->precisions, "fp32, bf16 or both")
+      ->capture_default_str();
+  command->add_option("--repeat", options->bench.repeat, "Rounds; medians are reported")
+      ->capture_default_str();
+  command->add_flag("--plain,!--no-plain", options->bench.plain, "Measure the plain form (on)");
+  command->add_flag("--twin,!--no-twin", options->bench.twin, "Measure the softmax twin (on)");
+  add_run_options(*command, options->run);
+  add_example(*command, "tost bench train --model tost_gpt_base --batch 1 --precision fp32,bf16");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tost
