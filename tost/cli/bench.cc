@@ -8,6 +8,7 @@ void add_bench_command(CLI::App& app) {
       "bench", "Measure speed, each figure beside its reference in the same run");
   bench->require_subcommand(1);
   add_bench_op_command(*bench);
+  add_bench_train_command(*bench);
   add_bench_decode_command(*bench);
 }
 

@@ -16,6 +16,7 @@ void add_data_tokens_command(CLI::App& data);
 void add_info_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_op_command(CLI::App& bench);
+void add_bench_train_command(CLI::App& bench);
 void add_bench_decode_command(CLI::App& bench);
 
 }  // namespace tost
