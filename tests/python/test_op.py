@@ -1,4 +1,4 @@
-"""torch.ops.tost.tssa as Python sees it: gradients, compilation, symbolic shapes, autocast.
+"""torch.ops.tost.tssa and tssa_causal as Python sees them: gradients, compilation, symbolic shapes, autocast.
 
 usage: test_op.py LIBTOST_TORCH.SO; exits with 77, naming the reason, where something it needs is missing.
 """
@@ -22,6 +22,7 @@ if __name__ == "__main__":
 
 torch.ops.load_library(os.environ["TOST_LIBRARY"])
 tssa = torch.ops.tost.tssa
+causal = torch.ops.tost.tssa_causal
 
 
 def plain(w, temp):
@@ -117,3 +118,115 @@ def test_errors_are_sentences():
     with pytest.raises(RuntimeError, match="13 channels of w cannot be split over 3 heads"):
         tssa(torch.ones(1, 2, 13), torch.ones(3, 1))
 
+
+
+def plain_causal(w, temp, bias, state=None, position=0):
+    """The operator as the official code has it, in float32 at least, and the sums before as its start."""
+    batch, tokens, channels = w.shape
+    heads = len(temp)
+    x = w.to(torch.promote_types(w.dtype, torch.float32))
+    x = x.view(batch, tokens, heads, -1).transpose(1, 2)
+    if state is None:
+        state = torch.zeros(batch, 2 * channels + heads, dtype=torch.float64)
+    energy, moment, pi_sum = state.to(x.dtype).split([channels, channels, heads], dim=1)
+    per_feature = (batch, heads, 1, channels // heads)
+    biases = torch.zeros(heads, tokens, 1, dtype=x.dtype)
+    found = bias[:, position : position + tokens].to(x.dtype)
+    biases[:, : found.shape[1]] = found
+    q = x**2
+    e = (q.cumsum(2) + energy.view(per_feature)).clamp_min(1e-12)
+    pi = torch.softmax((q / e + biases).sum(-1) * temp.to(x.dtype), dim=1)
+    weighted = (pi.unsqueeze(-1) * q).cumsum(2) + moment.view(per_feature)
+    s = weighted / (pi.cumsum(2) + pi_sum.unsqueeze(-1) + 1e-8).unsqueeze(-1)
+    y = -(x * pi.unsqueeze(-1)) / (1 + s)
+    return y.transpose(1, 2).reshape(batch, tokens, channels).to(w.dtype), pi
+
+
+def causal_inputs(dtype=torch.float32, shape=(2, 11, 12), heads=3, positions=8, grad=True):
+    w, temp = inputs(dtype, shape, heads, grad)
+    bias = (torch.randn(heads, positions, 1, dtype=temp.dtype) * 0.1).requires_grad_(grad)
+    state = torch.rand(shape[0], 2 * shape[2] + heads, dtype=torch.float64)
+    return w, temp, bias, state
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("position", [0, 3, 50])
+def test_causal_values_and_gradients(dtype, position):
+    w, temp, bias, state = causal_inputs(dtype)
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    for before in (None, state):
+        found = causal(w, temp, bias, before, position)[:2]
+        expected = plain_causal(w, temp, bias, before, position)
+        weights = [torch.randn_like(x) for x in found]
+        # From position 50 on there is no bias.
+        grads = torch.autograd.grad(found, (w, temp, bias), weights)
+        expected_grads = torch.autograd.grad(expected, (w, temp, bias), weights, materialize_grads=True)
+        for a, b in zip((*found, *grads), (*expected, *expected_grads)):
+            assert a.dtype == b.dtype
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def test_causal_gradcheck():
+    w, temp, bias, state = causal_inputs(torch.float64, (2, 5, 6), positions=4)
+    for before in (None, state):
+        op = lambda w, temp, bias: causal(w, temp, bias, before, 1)[:2]  # noqa: E731
+        assert torch.autograd.gradcheck(op, (w, temp, bias))
+        assert torch.autograd.gradgradcheck(op, (w, temp, bias))
+    with_zeros = w.detach().clone()
+    with_zeros[:, :, 0] = 0  # the clamp binds: the energy of this channel is a constant
+    assert torch.autograd.gradcheck(lambda t, b: causal(with_zeros, t, b)[:2], (temp, bias))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("grad", [True, False])
+def test_causal_opcheck(dtype, grad):
+    w, temp, bias, state = causal_inputs(dtype, grad=grad)
+    opcheck(causal.default, (w, temp, bias))
+    opcheck(causal.default, (w, temp, bias, state, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_opcheck_of_the_inner_causal_operators(dtype):
+    w, temp, bias, state = causal_inputs(dtype, (2, 70, 12), grad=False)
+    tests = ("test_schema", "test_faketensor")
+    opcheck(torch.ops.tost.tssa_causal_forward.default, (w, temp, bias, state, 3), test_utils=tests)
+    y, pi, _, carry, pi_carry = torch.ops.tost.tssa_causal_forward(w, temp, bias, state, 3)
+    for grads in ((torch.ones_like(y), None), (None, torch.ones_like(pi))):
+        opcheck(
+            torch.ops.tost.tssa_causal_backward.default,
+            (*grads, w, temp, bias, 3, pi, carry, pi_carry),
+            test_utils=tests,
+        )
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_causal_compile(backend, dynamic):
+    def layer(x, temp, bias, state, position):
+        y, pi, after = causal(x * 2, temp, bias, state, position)
+        return (y + 1).sum() + (pi * pi).sum(), after + 1
+
+    compiled = torch.compile(layer, backend=backend, fullgraph=True, dynamic=dynamic)
+    for position, shape in ((2, (2, 11, 12)), (3, (3, 7, 12))) if dynamic else ((2, (2, 11, 12)),):
+        w, temp, bias, state = causal_inputs(shape=shape)
+        arguments = (w, temp, bias, state, position)
+        torch.testing.assert_close(compiled(*arguments), layer(*arguments))
+        found = torch.autograd.grad(compiled(*arguments)[0], (w, temp, bias))
+        torch.testing.assert_close(found, torch.autograd.grad(layer(*arguments)[0], (w, temp, bias)))
+
+
+def test_causal_meta_steps_and_errors():
+    meta = lambda *shape: torch.empty(shape, device="meta")  # noqa: E731
+    y, pi, state = causal(meta(2, 5, 12), meta(3, 1), meta(3, 8, 1))
+    assert y.shape == (2, 5, 12) and pi.shape == (2, 3, 5)
+    assert state.shape == (2, 27) and state.dtype == torch.float64
+    w, temp, bias, _ = causal_inputs(grad=False)
+    whole, _, last = causal(w, temp, bias)
+    state, steps = None, []
+    for t in range(w.shape[1]):
+        step, _, state = causal(w[:, t : t + 1], temp, bias, state, t)
+        steps.append(step)
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(state, last, rtol=1e-6, atol=0)
+    with pytest.raises(RuntimeError, match="state must be float64"):
+        causal(w, temp, bias, state.float())

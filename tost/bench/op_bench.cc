@@ -11,21 +11,45 @@
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa.h"
+#include "tost/ops/tssa_causal.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
-using Operator = std::tuple<Tensor, Tensor> (*)(const Tensor&, const Tensor&);
-
 struct Case {
   Tensor x;            // [B, N, C], input of the layer
   Tensor w;            // [B, N, C], input of the operator
   Tensor grad;         // [B, N, C], gradient of either's output
   Tensor temp;         // [H, 1]
-  Tensor in, in_bias;  // projections
+  Tensor denom_bias;   // [H, N, 1]; undefined for the bidirectional form
+  Tensor in, in_bias;  // projections; the biases are undefined for the causal form
   Tensor out, out_bias;
+
+  std::vector<Tensor> with_parameters(std::vector<Tensor> inputs) const {
+    inputs.push_back(temp);
+    if (denom_bias.defined()) inputs.push_back(denom_bias);
+    return inputs;
+  }
+  std::vector<Tensor> layer_inputs() const {
+    if (!in_bias.defined()) return {x, in, out};
+    return {x, in, in_bias, out, out_bias};
+  }
 };
+
+using Operator = std::tuple<Tensor, Tensor> (*)(const Case&, const Tensor& w);
+
+std::tuple<Tensor, Tensor> fused(const Case& c, const Tensor& w) {
+  if (!c.denom_bias.defined()) return tssa(w, c.temp);
+  const auto [y, pi, state] = tssa_causal(w, c.temp, c.denom_bias);
+  return {y, pi};
+}
+
+std::tuple<Tensor, Tensor> plain(const Case& c, const Tensor& w) {
+  if (!c.denom_bias.defined()) return tssa_plain(w, c.temp);
+  const auto [y, pi, state] = tssa_causal_plain(w, c.temp, c.denom_bias);
+  return {y, pi};
+}
 
 Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
   const auto dtype = options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
@@ -41,23 +65,27 @@ Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
   c.w = tokens().requires_grad_();
   c.grad = tokens();
   c.temp = torch::ones({options.heads, 1}).requires_grad_();
-  c.in = weight(), c.in_bias = bias();
-  c.out = weight(), c.out_bias = bias();
+  c.in = weight();
+  c.out = weight();
+  if (options.causal) {
+    c.denom_bias = torch::zeros({options.heads, shape.tokens, 1}).requires_grad_();
+  } else {
+    c.in_bias = bias(), c.out_bias = bias();
+  }
   return c;
 }
 
 Tensor run_layer(const Case& c, Operator op) {
   const auto w = torch::linear(c.x, c.in, c.in_bias);
-  return torch::linear(op == nullptr ? w : std::get<0>(op(w, c.temp)), c.out, c.out_bias);
+  return torch::linear(op == nullptr ? w : std::get<0>(op(c, w)), c.out, c.out_bias);
 }
 
 void run_core_both(const Case& c, Operator op) {
-  torch::autograd::grad({std::get<0>(op(c.w, c.temp))}, {c.w, c.temp}, {c.grad});
+  torch::autograd::grad({std::get<0>(op(c, c.w))}, c.with_parameters({c.w}), {c.grad});
 }
 
 void run_layer_both(const Case& c, Operator op) {
-  std::vector<Tensor> inputs{c.x, c.in, c.in_bias, c.out, c.out_bias};
-  if (op != nullptr) inputs.push_back(c.temp);
+  const auto inputs = op == nullptr ? c.layer_inputs() : c.with_parameters(c.layer_inputs());
   torch::autograd::grad({run_layer(c, op)}, inputs, {c.grad});
 }
 
@@ -70,13 +98,15 @@ double relative_error(const Tensor& found, const Tensor& expected) {
 
 // Through y and pi; the gradient of temp passes the softmax over all tokens.
 double disagreement(const Case& c) {
-  const auto [y, pi] = tssa(c.w, c.temp);
-  const auto [plain_y, plain_pi] = tssa_plain(c.w, c.temp);
-  const auto grads = torch::autograd::grad({y}, {c.w, c.temp}, {c.grad});
-  const auto plain_grads = torch::autograd::grad({plain_y}, {c.w, c.temp}, {c.grad});
-  return std::max({relative_error(y, plain_y), relative_error(pi, plain_pi),
-                   relative_error(grads[0], plain_grads[0]),
-                   relative_error(grads[1], plain_grads[1])});
+  const auto [y, pi] = fused(c, c.w);
+  const auto [plain_y, plain_pi] = plain(c, c.w);
+  const auto inputs = c.with_parameters({c.w});
+  const auto grads = torch::autograd::grad({y}, inputs, {c.grad});
+  const auto plain_grads = torch::autograd::grad({plain_y}, inputs, {c.grad});
+  double error = std::max(relative_error(y, plain_y), relative_error(pi, plain_pi));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    error = std::max(error, relative_error(grads[i], plain_grads[i]));
+  return error;
 }
 
 // The layer's input, and what is allocated while its output is alive and no longer is once it is
@@ -137,8 +167,8 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
               shape.tokens, ", more than ", allowed,
               "; please report this with the output of `tost info`.");
   }
-  row.layer_kept = kept_by_layer(c, tssa);
-  row.plain_layer_kept = kept_by_layer(c, tssa_plain);
+  row.layer_kept = kept_by_layer(c, fused);
+  row.plain_layer_kept = kept_by_layer(c, plain);
   const auto without_grad = [](auto run) {
     return [run] {
       const torch::NoGradGuard guard;
@@ -147,13 +177,13 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
   };
   Rounds rounds;
   rounds.add(row.copy_ms, true, without_grad([&] { c.w.clone(); }));
-  rounds.add(row.core_ms, true, without_grad([&] { tssa(c.w, c.temp); }));
-  rounds.add(row.plain_ms, true, without_grad([&] { tssa_plain(c.w, c.temp); }));
-  rounds.add(row.core_both_ms, true, [&] { run_core_both(c, tssa); });
-  rounds.add(row.plain_both_ms, true, [&] { run_core_both(c, tssa_plain); });
-  rounds.add(row.layer_ms, false, without_grad([&] { run_layer(c, tssa); }));
+  rounds.add(row.core_ms, true, without_grad([&] { fused(c, c.w); }));
+  rounds.add(row.plain_ms, true, without_grad([&] { plain(c, c.w); }));
+  rounds.add(row.core_both_ms, true, [&] { run_core_both(c, fused); });
+  rounds.add(row.plain_both_ms, true, [&] { run_core_both(c, plain); });
+  rounds.add(row.layer_ms, false, without_grad([&] { run_layer(c, fused); }));
   rounds.add(row.projections_ms, false, without_grad([&] { run_layer(c, nullptr); }));
-  rounds.add(row.layer_both_ms, false, [&] { run_layer_both(c, tssa); });
+  rounds.add(row.layer_both_ms, false, [&] { run_layer_both(c, fused); });
   rounds.add(row.projections_both_ms, false, [&] { run_layer_both(c, nullptr); });
   rounds.measure(options.repeat);
   return row;

@@ -22,14 +22,16 @@ struct OpBenchOptions {
   int64_t heads = 12;
   std::string dtype = "float32";  // or bfloat16
   int64_t repeat = 9;             // rounds; the medians are reported
+  bool causal = false;            // the causal operator, a bias for every position
 };
 
 // Medians in milliseconds, output allocation included. "Plain" is the written-out ATen form on the
-// same token-major w; "layer" is in-projection, operator, out-projection; "projections" those two
-// alone; "both" is forward and backward together.
+// same token-major w; "layer" is in-projection, operator, out-projection, without biases in the
+// causal form as in the official language models; "projections" those two alone; "both" is forward
+// and backward together.
 struct OpBenchRow {
   OpBenchShape shape;
-  double error = 0;  // largest deviation from the plain form, over y, pi and both gradients,
+  double error = 0;  // largest deviation from the plain form, over y, pi and all gradients,
                      // relative to the largest absolute value
   double copy_ms = 0;
   double core_ms = 0;

@@ -28,16 +28,19 @@ TEST(OpBench, MeasuresEveryFigure) {
   options.dim = 48;
   options.heads = 4;
   options.repeat = 2;
-  int reported = 0;
-  const auto rows = run_op_bench(options, [&](const OpBenchRow&) { ++reported; });
-  ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(reported, 1);
-  const auto& r = rows[0];
-  for (const double ms : {r.copy_ms, r.core_ms, r.plain_ms, r.core_both_ms, r.plain_both_ms,
-                          r.layer_ms, r.projections_ms, r.layer_both_ms, r.projections_both_ms}) {
-    EXPECT_GT(ms, 0.0);
+  for (const bool causal : {false, true}) {
+    options.causal = causal;
+    int reported = 0;
+    const auto rows = run_op_bench(options, [&](const OpBenchRow&) { ++reported; });
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(reported, 1);
+    const auto& r = rows[0];
+    for (const double ms : {r.copy_ms, r.core_ms, r.plain_ms, r.core_both_ms, r.plain_both_ms,
+                            r.layer_ms, r.projections_ms, r.layer_both_ms, r.projections_both_ms}) {
+      EXPECT_GT(ms, 0.0);
+    }
+    EXPECT_GT(r.plain_layer_kept, r.layer_kept);
   }
-  EXPECT_GT(r.plain_layer_kept, r.layer_kept);
 }
 
 TEST(OpBench, RefusesBadOptions) {

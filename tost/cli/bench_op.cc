@@ -82,9 +82,9 @@ void run(const BenchOpOptions& options) {
   auto bench = options.bench;
   bench.shapes = parse_op_shapes(options.shapes);
   if (!options.run.json) {
-    std::cout << "TSSA, " << bench.dtype << ", " << bench.dim << " channels, " << bench.heads
-              << " heads, " << at::get_num_threads() << " threads, " << kernels::current_isa()
-              << ", median of " << bench.repeat << "\n";
+    std::cout << (bench.causal ? "Causal TSSA, " : "TSSA, ") << bench.dtype << ", " << bench.dim
+              << " channels, " << bench.heads << " heads, " << at::get_num_threads() << " threads, "
+              << kernels::current_isa() << ", median of " << bench.repeat << "\n";
   }
   const auto rows = run_op_bench(bench, [&](const OpBenchRow& row) {
     if (!options.run.json) print_row(row);
@@ -92,7 +92,8 @@ void run(const BenchOpOptions& options) {
   if (!options.run.json) return;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& row : rows) list.push_back(row_json(row));
-  print_json({{"dtype", bench.dtype},
+  print_json({{"causal", bench.causal},
+              {"dtype", bench.dtype},
               {"dim", bench.dim},
               {"heads", bench.heads},
               {"threads", at::get_num_threads()},
@@ -110,6 +111,8 @@ void add_bench_op_command(CLI::App& bench) {
       "The TSSA operator against its plain form, a copy of its input and its layer's projections");
   command->add_option("--shapes", options->shapes, "Batch x tokens pairs, separated by commas")
       ->capture_default_str();
+  command->add_flag("--causal", options->bench.causal,
+                    "The causal operator, in a layer without projection biases");
   command->add_option("--dim", options->bench.dim, "Channels")->capture_default_str();
   command->add_option("--heads", options->bench.heads, "Heads; must divide the channels")
       ->capture_default_str();
@@ -119,6 +122,7 @@ void add_bench_op_command(CLI::App& bench) {
       ->capture_default_str();
   add_run_options(*command, options->run);
   add_example(*command, "tost bench op --shapes 32x197,1x16384 --threads 2");
+  add_example(*command, "tost bench op --causal --shapes 8x1024 --dtype bfloat16");
   command->callback([options] { run(*options); });
 }
 

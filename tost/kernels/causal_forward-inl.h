@@ -33,7 +33,7 @@ struct LogitTile {
     }
     for (int64_t t = 0; t < tokens; ++t) {
       const T* p = w + t * w_stride + c;
-      auto sum = hn::Load(d, lanes + t * size);
+      auto sum = hn::Zero(d);
       for (int64_t v = 0; v < kVectors; ++v) {
         prefetch_next_group(p + v * size, w_stride);
         const auto x = load_lanes<kPartial>(d, p + v * size, count);
@@ -41,7 +41,7 @@ struct LogitTile {
         since[v] = hn::Add(since[v], q);
         sum = hn::MulAdd(q, inverse_energy(d, hn::Add(before[v], since[v])), sum);
       }
-      hn::Store(sum, d, lanes + t * size);
+      hn::Store(hn::Add(hn::Load(d, lanes + t * size), sum), d, lanes + t * size);
     }
     for (int64_t v = 0; v < kVectors; ++v)
       store_lanes<kPartial>(d, since[v], rest + c + v * size, count);

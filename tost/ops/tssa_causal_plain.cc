@@ -53,13 +53,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
       (at::cumsum(weighted, 2) + per_channel(moment_before)) / (pi_sum + 1e-8).unsqueeze(-1);
   const auto y = -(x * pi.unsqueeze(-1)) / (1 + moment);
 
-  const auto total = [&](const at::Tensor& terms) {  // over tokens
-    return terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble).reshape({batch, -1});
+  const auto total = [&](const at::Tensor& terms, int64_t count) {  // over tokens
+    return terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble).reshape({batch, count});
   };
   const auto after =
-      before + at::cat({total(q).view({batch, channels}), total(weighted).view({batch, channels}),
-                        total(pi).view({batch, heads})},
-                       1);
+      before + at::cat({total(q, channels), total(weighted, channels), total(pi, heads)}, 1);
   return {y.transpose(1, 2).reshape(w.sizes()).to(w.scalar_type()), pi, after};
 }
 
