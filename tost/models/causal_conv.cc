@@ -1,11 +1,12 @@
 #include "tost/models/causal_conv.h"
 
+#include <cmath>
+
 namespace tost {
 
 CausalConv::CausalConv(int64_t channels, int64_t taps) {
-  auto identity = torch::zeros({taps, channels});
-  identity[taps - 1].fill_(1);
-  weight = register_parameter("weight", identity);
+  const double bound = 1 / std::sqrt(double(taps));
+  weight = register_parameter("weight", torch::empty({taps, channels}).uniform_(-bound, bound));
 }
 
 torch::Tensor CausalConv::forward(const torch::Tensor& x, torch::Tensor* past) const {

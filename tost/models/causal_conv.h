@@ -10,7 +10,8 @@ namespace tost {
 
 class CausalConv : public torch::nn::Module {
  public:
-  // taps >= 1, the current token included. Starts as the identity.
+  // taps >= 1, the current token included. Starts uniform in ±1/sqrt(taps), torch's choice for
+  // convolutions, drawn from its default generator.
   CausalConv(int64_t channels, int64_t taps);
 
   // x [B, T, C] → [B, T, C]. `past` holds the taps - 1 tokens before x [B, taps - 1, C] (undefined:

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/models/causal_attention.h"
+#include "tost/models/causal_means.h"
 #include "tost/models/causal_tssa.h"
 
 namespace tost {
@@ -19,15 +20,25 @@ std::shared_ptr<CausalMixer> make(const CausalMixerConfig& config) {
 struct CausalEntry {
   const char* name;
   std::shared_ptr<CausalMixer> (*make)(const CausalMixerConfig&);
-  bool memberships, scale, gate, window;
+  bool decay, means, scale, gate, window;
 };
 
 constexpr std::array kMixers{
-    CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, false},
-    CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, true},
-    CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false},
-    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, true, true, false},
-    CausalEntry{"none", make<CausalNoMixer>, false, false, true, false},
+    CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, false},
+    CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, true},
+    CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false},
+    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, true, true, false},
+    CausalEntry{"none", make<CausalNoMixer>, false, false, false, true, false},
+    CausalEntry{"tssa-means",
+                [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
+                  return std::make_shared<CausalMeansMixer>(c, false);
+                },
+                true, false, false, true, false},
+    CausalEntry{"tssa-means-uniform",
+                [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
+                  return std::make_shared<CausalMeansMixer>(c, true);
+                },
+                true, false, false, true, false},
 };
 
 const CausalEntry& find_mixer(const std::string& name) {
@@ -61,8 +72,8 @@ void check_causal_mixer(const std::string& name, const CausalMixerConfig& config
     fail_usage(config.heads, " heads do not divide the width ", config.dim,
                "; choose a number of heads that divides it.");
   }
-  refuse(name, o.decay != "none", entry.memberships, "decay");
-  refuse(name, o.means != "none", entry.memberships, "means");
+  refuse(name, o.decay != "none", entry.decay, "decay");
+  refuse(name, o.means != "none", entry.means, "means");
   refuse(name, o.scale_pi, entry.scale, "scale_pi");
   refuse(name, o.gate, entry.gate, "gate");
   refuse(name, o.window != 0, entry.window, "window");
@@ -72,7 +83,8 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
   const auto& entry = find_mixer(name);
   const CausalMixerOptions none;
   auto& o = config.options;
-  if (!entry.memberships) o.decay = none.decay, o.means = none.means;
+  if (!entry.decay) o.decay = none.decay;
+  if (!entry.means) o.means = none.means;
   if (!entry.scale) o.scale_pi = none.scale_pi;
   if (!entry.gate) o.gate = none.gate;
   if (!entry.window) o.window = none.window;

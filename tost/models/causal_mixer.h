@@ -21,15 +21,15 @@ struct CausalMixerOptions {
   // Length of denom_bias (TSSA); positions beyond it have bias 0. -1: the block.
   int64_t bias_positions = -1;
   // Taps of a causal depthwise convolution on the projected tokens, the current one included; 0:
-  // none. It starts as the identity.
+  // none.
   int64_t conv = 0;
   // Exponential forgetting of the running statistics, one rate a head: none, fixed (a ladder of
   // horizons, not trained) or learned (starting from that ladder).
   std::string decay = "none";
   // Membership times H, so that a uniform one is 1.
   bool scale_pi = false;
-  // First moments beside the second ones: none; tokens: running memberships-weighted means of the
-  // projected tokens; values: of a projection of their own.
+  // First moments beside the second ones (TSSA): none; tokens: running membership-weighted means
+  // (group_means.h) of the projected tokens; values: of a projection of their own.
   std::string means = "none";
   // Multiplies the output by a gate computed from the block's input.
   bool gate = false;

@@ -1,5 +1,8 @@
 #include "tost/models/causal_tssa.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "tost/models/running_sums.h"
 #include "tost/ops/tssa_causal.h"
 
@@ -34,17 +37,66 @@ CausalTssaMixer::CausalTssaMixer(const CausalMixerConfig& config) : CausalStatis
   temp = register_parameter("temp", torch::ones({config.heads, 1}));
   denom_bias = register_parameter(
       "denom_bias", torch::zeros({config.heads, wanted < 0 ? config.block : wanted, 1}));
+  rates = register_module("rates",
+                          std::make_shared<ForgettingRates>(config.heads, config.options.decay));
+  if (config.options.means == "none") return;
+  means = register_module("means", std::make_shared<GroupMeans>(config.dim));
+  if (config.options.means == "values") {
+    values =
+        register_module("values", std::make_shared<Linear>(config.dim, config.dim, config.bias));
+  }
+}
+
+std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
+                                                      const CausalCall& call) const {
+  const int64_t batch = w.size(0), tokens = w.size(1), heads = config_.heads;
+  const int64_t width = config_.dim / heads;
+  const auto log_rates = rates->log_rates();
+  const auto part = [&](const char* name) {
+    return call.state != nullptr ? &(*call.state)[name] : nullptr;
+  };
+  const auto split = w.to(torch::kFloat).view({batch, tokens, heads, width});
+  const auto squares = split.square();
+  const auto energy = running_sums(squares, log_rates, part("energy")).clamp_min(1e-12);
+  auto logits = (squares / energy).sum(-1);  // [B, T, H]
+  const int64_t biased = std::clamp<int64_t>(denom_bias.size(1) - call.position, 0, tokens);
+  if (biased > 0) {
+    const auto bias = denom_bias.narrow(1, call.position, biased).squeeze(2).t() * double(width);
+    logits = logits + torch::constant_pad_nd(bias, {0, 0, 0, tokens - biased});
+  }
+  const auto pi = (logits * temp.squeeze(1)).softmax(-1);
+  const auto share = pi.unsqueeze(3);
+  const auto sums =
+      running_sums(torch::cat({squares * share, share}, 3), log_rates, part("moments"));
+  const auto moment = sums.narrow(3, 0, width) / (sums.narrow(3, width, 1) + 1e-8);
+  const auto y = -(split * share) / (1 + moment);
+  return {y.reshape(w.sizes()).to(w.scalar_type()), pi};
 }
 
 Tensor CausalTssaMixer::forward(const Tensor& x, const CausalCall& call) {
   const auto w = project_in(x, call.state);
-  std::optional<Tensor> before;
-  if (call.state != nullptr && call.state->count("statistics"))
-    before = (*call.state)["statistics"];
-  const auto [y, pi, after] = tssa_causal(w, temp, denom_bias, before, call.position);
-  if (call.state != nullptr) (*call.state)["statistics"] = after;
+  Tensor y, pi;  // pi [B, H, T]
+  if (config_.options.decay != "none") {
+    std::tie(y, pi) = forgetting(w, call);
+    pi = pi.transpose(1, 2);
+  } else {
+    std::optional<Tensor> before;
+    if (call.state != nullptr && call.state->count("statistics")) {
+      before = (*call.state)["statistics"];
+    }
+    Tensor after;
+    std::tie(y, pi, after) = tssa_causal(w, temp, denom_bias, before, call.position);
+    if (call.state != nullptr) (*call.state)["statistics"] = after;
+  }
   if (call.trace != nullptr) *call.trace = {w, pi};
-  return project_out(config_.options.scale_pi ? y * double(config_.heads) : y, x);
+  if (config_.options.scale_pi) y = y * double(config_.heads);
+  if (means != nullptr) {
+    Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
+    const auto share = pi.transpose(1, 2) * double(config_.heads);
+    y = y +
+        means->forward(values != nullptr ? values->forward(x) : w, share, rates->log_rates(), sums);
+  }
+  return project_out(y, x);
 }
 
 Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {

@@ -2,8 +2,11 @@
 // additions.
 #pragma once
 
+#include <utility>
+
 #include "tost/models/causal_conv.h"
 #include "tost/models/causal_mixer.h"
+#include "tost/models/group_means.h"
 #include "tost/models/layers.h"
 
 namespace tost {
@@ -25,7 +28,8 @@ class CausalStatisticsMixer : public CausalMixer {
   CausalMixerConfig config_;
 };
 
-// State: "statistics" [B, 2C + H] float64, whatever the context.
+// State: "statistics" [B, 2C + H] float64, whatever the context; with decay "energy" [B, H, P] and
+// "moments" [B, H, P + 1] instead; with means "means" [B, H, P + 1] besides.
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);
@@ -33,6 +37,14 @@ class CausalTssaMixer : public CausalStatisticsMixer {
 
   torch::Tensor temp;        // [H, 1], starts at 1
   torch::Tensor denom_bias;  // [H, bias_positions, 1], starts at 0
+  std::shared_ptr<ForgettingRates> rates;
+  std::shared_ptr<GroupMeans> means;  // null without
+  std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
+
+ private:
+  // The operator's formula (ops/tssa_causal_plain.h) with forgetting sums; y and pi [B, T, H].
+  std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
+                                                     const CausalCall& call) const;
 };
 
 // Membership fixed to 1/H. State: "statistics" [B, H, P] float64.

@@ -73,8 +73,8 @@ class LanguageModel : public torch::nn::Module {
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
                                                    WeightInit init = WeightInit::kOfficial);
 
-// tost_gpt_base, tost_gpt_medium, tost_gpt_large, their twins gpt_*, and small ones; see
-// language_presets.cc.
+// {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official models, their
+// softmax twins, and ours on group means.
 std::vector<std::string> language_preset_names();
 LanguageConfig language_preset(const std::string& name);
 

@@ -38,6 +38,11 @@ LanguageConfig variant(const std::string& name) {
   if (with == "gate") o.conv = 3, o.gate = true, o.scale_pi = true;
   if (with == "bias") o.bias_positions = 7;
   if (with == "window") o.conv = 2, o.window = 9;
+  if (with == "decay") o.decay = "learned";
+  if (with == "token-means") o.decay = "fixed", o.means = "tokens", o.bias_positions = 5;
+  if (with == "values") o.decay = "learned", o.means = "values", o.conv = 4, o.scale_pi = true;
+  if (with == "plain-values") o.means = "values", o.gate = true;
+  if (with == "full") o.decay = "learned", o.conv = 4, o.gate = true;
   if (with == "hybrid") c.hybrid_every = 2, o.window = 9, o.conv = 4, o.gate = true;
   return c;
 }
@@ -117,7 +122,10 @@ INSTANTIATE_TEST_SUITE_P(Mixers, EveryCausalModel,
                          ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax",
                                            "softmax+conv", "softmax+window", "linear",
                                            "linear+conv", "tssa-uniform", "tssa-uniform+gate",
-                                           "none", "none+conv", "tssa+hybrid"),
+                                           "none", "none+conv", "tssa+hybrid", "tssa+decay",
+                                           "tssa+token-means", "tssa+values", "tssa+plain-values",
+                                           "tssa-means", "tssa-means+full",
+                                           "tssa-means-uniform+full"),
                          [](const auto& info) { return test_name(info.param); });
 
 struct SizeRow {

@@ -1,0 +1,40 @@
+// Running group means with a memory of their own length: first-moment token statistics.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+
+namespace tost {
+
+// How fast statistics forget, one rate a head; "none" keeps no parameter and forgets nothing. Rates
+// start on a ladder of horizons from 2 to 256 tokens, evenly spaced in their logarithm. "learned"
+// registers `decay` [H] as a parameter (gamma = sigmoid(decay)), "fixed" as a buffer.
+class ForgettingRates : public torch::nn::Module {
+ public:
+  ForgettingRates(int64_t heads, const std::string& kind);
+
+  // log gamma [H], at most 0; undefined for "none".
+  torch::Tensor log_rates() const;
+
+  torch::Tensor decay;
+};
+
+// m_t = scale * M_t / sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and
+// R_t = gamma R_{t-1} + pi_t^2 per head: the group's mean times the square root of how many tokens
+// it rests on, so that its size does not depend on the length of the memory, and a mean of few
+// tokens says less. Not in the paper. State: d + H numbers.
+class GroupMeans : public torch::nn::Module {
+ public:
+  explicit GroupMeans(int64_t dim);
+
+  // values [B, T, C]; pi [B, T, H], H dividing C; log_rates [H] or undefined; sums [B, H, P + 1]
+  // float64 as the carry of running_sums(). → [B, T, C] of values' dtype.
+  torch::Tensor forward(const torch::Tensor& values, const torch::Tensor& pi,
+                        const torch::Tensor& log_rates, torch::Tensor* sums) const;
+
+  torch::Tensor scale;  // [C], starts at 1
+};
+
+}  // namespace tost
