@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tost/eval/language_test_util.h"
+#include "tost/eval/language_eval_test.h"
 
 namespace tost {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "tost/eval/language_choice.h"
+#include "tost/eval/language_eval_test.h"
 #include "tost/eval/language_lambada.h"
-#include "tost/eval/language_test_util.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

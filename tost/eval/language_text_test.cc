@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/eval/language_test_util.h"
+#include "tost/eval/language_eval_test.h"
 
 namespace tost {
 namespace {

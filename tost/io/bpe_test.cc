@@ -267,6 +267,9 @@ TEST_F(Gpt2Files, RefusesAnEncoderOfAnotherVocabulary) {
   write("encoder.json", encoder.dump());
   expect_part(refused(dir_.path()), "'the' the id 1e+30");
   encoder.erase("the");
+  const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
+  write("encoder.json", "{\"the\":" + nested + "," + encoder.dump().substr(1));
+  expect_part(refused(dir_.path()), "'the' the id array");
   write("encoder.json", encoder.dump());
   expect_part(refused(dir_.path()), "50256 entries");
   write("encoder.json", "[");
