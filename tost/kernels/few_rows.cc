@@ -1,5 +1,5 @@
-// Four rows of the weight at a time, each read once, front to back: 4 (float32) or 2 bytes
-// (bfloat16) a product.
+// The weight is read once, front to back, in one stream: on Zen 4 that reaches 0.85 of what a plain
+// read does, where four rows side by side reach half.
 #include "tost/kernels/few_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,8 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
 using Wide = hn::ScalableTag<float>;
-constexpr int64_t kTogether = 4;          // rows of the weight
-constexpr int64_t kPrefetchBytes = 1024;  // ahead; hides what the hardware prefetcher misses
+constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
 HWY_INLINE float to_float(float v) {
   return v;
@@ -27,55 +26,40 @@ HWY_INLINE float to_float(Bf16 v) {
   return value;
 }
 
-// sums[r][o] = x[r] · w[o] for kRows rows of x and kOut rows of w.
-template <class T, int kRows, int kOut>
-HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w,
-                             float (&sums)[kRows][kOut]) {
+// sums[r] = x[r] · w for kRows rows of x.
+template <class T, int kRows>
+HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (&sums)[kRows]) {
   const Wide d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<Wide> total[kRows][kOut];
+  hn::Vec<Wide> total[kRows][kSums];
   for (int r = 0; r < kRows; ++r) {
-    for (int o = 0; o < kOut; ++o) total[r][o] = hn::Zero(d);
+    for (int u = 0; u < kSums; ++u) total[r][u] = hn::Zero(d);
   }
   int64_t i = 0;
-  for (; i + lanes <= inputs; i += lanes) {
-    hn::Vec<Wide> v[kOut];
-    for (int o = 0; o < kOut; ++o) {
-      const T* p = w + o * inputs + i;
-      __builtin_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes, 0, 0);
-      v[o] = load(d, p);
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const auto xr = hn::LoadU(d, x + r * inputs + i);
-      for (int o = 0; o < kOut; ++o) total[r][o] = hn::MulAdd(xr, v[o], total[r][o]);
+  for (; i + kSums * lanes <= inputs; i += kSums * lanes) {
+    for (int u = 0; u < kSums; ++u) {
+      const auto v = load(d, w + i + u * lanes);
+      for (int r = 0; r < kRows; ++r) {
+        total[r][u] = hn::MulAdd(hn::LoadU(d, x + r * inputs + i + u * lanes), v, total[r][u]);
+      }
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int o = 0; o < kOut; ++o) {
-      float sum = sum_lanes(d, total[r][o]);
-      for (int64_t j = i; j < inputs; ++j) sum += x[r * inputs + j] * to_float(w[o * inputs + j]);
-      sums[r][o] = sum;
-    }
-  }
-}
-
-template <class T, int kRows, int kOut>
-HWY_INLINE void write_outputs(const FewRowsArgs& a, int64_t first) {
-  float sums[kRows][kOut];
-  dot_products<T, kRows, kOut>(a.x, a.inputs, static_cast<const T*>(a.weight) + first * a.inputs,
-                               sums);
-  for (int o = 0; o < kOut; ++o) {
-    const float bias =
-        a.bias != nullptr ? to_float(static_cast<const T*>(a.bias)[first + o]) : 0.0f;
-    for (int r = 0; r < kRows; ++r) a.y[r * a.outputs + first + o] = sums[r][o] + bias;
+    const auto pair = hn::Add(total[r][0], total[r][1]);
+    float sum = sum_lanes(d, hn::Add(pair, hn::Add(total[r][2], total[r][3])));
+    for (int64_t j = i; j < inputs; ++j) sum += x[r * inputs + j] * to_float(w[j]);
+    sums[r] = sum;
   }
 }
 
 template <class T, int kRows>
 void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
-  int64_t o = begin;
-  for (; o + kTogether <= end; o += kTogether) write_outputs<T, kRows, kTogether>(a, o);
-  for (; o < end; ++o) write_outputs<T, kRows, 1>(a, o);
+  for (int64_t o = begin; o < end; ++o) {
+    float sums[kRows];
+    dot_products<T, kRows>(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
+    const float bias = a.bias != nullptr ? to_float(static_cast<const T*>(a.bias)[o]) : 0.0f;
+    for (int r = 0; r < kRows; ++r) a.y[r * a.outputs + o] = sums[r] + bias;
+  }
 }
 
 template <class T>
@@ -126,12 +110,10 @@ constexpr int64_t kTaskSize = 64 << 10;
 
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
   const auto run = run_of_target(current_isa_target(), args.dtype);
-  // Whole groups of four rows, so that the cut does not change how a row is summed.
-  const int64_t groups = (args.outputs + 3) / 4;
-  const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, 4 * args.inputs));
-  const int64_t tasks = (groups + per_task - 1) / per_task;
+  const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, args.inputs));
+  const int64_t tasks = (args.outputs + per_task - 1) / per_task;
   parallel(tasks, [&](int64_t begin, int64_t end) {
-    run(args, begin * per_task * 4, std::min(args.outputs, end * per_task * 4));
+    run(args, begin * per_task, std::min(args.outputs, end * per_task));
   });
 }
 
