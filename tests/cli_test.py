@@ -77,7 +77,7 @@ class Case(unittest.TestCase):
 
 class Usage(Case):
     def test_every_command_has_help_with_an_example(self):
-        for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"], ["data", "show"],
+        for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"], ["bench", "train"], ["data", "show"],
                         ["data", "sheet"], ["data", "make", "shapes"]):
             text = run(*command, "--help").stdout
             if command:
@@ -114,6 +114,70 @@ class Usage(Case):
         models = {m["name"]: m for m in json.loads(run("info", "--models", "--json").stdout)["models"]}
         self.assertEqual(models["tost_cab_tiny_12_p16"]["parameters"], 5769328)
         self.assertEqual(models["vit_cab_small_12_p16"]["parameters"], 26138008)
+
+
+class Language(Case):
+    """Training of language models on a generated text."""
+
+    def setUp(self):
+        super().setUp()
+        words = ["one ", "two ", "three ", "four ", "five\n"]
+        self.text = self.file("text.txt", "".join(words[i * i % 5] for i in range(3000)).encode())
+        self.tiny = ["train", "--data", self.text, "--model", "tost_gpt_char", "--tokenizer", "chars", "--block", "16",
+                     "--dim", "16", "--depth", "1", "--heads", "2", "--batch", "4", "--eval-batches", "2",
+                     "--log-every", "1", "--threads", "1"]
+
+    def test_settings_of_another_kind_are_named(self):
+        out = ["--out", self.dir / "r"]
+        self.error(*self.tiny, *out, "--randaugment", "2", exit_code=2,
+                   says=["randaugment is a setting of image models", "tost_gpt_char is a language model"])
+        self.error("train", "--data", "shapes", *out, "--conv", "4", exit_code=2, says="conv is a setting of language models")
+        self.error(*self.tiny, *out, "--recipe", "imagenet", exit_code=2, says=["language model", "imagenet"])
+        self.error(*self.tiny, *out, "--epochs", "2", exit_code=2, says="epochs is a setting of image models")
+        self.error(*self.tiny, *out, "--model", "tost_gpt_chr", exit_code=2, says="tost_gpt_char")
+        self.assertFalse((self.dir / "r").exists())
+
+    def test_wrong_values(self):
+        for flags, word in ((["--block", "0"], "block"), (["--mixer", "softmx"], "softmax"), (["--heads", "3"], "heads"),
+                            (["--tokenizer", "char"], "char"), (["--max-steps", "0"], "max_steps"),
+                            (["--decay", "never"], "decay"), (["--block", "99999"], "block"),
+                            (["--sample-prompt", "Z"], "sample_prompt"), (["--holdout", "1"], "holdout")):
+            self.error(*self.tiny, "--out", self.dir / "r", *flags, exit_code=2, says=word)
+            self.assertFalse((self.dir / "r").exists(), flags)
+        self.error(*self.tiny, "--out", self.dir / "r", "--data", self.dir / "nowhere", exit_code=1, says="nowhere")
+
+    def test_trains_prints_samples_and_reports_the_loss(self):
+        done = run(*self.tiny, "--out", self.dir / "r", "--max-steps", "8", "--sample-every-steps", "4", "--sample-tokens",
+                   "30", "--json")
+        self.assertEqual(done.stderr.count("sample after step"), 2, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["best"]["metric"], "loss")
+        self.assertGreater(report["eval"]["loss"], 0)
+        lines = [json.loads(line) for line in (self.dir / "r/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["kind"] for line in lines].count("sample"), 2)
+        self.assertTrue(all(line["tokens_per_s"] > 0 for line in lines if line["kind"] == "train"))
+        again = run("train", "--out", self.dir / "r", "--resume", "--max-steps", "9", "--quiet")
+        self.assertIn("loss", again.stdout)
+        self.error("train", "--out", self.dir / "r", "--resume", "--mixer", "softmax", exit_code=2, says="mixer")
+
+    def test_interrupted_and_resumed_equals_uninterrupted(self):
+        args = [*map(str, self.tiny), "--max-steps", "400", "--dropout", "0.1", "--sample-every-steps", "0"]
+        run(*args, "--out", self.dir / "whole", "--quiet")
+        process = subprocess.Popen([TOST, *args, "--out", str(self.dir / "parts")], stderr=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        log = self.dir / "parts/metrics.jsonl"
+        deadline = time.time() + 120
+        while time.time() < deadline and not (log.exists() and log.read_text().count("\n") >= 5):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        if process.returncode == 0:
+            self.skipTest("finished before the signal came")
+        self.assertEqual(process.returncode, 130, err)
+        run("train", "--out", self.dir / "parts", "--resume", "--quiet")
+        folders = [self.dir / name / "checkpoints" for name in ("whole", "parts")]
+        models = [(f / (f / "latest").read_text().strip() / "model.safetensors").read_bytes() for f in folders]
+        self.assertEqual(*models)
 
 
 class BadFiles(Case):

@@ -97,7 +97,9 @@ void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
 Tensor LanguageModel::hidden(const Tensor& ids, LanguageState* state, LanguageTrace* trace) {
   const int64_t position = state != nullptr ? state->position : 0;
   check_ids(ids, position);
-  auto x = torch::embedding(wte_->weight, ids);
+  // A sparse gradient is added to the head's in place; a dense one would be another whole table.
+  auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
+                            /*sparse=*/true);
   if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, position, ids.size(1));
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (state != nullptr) state->blocks.resize(blocks_.size());
