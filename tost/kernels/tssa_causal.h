@@ -87,8 +87,9 @@ struct CausalBackwardArgs {
   float* grad_bias = nullptr;  // [H, bias.length]
 };
 
-// Bytes of workspace for a call with this many threads: about 200 C a sample or thread, and for
-// sequences that are split over threads a window of some megabytes.
+// Bytes of workspace for a call with this many threads: about 40 C (backward 300 C) a thread, and
+// some megabytes for a window of tokens where sequences are split over threads; backward also 4 H
+// for every token with a bias.
 int64_t causal_forward_workspace(const CausalForwardArgs& args, int threads);
 int64_t causal_backward_workspace(const CausalBackwardArgs& args, int threads);
 
