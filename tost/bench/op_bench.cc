@@ -161,7 +161,9 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
   OpBenchRow row;
   row.shape = shape;
   row.error = disagreement(c);
-  const double allowed = options.dtype == "bfloat16" ? 2e-2 : 1e-4;
+  // At a first token E is q, so its gradient through q / E is 0; the causal plain form leaves what
+  // rounding makes of it, about 1e-7 / w.
+  const double allowed = options.dtype == "bfloat16" ? 2e-2 : options.causal ? 1e-3 : 1e-4;
   if (!(row.error <= allowed)) {
     fail_data("The operator and its plain form differ by ", row.error, " at ", shape.batch, "x",
               shape.tokens, ", more than ", allowed,
