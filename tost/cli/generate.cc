@@ -124,7 +124,7 @@ void add(GenerateStats& sum, const GenerateStats& s) {
 
 // Prompts of one length are written together; the others after them.
 GenerateResult generate_all(const Options& o, LanguageModel& model, const Tokenizer& tokenizer,
-                            const std::vector<std::vector<int64_t>>& prompts, TextSession* session,
+                            std::vector<std::vector<int64_t>> prompts, TextSession* session,
                             bool stream) {
   GenerateResult all;
   all.texts.resize(prompts.size());
@@ -133,16 +133,17 @@ GenerateResult generate_all(const Options& o, LanguageModel& model, const Tokeni
     if (done[first]) continue;
     std::vector<size_t> group;
     std::vector<std::vector<int64_t>> together;
+    const size_t length = prompts[first].size();
     for (size_t i = first; i < prompts.size(); ++i) {
-      if (done[i] || prompts[i].size() != prompts[first].size()) continue;
+      if (done[i] || prompts[i].size() != length) continue;
       done[i] = true;
       group.push_back(i);
-      together.push_back(prompts[i]);
+      together.push_back(std::move(prompts[i]));
     }
     const OnText on_text = [](int64_t, const std::string& piece) {
       std::cout << piece << std::flush;
     };
-    auto result = generate(model, tokenizer, together, o.generate, session,
+    auto result = generate(model, tokenizer, std::move(together), o.generate, session,
                            stream ? on_text : OnText(), stop_flag());
     for (size_t i = 0; i < group.size(); ++i) all.texts[group[i]] = std::move(result.texts[i]);
     add(all.stats, result.stats);
@@ -184,9 +185,9 @@ void run_generate(const Options& o) {
   const bool resumed = !o.session.empty() && std::filesystem::exists(o.session);
   if (resumed) session = load_session(o.session, *loaded.model);
   const bool pending = !session.pending.empty();
-  const auto prompts = encode_all(texts, *loaded.info.tokenizer, pending);
+  auto prompts = encode_all(texts, *loaded.info.tokenizer, pending);
   const bool stream = !o.run.json && prompts.size() == 1;
-  const auto result = generate_all(o, *loaded.model, *loaded.info.tokenizer, prompts,
+  const auto result = generate_all(o, *loaded.model, *loaded.info.tokenizer, std::move(prompts),
                                    o.session.empty() ? nullptr : &session, stream);
   if (!o.session.empty()) save_session(o.session, session, *loaded.model);
   if (o.run.json) {

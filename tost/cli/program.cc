@@ -1,5 +1,6 @@
 #include "tost/cli/program.h"
 
+#include <malloc.h>
 #include <torch/torch.h>
 
 #include <csignal>
@@ -122,6 +123,8 @@ int run_program(int argc, char** argv) {
     // half-way.
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
+    // Freed blocks of this size go back to the system, so that what is resident is what is in use.
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
     install_caching_allocator();
     build_commands(app);
     app.parse(argc, argv);

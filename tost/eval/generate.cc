@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -16,6 +17,9 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// Tokens handed to the model at a time, so that a long prompt takes no second form in memory.
+constexpr int64_t kPiece = 512;
 
 // One text being written.
 struct Row {
@@ -37,11 +41,10 @@ class Generation {
         on_text_(on_text),
         block_(model.config().positions == "learned" ? model.max_context() : 0) {}
 
-  GenerateResult run(const std::vector<std::vector<int64_t>>& prompts,
-                     const std::atomic<bool>* stop) {
+  GenerateResult run(std::vector<std::vector<int64_t>> prompts, const std::atomic<bool>* stop) {
     check(prompts);
     start(prompts);
-    Tensor logits = read_prompts(prompts);
+    Tensor logits = read_prompts(std::move(prompts));
     const auto begin = Clock::now();
     for (int64_t i = 0; i < config_.max_tokens; ++i) {
       draw_tokens(logits);
@@ -63,6 +66,11 @@ class Generation {
       if (prompt.size() != prompts[0].size())
         fail_usage("Texts written together must have prompts of one length.");
       if (prompt.empty() && !resumed) fail_usage("The prompt is empty; give at least one token.");
+      for (const int64_t id : prompt) {
+        if (id >= 0 && id < model_.config().vocab) continue;
+        fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ",
+                  model_.config().vocab, ".");
+      }
     }
     if (block_ == 0 || config_.past_block == "slide") return;
     const int64_t before =
@@ -97,14 +105,15 @@ class Generation {
     histories_.resize(prompts.size());
   }
 
-  Tensor read_prompts(const std::vector<std::vector<int64_t>>& prompts) {
+  Tensor read_prompts(std::vector<std::vector<int64_t>> prompts) {
     const auto begin = Clock::now();
-    std::vector<std::vector<int64_t>> unread = prompts;
-    if (session_ != nullptr) {
-      unread[0].insert(unread[0].begin(), session_->pending.begin(), session_->pending.end());
+    Tensor logits;
+    if (session_ != nullptr && !session_->pending.empty()) {
+      logits = read({session_->pending});
+      result_.stats.prompt_tokens += int64_t(session_->pending.size());
     }
-    Tensor logits = read(unread);
-    result_.stats.prompt_tokens = int64_t(unread.size() * unread[0].size());
+    if (!prompts[0].empty()) logits = read(prompts);
+    result_.stats.prompt_tokens += int64_t(prompts.size() * prompts[0].size());
     result_.stats.prefill_s = seconds_since(begin);
     return logits;
   }
@@ -114,11 +123,16 @@ class Generation {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);
     if (block_ > 0 && state_.position + count > block_) return slide();
-    Tensor batch = torch::empty({int64_t(ids.size()), count}, torch::kLong);
-    for (size_t r = 0; r < ids.size(); ++r) {
-      std::copy(ids[r].begin(), ids[r].end(), batch.data_ptr<int64_t>() + int64_t(r) * count);
+    Tensor logits;
+    for (int64_t t = 0; t < count; t += kPiece) {
+      const int64_t piece = std::min(kPiece, count - t);
+      Tensor batch = torch::empty({int64_t(ids.size()), piece}, torch::kLong);
+      for (size_t r = 0; r < ids.size(); ++r) {
+        std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);
+      }
+      logits = model_.extend(batch, state_);
     }
-    return model_.extend(batch, state_);
+    return logits;
   }
 
   void remember(const std::vector<std::vector<int64_t>>& ids) {
@@ -233,15 +247,15 @@ void check_generate(const GenerateConfig& config) {
 }
 
 GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
-                        const std::vector<std::vector<int64_t>>& prompts,
-                        const GenerateConfig& config, TextSession* session, const OnText& on_text,
+                        std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
+                        TextSession* session, const OnText& on_text,
                         const std::atomic<bool>* stop) {
   if (prompts.empty()) return {};
   if (session != nullptr && prompts.size() != 1) {
     fail_usage("A session continues one text, not ", prompts.size(), ".");
   }
   const torch::NoGradGuard no_grad;
-  return Generation(model, tokenizer, config, session, on_text).run(prompts, stop);
+  return Generation(model, tokenizer, config, session, on_text).run(std::move(prompts), stop);
 }
 
 }  // namespace tost

@@ -57,14 +57,15 @@ struct GenerateResult {
 // Called with every piece of certain text as it comes.
 using OnText = std::function<void(int64_t text, const std::string& piece)>;
 
-// Continues prompts [ids] that all have the same number of tokens, together. Text r draws from
+// Continues prompts [ids] that all have the same number of tokens, together; they are let go once
+// read. Text r draws from
 // Random(seed, r, session draws). With `session` there is one prompt, which may be empty where the
 // session has something pending; it is read after what the session has seen, and the session moves
 // on. `stop` ends all texts after the present token. Throws usage Errors for settings and for texts
 // that would not fit the block, data Errors for prompts the model cannot read.
 GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
-                        const std::vector<std::vector<int64_t>>& prompts,
-                        const GenerateConfig& config, TextSession* session = nullptr,
-                        const OnText& on_text = {}, const std::atomic<bool>* stop = nullptr);
+                        std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
+                        TextSession* session = nullptr, const OnText& on_text = {},
+                        const std::atomic<bool>* stop = nullptr);
 
 }  // namespace tost

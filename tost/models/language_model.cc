@@ -15,7 +15,7 @@ using torch::Tensor;
 namespace {
 
 // A prompt is read in pieces of this many tokens, so that its length does not decide the memory.
-constexpr int64_t kReadPiece = 2048;
+constexpr int64_t kReadPiece = 512;
 
 std::shared_ptr<CausalMixer> mixer_of_block(const LanguageConfig& c, int64_t index) {
   const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;

@@ -55,13 +55,15 @@ class LanguageModel : public torch::nn::Module {
   // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T].
   torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets);
 
+  // Throws the data Error of forward() for ids it would not read after `position` tokens.
+  void check_ids(const torch::Tensor& ids, int64_t position = 0) const;
+
   // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
   // after the last one [B, vocab]. A default-constructed state stands for "nothing read".
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
 
  private:
   void draw_weights();
-  void check_ids(const torch::Tensor& ids, int64_t position) const;
 
   LanguageConfig config_;
   std::shared_ptr<torch::nn::Module> transformer_;  // holds wte, wpe, h and ln_f
