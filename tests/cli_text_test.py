@@ -136,6 +136,86 @@ class Scores(cli_test.Case):
         self.refused("--data", self.dir / "t", exit_code=1, says="another tokenizer than the model's")
 
 
+class Generation(cli_test.Case):
+    """One model of characters without positions, one with."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = cls("test_text")
+        holder.setUp()
+        cls.folder = holder.dir
+        text = holder.file("in/input.txt", TEXT)
+        for name, positions in [("free", "none"), ("bound", "learned")]:
+            run("train", "--data", text.parent, "--model", "tost_gpt_char", "--block", "16", "--dim", "16", "--depth", "1",
+                "--heads", "2", "--batch", "8", "--max-steps", "20", "--quiet", "--threads", "1", "--eval-batches", "2",
+                "--positions", positions, "--conv", "3", "--out", cls.folder / name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cli_test.shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def text(self, *args, model="free"):
+        return run("generate", self.folder / model, "--prompt", "the cat", "--threads", "1", *args).stdout
+
+    def refused(self, *args, model="free", exit_code, says):
+        self.error("generate", self.folder / model, *args, exit_code=exit_code, says=says)
+
+    def test_text(self):
+        self.assertEqual(len(self.text("--max-tokens", "40")), 41)
+        self.assertEqual(self.text("--seed", "3"), self.text("--seed", "3"))
+        self.assertNotEqual(self.text("--seed", "3"), self.text("--seed", "4"))
+        self.assertNotIn("e", self.text("--stop", "e", "--stop", "zz").rstrip("\n"))
+        self.assertEqual(len(self.text("--max-tokens", "40", "--past-block", "slide", model="bound")), 41)
+        many = self.file("prompts", b"the dog\nthe\nthe cat\n")
+        report = json.loads(run("generate", self.folder / "free", "--prompts", many, "--samples", "2", "--max-tokens", "5",
+                                "--json").stdout)
+        self.assertEqual([t["prompt"] for t in report["texts"]], ["the dog"] * 2 + ["the"] * 2 + ["the cat"] * 2)
+        self.assertTrue(all(len(t["ids"]) == 5 and t["ended"] == "length" for t in report["texts"]))
+        self.assertEqual(report["stats"]["new_tokens"], 30)
+        piped = run("generate", self.folder / "free", "--prompt-file", "-", "--max-tokens", "3", input="the")
+        self.assertEqual(len(piped.stdout), 4)
+
+    def test_session(self):
+        greedy = ["--temperature", "0", "--threads", "1"]
+        whole = run("generate", self.folder / "free", "--prompt", "the", "--max-tokens", "30", *greedy).stdout
+        state = self.dir / "session"
+        parts = run("generate", self.folder / "free", "--prompt", "the", "--max-tokens", "12", "--session", state,
+                    *greedy).stdout[:-1]
+        size = state.stat().st_size
+        parts += run("generate", self.folder / "free", "--prompt", "", "--max-tokens", "18", "--session", state,
+                     *greedy).stdout
+        self.assertEqual(parts, whole)
+        self.assertLess(abs(state.stat().st_size - size), 200)
+        self.refused("--prompt", "the", "--session", state, model="bound", exit_code=1, says="another model")
+        self.refused("--prompt", "the", "--session", self.file("odd", b"odd"), exit_code=1, says="odd")
+        self.refused("--prompt", "the", "--session", state, "--samples", "2", exit_code=2, says="--session")
+        before = state.read_bytes()
+        self.refused("--prompt", "the\u00e9", "--session", state, exit_code=1, says="U+00E9")
+        self.assertEqual(state.read_bytes(), before)
+
+    def test_interrupted_text_keeps_its_session(self):
+        state = self.dir / "session"
+        process = subprocess.Popen([cli_test.TOST, "generate", str(self.folder / "free"), "--prompt", "the", "--max-tokens",
+                                    "100000000", "--session", str(state)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(20)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        run("generate", self.folder / "free", "--prompt", "", "--max-tokens", "5", "--session", state)
+
+    def test_bad_requests(self):
+        self.refused("--prompt", "", exit_code=2, says="prompt is empty")
+        self.refused("--prompt", "a", "--top-p", "0", exit_code=2, says="top-p is 0")
+        self.refused("--prompt", "a", "--temperature", "-1", exit_code=2, says="temperature is -1")
+        self.refused("--prompt", "a", "--temperature", "nan", exit_code=2, says="temperature is nan")
+        self.refused("--prompt", "a", "--past-block", "sline", exit_code=2, says="'slide'")
+        self.refused("--prompt", "a", "--max-tokens", "17", model="bound", exit_code=2, says="learned positions for 16")
+        self.refused("--prompt", "a", "--prompts", self.file("p", b"a"), exit_code=2, says="exclude each other")
+        self.refused("--prompts", self.file("q", b""), exit_code=1, says="no prompt")
+        self.refused("--prompt", "a", "--precision", "fp8", exit_code=2, says="fp8")
+        self.error("generate", self.dir / "absent", exit_code=1, says="absent")
+
+
 if __name__ == "__main__":
     cli_test.TOST = os.path.abspath(sys.argv.pop(1))
     unittest.main(verbosity=1)

@@ -15,6 +15,14 @@
 namespace tost {
 namespace {
 
+void print_head(const DecodeBenchOptions& bench) {
+  std::printf("decoding, batch %lld, %d threads, %s, median of %lld steps\n",
+              static_cast<long long>(bench.batch), at::get_num_threads(),
+              kernels::current_isa().c_str(), static_cast<long long>(bench.tokens));
+  std::printf("%-18s %-5s %8s %9s %9s %9s %8s %10s %11s\n", "model", "", "context", "step ms",
+              "read ms", "step/read", "GB/s", "state", "prefill t/s");
+}
+
 struct Options {
   RunOptions run;
   DecodeBenchOptions bench;
@@ -36,17 +44,11 @@ nlohmann::json row_json(const DecodeBenchRow& r) {
 
 void run(const Options& options) {
   set_threads(options.run.threads);
-  if (!options.run.json) {
-    std::printf("decoding, batch %lld, %d threads, %s, median of %lld steps\n",
-                static_cast<long long>(options.bench.batch), at::get_num_threads(),
-                kernels::current_isa().c_str(), static_cast<long long>(options.bench.tokens));
-    std::printf("%-18s %-5s %8s %9s %9s %9s %8s %10s %11s\n", "model", "", "context", "step ms",
-                "read ms", "step/read", "GB/s", "state", "prefill t/s");
-  }
   nlohmann::json list = nlohmann::json::array();
   run_decode_bench(options.bench, [&](const DecodeBenchRow& r) {
     list.push_back(row_json(r));
     if (options.run.json) return;
+    if (list.size() == 1) print_head(options.bench);
     std::printf("%-18s %-5s %8lld %9.2f %9.2f %9.3f %8.1f %10s %11.0f\n", r.model.c_str(),
                 r.precision.c_str(), static_cast<long long>(r.context), r.step_ms, r.read_ms,
                 r.step_ms / r.read_ms, r.read_gb_per_s, human_bytes(r.state_bytes).c_str(),
