@@ -65,6 +65,7 @@ std::string flag_name(const std::string& key) {
 // A setting as all kinds that have it see it; the chosen kind judges the value more narrowly.
 struct SharedField {
   FieldInfo info;
+  std::vector<std::string> kinds;
   std::vector<std::pair<std::string, std::string>> usual;  // recipe, its value; where not empty
 };
 
@@ -93,14 +94,23 @@ std::vector<SharedField> shared_fields() {
       auto found = std::find_if(all.begin(), all.end(),
                                 [&](const SharedField& s) { return s.info.key == field.key; });
       if (found == all.end()) {
-        found = all.insert(all.end(), {field, {}});
+        found = all.insert(all.end(), {field, {}, {}});
       } else {
         join_in(*found, kind, field);
       }
+      found->kinds.push_back(kind.noun + "s");
       add_usual(*found, kind);
     }
   }
   return all;
+}
+
+// Says whose setting it is where the heading does not.
+std::string help_of(const SharedField& shared) {
+  const std::string heading = heading_of(shared.info.key);
+  const bool general = heading == "What" || heading == "Optimisation" || heading == "Records";
+  const bool all = shared.kinds.size() == run_kinds().size();
+  return shared.info.help + (general && !all ? " (" + join(shared.kinds, ", ") + ")" : "");
 }
 
 // "64", or "small 64, char 12" where recipes differ.
@@ -111,7 +121,9 @@ std::string show_usual(const SharedField& shared) {
   });
   if (same) return shared.usual.front().second;
   std::vector<std::string> parts;
-  for (const auto& [recipe, value] : shared.usual) parts.push_back(recipe + " " + value);
+  for (const auto& [recipe, value] : shared.usual) {
+    parts.push_back(recipe == value ? value : recipe + " " + value);
+  }
   return join(parts, ", ");
 }
 
@@ -122,7 +134,7 @@ void add_field(CLI::App& command, const SharedField& shared, json& values) {
   if (field.type == FieldType::kBool) {
     option = command.add_flag_function(
         flag + ",!--no-" + flag.substr(2),
-        [&values, key = field.key](int64_t on) { values[key] = on > 0; }, field.help);
+        [&values, key = field.key](int64_t on) { values[key] = on > 0; }, help_of(shared));
   } else {
     // Long lists of names are for `tost info --models`.
     const bool listed = !field.choices.empty() && field.choices.size() <= 8;
@@ -131,7 +143,7 @@ void add_field(CLI::App& command, const SharedField& shared, json& values) {
         [&values, field](const std::string& text) {
           values[field.key] = value_from_text(field, text);
         },
-        field.help + (listed ? " (" + join(field.choices, ", ") + ")" : ""));
+        help_of(shared) + (listed ? " (" + join(field.choices, ", ") + ")" : ""));
     const std::string usual = show_usual(shared);
     if (!usual.empty()) option->default_str(usual);
   }

@@ -17,8 +17,8 @@ std::unique_ptr<TrainTask> make_task(const LanguageTrainConfig& config, const Sa
 }  // namespace
 
 RunKind language_run_kind() {
-  return make_run_kind("language", "language model", language_train_form(),
-                       language_preset_names(), make_task);
+  return make_run_kind("language", "language model", language_train_form(), language_preset_names(),
+                       make_task);
 }
 
 }  // namespace tost

@@ -17,8 +17,9 @@ struct SampleRequest {
   uint64_t seed = 0, stream = 0;
 };
 
-// The prompt and what the model writes after it, as valid UTF-8. A pure function of model and request; torch's
-// generators are left alone. Beyond max_context() the model goes on from the last half of it.
+// The prompt and what the model writes after it, as valid UTF-8. A pure function of model and
+// request; torch's generators are left alone. Beyond max_context() the model goes on from the last
+// half of it.
 std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
                         const SampleRequest& request);
 

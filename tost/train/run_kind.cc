@@ -102,8 +102,7 @@ const RunKind& choose_run_kind(const json& values, const json* saved) {
   std::vector<Hint> found = hints(saved != nullptr ? *saved : values);
   if (found.empty()) {
     const RunKind& usual = run_kinds().front();
-    found.push_back(
-        {&usual, cat("without model, recipe or from, ", usual.noun, "s are trained")});
+    found.push_back({&usual, cat("without model, recipe or from, ", usual.noun, "s are trained")});
   }
   const Hint chosen = agreed(found);
   check_keys(chosen, values);
