@@ -14,6 +14,7 @@
 #include "tost/cli/program.h"
 #include "tost/kernels/isa.h"
 #include "tost/models/image_classifier.h"
+#include "tost/models/language_model.h"
 #include "tost/models/token_mixer.h"
 #include "tost/models/vision_cost.h"
 #include "tost/models/vision_presets.h"
@@ -70,7 +71,8 @@ nlohmann::json describe_paths() {
           {"tssa_bfloat16", "fused kernels, float32 arithmetic"},
           {"tssa_float64", "plain definition"},
           {"allocator", caching_allocator_enabled() ? "caching" : "system"},
-          {"mixers", mixer_names()}};
+          {"mixers", mixer_names()},
+          {"causal_mixers", causal_mixer_names()}};
 }
 
 nlohmann::json describe_model(const std::string& name) {
@@ -88,6 +90,38 @@ nlohmann::json describe_model(const std::string& name) {
           {"gmac",
            static_cast<double>(vision_multiply_adds(config, config.image_size, config.image_size)) /
                1e9}};
+}
+
+nlohmann::json describe_language_model(const std::string& name) {
+  const LanguageConfig config = language_preset(name);
+  const auto model = make_language_model(config, WeightInit::kNone);
+  return {{"name", name},
+          {"mixer", config.mixer},
+          {"block", config.block},
+          {"positions", config.positions},
+          {"vocab", config.vocab},
+          {"dim", config.dim},
+          {"depth", config.depth},
+          {"heads", config.heads},
+          {"parameters", parameter_count(*model)}};
+}
+
+void print_language_models(const nlohmann::json& models) {
+  std::cout << "\n"
+            << std::left << std::setw(26) << "language model" << std::right << std::setw(6)
+            << "block" << std::setw(7) << "vocab" << std::setw(6) << "dim" << std::setw(6)
+            << "depth" << std::setw(6) << "heads" << std::setw(14) << "parameters"
+            << "\n";
+  for (const auto& m : models) {
+    std::cout << std::left << std::setw(26) << m["name"].get<std::string>() << std::right
+              << std::setw(6) << m["block"].get<int64_t>() << std::setw(7)
+              << m["vocab"].get<int64_t>();
+    for (const char* key : {"dim", "depth", "heads"}) {
+      std::cout << std::setw(6) << m[key].get<int64_t>();
+    }
+    std::cout << std::setw(14) << human_number(m["parameters"].get<int64_t>()) << "\n";
+  }
+  std::cout << "char, char_gpu and words take the vocabulary of their data.\n";
 }
 
 void print_models(const nlohmann::json& models) {
@@ -126,7 +160,9 @@ void print_text(const nlohmann::json& info) {
             << " (TOST_ALLOCATOR=system for torch's own)\n"
             << "CUDA        not built in\n"
             << "mixers      " << words(paths["mixers"]) << "\n"
-            << "models      `tost info --models` lists " << vision_preset_names().size() << "\n";
+            << "  causal    " << words(paths["causal_mixers"]) << "\n"
+            << "models      `tost info --models` lists "
+            << vision_preset_names().size() + language_preset_names().size() << "\n";
 }
 
 void run_info(const InfoOptions& options) {
@@ -137,9 +173,15 @@ void run_info(const InfoOptions& options) {
     info["models"] = nlohmann::json::array();
     for (const std::string& name : vision_preset_names())
       info["models"].push_back(describe_model(name));
+    info["language_models"] = nlohmann::json::array();
+    for (const std::string& name : language_preset_names())
+      info["language_models"].push_back(describe_language_model(name));
   }
   if (options.run.json) return print_json(info);
-  if (options.models) return print_models(info["models"]);
+  if (options.models) {
+    print_models(info["models"]);
+    return print_language_models(info["language_models"]);
+  }
   print_text(info);
 }
 
