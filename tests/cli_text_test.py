@@ -182,8 +182,7 @@ class Generation(cli_test.Case):
         parts = run("generate", self.folder / "free", "--prompt", "the", "--max-tokens", "12", "--session", state,
                     *greedy).stdout[:-1]
         size = state.stat().st_size
-        parts += run("generate", self.folder / "free", "--prompt", "", "--max-tokens", "18", "--session", state,
-                     *greedy).stdout
+        parts += run("generate", self.folder / "free", "--max-tokens", "18", "--session", state, *greedy).stdout
         self.assertEqual(parts, whole)
         self.assertLess(abs(state.stat().st_size - size), 200)
         self.refused("--prompt", "the", "--session", state, model="bound", exit_code=1, says="another model")
@@ -203,8 +202,17 @@ class Generation(cli_test.Case):
         self.assertEqual(process.returncode, 130)
         run("generate", self.folder / "free", "--prompt", "", "--max-tokens", "5", "--session", state)
 
+    def test_a_reader_that_goes_away_ends_it(self):
+        process = subprocess.Popen([cli_test.TOST, "generate", str(self.folder / "free"), "--prompt", "the", "--max-tokens",
+                                    "100000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.read(5)
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=60), 1)
+        self.assertIn("cannot be written", process.stderr.read())
+        process.stderr.close()
+
     def test_bad_requests(self):
-        self.refused("--prompt", "", exit_code=2, says="prompt is empty")
+        self.refused("--prompt", "", exit_code=2, says="it is empty")
         self.refused("--prompt", "a", "--top-p", "0", exit_code=2, says="top-p is 0")
         self.refused("--prompt", "a", "--temperature", "-1", exit_code=2, says="temperature is -1")
         self.refused("--prompt", "a", "--temperature", "nan", exit_code=2, says="temperature is nan")
@@ -212,6 +220,10 @@ class Generation(cli_test.Case):
         self.refused("--prompt", "a", "--max-tokens", "17", model="bound", exit_code=2, says="learned positions for 16")
         self.refused("--prompt", "a", "--prompts", self.file("p", b"a"), exit_code=2, says="exclude each other")
         self.refused("--prompts", self.file("q", b""), exit_code=1, says="no prompt")
+        self.refused("--prompt-file", self.file("e", b""), exit_code=1, says="is empty")
+        self.refused("--prompts", self.file("r", "the\né\n".encode()), exit_code=1, says=["Prompt 2 of", "U+00E9"])
+        self.refused("--prompt", "a", "--samples", "1" + "0" * 17, exit_code=2, says="--samples")
+        self.refused("--prompt", "a", "--session", self.dir / "no" / "s", exit_code=1, says="cannot be written")
         self.refused("--prompt", "a", "--precision", "fp8", exit_code=2, says="fp8")
         self.error("generate", self.dir / "absent", exit_code=1, says="absent")
 

@@ -1,7 +1,11 @@
 // tost generate: text from a language model, streamed to stdout.
 #include "tost/eval/generate.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -38,50 +42,78 @@ std::string read_prompt_file(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
+// The lines that are not empty, without a carriage return at their end.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   size_t begin = 0;
   while (begin < text.size()) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    std::string line = text.substr(begin, end - begin);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) lines.push_back(std::move(line));
     begin = end + 1;
   }
   return lines;
 }
 
-std::vector<std::string> prompt_texts(const Options& o) {
+// A prompt and how messages name it.
+struct Prompt {
+  std::string text, where;
+};
+
+std::vector<Prompt> read_prompts(const Options& o, bool may_be_empty) {
+  if (!o.prompts_file.empty()) {
+    std::vector<Prompt> prompts;
+    for (auto& line : lines_of(read_prompt_file(o.prompts_file))) {
+      prompts.push_back(
+          {std::move(line), cat("Prompt ", prompts.size() + 1, " of '", o.prompts_file, "'")});
+    }
+    if (prompts.empty()) {
+      fail_data("'", o.prompts_file, "' holds no prompt; one a line is expected.");
+    }
+    return prompts;
+  }
+  if (!o.prompt_file.empty()) {
+    std::string text = read_prompt_file(o.prompt_file);
+    if (text.empty() && !may_be_empty) {
+      fail_data("'", o.prompt_file, "' is empty; a prompt of at least one character is expected.");
+    }
+    return {{std::move(text), cat("'", o.prompt_file, "'")}};
+  }
+  if (!o.prompt_given && may_be_empty) return {{"", "The prompt"}};  // a session goes on by itself
+  return {{o.prompt, "The prompt"}};
+}
+
+void check_options(const Options& o) {
+  constexpr int64_t kMostSamples = 100'000;
   const int given =
       int(o.prompt_given) + int(!o.prompt_file.empty()) + int(!o.prompts_file.empty());
   if (given > 1) fail_usage("--prompt, --prompt-file and --prompts exclude each other; give one.");
-  if (o.samples < 1) fail_usage("--samples is ", o.samples, "; it must be 1 or above.");
-  std::vector<std::string> texts;
-  if (!o.prompts_file.empty()) {
-    texts = lines_of(read_prompt_file(o.prompts_file));
-    if (texts.empty()) fail_data("'", o.prompts_file, "' holds no prompt; one a line is expected.");
-  } else if (!o.prompt_file.empty()) {
-    texts = {read_prompt_file(o.prompt_file)};
-  } else {
-    texts = {o.prompt};
+  if (o.samples < 1 || o.samples > kMostSamples) {
+    fail_usage("--samples is ", o.samples, "; it must be from 1 to ", kMostSamples, ".");
   }
-  std::vector<std::string> all;
-  for (const auto& text : texts) all.insert(all.end(), size_t(o.samples), text);
-  if (!o.session.empty() && all.size() != 1) {
+  if (o.session.empty()) return;
+  if (o.samples != 1 || !o.prompts_file.empty()) {
     fail_usage("--session goes on with one text; leave out --samples and --prompts.");
   }
-  return all;
+  // Noticed now rather than when all is written.
+  const auto folder = std::filesystem::absolute(o.session).parent_path();
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail_data("The session '", o.session, "' cannot be written: ", std::strerror(errno), ".");
+  }
 }
 
-std::vector<std::vector<int64_t>> encode_all(const std::vector<std::string>& texts,
-                                             const Tokenizer& tokenizer, bool may_be_empty) {
-  std::vector<std::vector<int64_t>> prompts;
-  for (const auto& text : texts) {
-    const auto ids = tokenizer.encode(text);
+std::vector<int64_t> encode(const Prompt& prompt, const Tokenizer& tokenizer, bool may_be_empty) {
+  try {
+    const auto ids = tokenizer.encode(prompt.text);
     if (ids.empty() && !may_be_empty) {
-      fail_usage("The prompt is empty; give at least one character with --prompt.");
+      fail_usage("it is empty; give at least one character.");
     }
-    prompts.emplace_back(ids.begin(), ids.end());
+    return {ids.begin(), ids.end()};
+  } catch (const Error& error) {
+    const auto message = cat(prompt.where, " cannot be read: ", error.what());
+    throw Error(error.kind(), message);
   }
-  return prompts;
 }
 
 nlohmann::json to_json(const GenerateStats& s) {
@@ -113,57 +145,20 @@ void print_stats(const GenerateStats& s) {
                human_bytes(peak_resident_bytes()).c_str());
 }
 
-void add(GenerateStats& sum, const GenerateStats& s) {
-  sum.prompt_tokens += s.prompt_tokens;
-  sum.new_tokens += s.new_tokens;
-  sum.decode_steps += s.decode_steps;
-  sum.prefill_s += s.prefill_s;
-  sum.decode_s += s.decode_s;
-  sum.state_bytes += s.state_bytes;
-}
-
-// Prompts of one length are written together; the others after them.
-GenerateResult generate_all(const Options& o, LanguageModel& model, const Tokenizer& tokenizer,
-                            std::vector<std::vector<int64_t>> prompts, TextSession* session,
-                            bool stream) {
-  GenerateResult all;
-  all.texts.resize(prompts.size());
-  std::vector<bool> done(prompts.size());
-  for (size_t first = 0; first < prompts.size(); ++first) {
-    if (done[first]) continue;
-    std::vector<size_t> group;
-    std::vector<std::vector<int64_t>> together;
-    const size_t length = prompts[first].size();
-    for (size_t i = first; i < prompts.size(); ++i) {
-      if (done[i] || prompts[i].size() != length) continue;
-      done[i] = true;
-      group.push_back(i);
-      together.push_back(std::move(prompts[i]));
-    }
-    const OnText on_text = [](int64_t, const std::string& piece) {
-      std::cout << piece << std::flush;
-    };
-    auto result = generate(model, tokenizer, std::move(together), o.generate, session,
-                           stream ? on_text : OnText(), stop_flag());
-    for (size_t i = 0; i < group.size(); ++i) all.texts[group[i]] = std::move(result.texts[i]);
-    add(all.stats, result.stats);
-  }
-  return all;
-}
-
-void print_texts(const std::vector<std::string>& prompts, const GenerateResult& result) {
+void print_texts(const std::vector<Prompt>& prompts, const GenerateResult& result) {
   for (size_t i = 0; i < result.texts.size(); ++i) {
-    if (result.texts.size() > 1) std::cout << "--- " << i + 1 << ": " << prompts[i] << "\n";
+    if (result.texts.size() > 1) std::cout << "--- " << i + 1 << ": " << prompts[i].text << "\n";
     std::cout << result.texts[i].text << "\n";
   }
 }
 
 nlohmann::json to_json(const Options& o, const std::string& file,
-                       const std::vector<std::string>& prompts, const GenerateResult& result) {
+                       const std::vector<Prompt>& prompts, const GenerateResult& result) {
   nlohmann::json texts = nlohmann::json::array();
   for (size_t i = 0; i < result.texts.size(); ++i) {
     const auto& t = result.texts[i];
-    texts.push_back({{"prompt", prompts[i]}, {"text", t.text}, {"ids", t.ids}, {"ended", t.ended}});
+    texts.push_back(
+        {{"prompt", prompts[i].text}, {"text", t.text}, {"ids", t.ids}, {"ended", t.ended}});
   }
   return {{"checkpoint", file},
           {"seed", o.generate.seed},
@@ -171,33 +166,54 @@ nlohmann::json to_json(const Options& o, const std::string& file,
           {"stats", to_json(result.stats)}};
 }
 
-void run_generate(const Options& o) {
-  set_threads(o.run.threads);
-  check_generate(o.generate);
-  const auto texts = prompt_texts(o);
+LoadedLanguage load(const Options& o) {
   auto loaded = load_language_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
   if (loaded.info.tokenizer == nullptr) {
     fail_data("'", loaded.file.string(),
               "' was trained on tokens without a vocabulary, so it cannot write text.");
   }
   use_precision(*loaded.model, o.precision);
-  TextSession session;
-  const bool resumed = !o.session.empty() && std::filesystem::exists(o.session);
-  if (resumed) session = load_session(o.session, *loaded.model);
-  const bool pending = !session.pending.empty();
-  auto prompts = encode_all(texts, *loaded.info.tokenizer, pending);
-  const bool stream = !o.run.json && prompts.size() == 1;
-  const auto result = generate_all(o, *loaded.model, *loaded.info.tokenizer, std::move(prompts),
-                                   o.session.empty() ? nullptr : &session, stream);
-  if (!o.session.empty()) save_session(o.session, session, *loaded.model);
+  return loaded;
+}
+
+void print(const Options& o, const std::string& file, const std::vector<Prompt>& prompts,
+           const GenerateResult& result, bool streamed) {
   if (o.run.json) {
-    print_json(to_json(o, loaded.file.string(), texts, result));
-  } else if (stream) {
+    print_json(to_json(o, file, prompts, result));
+  } else if (streamed) {
     std::cout << "\n";
   } else {
-    print_texts(texts, result);
+    print_texts(prompts, result);
   }
   if (o.stats && !o.run.json) print_stats(result.stats);
+}
+
+void run_generate(const Options& o) {
+  set_threads(o.run.threads);
+  check_generate(o.generate);
+  check_options(o);
+  auto loaded = load(o);
+  TextSession session;
+  std::error_code ignored;
+  const bool resumed = !o.session.empty() && std::filesystem::exists(o.session, ignored);
+  if (resumed) session = load_session(o.session, *loaded.model);
+  const bool pending = !session.pending.empty();
+  std::vector<Prompt> prompts;
+  std::vector<std::vector<int64_t>> ids;
+  for (const auto& prompt : read_prompts(o, pending)) {
+    prompts.insert(prompts.end(), size_t(o.samples), prompt);
+    ids.insert(ids.end(), size_t(o.samples), encode(prompt, *loaded.info.tokenizer, pending));
+  }
+  const bool stream = !o.run.json && prompts.size() == 1;
+  const OnText on_text = [](int64_t, const std::string& piece) {
+    std::cout << piece << std::flush;
+    return bool(std::cout);  // false once nobody reads
+  };
+  const auto result =
+      generate(*loaded.model, *loaded.info.tokenizer, std::move(ids), o.generate,
+               o.session.empty() ? nullptr : &session, stream ? on_text : OnText(), stop_flag());
+  if (!o.session.empty()) save_session(o.session, session, *loaded.model);
+  print(o, loaded.file.string(), prompts, result, stream);
   if (stop_flag()->load()) set_exit_code(kExitInterrupted);
 }
 
@@ -214,8 +230,10 @@ void add_text_options(CLI::App& command, Options& o) {
       ->take_all()
       ->expected(1);
   command.add_flag("--ignore-end", o.generate.ignore_end, "Go on past an end-of-text token");
-  command.add_option("--session", o.session,
-                     "File that keeps the state: goes on where it stopped, saves when done");
+  command.add_option(
+      "--session", o.session,
+      "File that keeps the state: goes on where it stopped (after --prompt, if given), saves when "
+      "done");
   command
       .add_option("--past-block", o.generate.past_block,
                   "With learned positions, past their number: stop or slide")

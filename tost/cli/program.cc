@@ -129,7 +129,10 @@ int run_program(int argc, char** argv) {
     build_commands(app);
     app.parse(argc, argv);
     std::cout.flush();
-    if (!std::cout) return kExitData;
+    if (!std::cout) {
+      std::cerr << "tost: the output cannot be written; is the disk full, or the reader gone?\n";
+      return kExitData;
+    }
     return exit_code;
   } catch (...) {
     return guarded(app, std::current_exception());

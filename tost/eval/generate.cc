@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "tost/base/error.h"
@@ -14,6 +15,15 @@ namespace {
 using torch::Tensor;
 using Clock = std::chrono::steady_clock;
 
+void add(GenerateStats& sum, const GenerateStats& s) {
+  sum.prompt_tokens += s.prompt_tokens;
+  sum.new_tokens += s.new_tokens;
+  sum.decode_steps += s.decode_steps;
+  sum.prefill_s += s.prefill_s;
+  sum.decode_s += s.decode_s;
+  sum.state_bytes = std::max(sum.state_bytes, s.state_bytes);
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -21,8 +31,11 @@ double seconds_since(Clock::time_point start) {
 // Tokens handed to the model at a time, so that a long prompt takes no second form in memory.
 constexpr int64_t kPiece = 512;
 
+using Prompts = std::vector<std::vector<int64_t>>;
+
 // One text being written.
 struct Row {
+  int64_t text;  // its number among all
   Sampler sampler;
   Random random;
   TextStream stream;
@@ -33,22 +46,23 @@ struct Row {
 class Generation {
  public:
   Generation(LanguageModel& model, const Tokenizer& tokenizer, const GenerateConfig& config,
-             TextSession* session, const OnText& on_text)
+             TextSession* session, const OnText& on_text, const std::atomic<bool>* stop)
       : model_(model),
         tokenizer_(tokenizer),
         config_(config),
         session_(session),
         on_text_(on_text),
+        stop_(stop),
         block_(model.config().positions == "learned" ? model.max_context() : 0) {}
 
-  GenerateResult run(std::vector<std::vector<int64_t>> prompts, const std::atomic<bool>* stop) {
-    check(prompts);
-    start(prompts);
+  // `texts`: the numbers of the prompts among all.
+  GenerateResult run(Prompts prompts, const std::vector<int64_t>& texts) {
+    start(prompts, texts);
     Tensor logits = read_prompts(std::move(prompts));
     const auto begin = Clock::now();
-    for (int64_t i = 0; i < config_.max_tokens; ++i) {
+    for (int64_t i = 0; i < config_.max_tokens && !none_active(); ++i) {
       draw_tokens(logits);
-      if (stop != nullptr && stop->load()) end_all("interrupted");
+      if (stopping()) end_all("interrupted");
       if (none_active() || i + 1 == config_.max_tokens) break;
       logits = read(next_ids());
       ++result_.stats.decode_steps;
@@ -59,40 +73,19 @@ class Generation {
   }
 
  private:
-  void check(const std::vector<std::vector<int64_t>>& prompts) const {
-    check_generate(config_);
-    const bool resumed = session_ != nullptr && !session_->pending.empty();
-    for (const auto& prompt : prompts) {
-      if (prompt.size() != prompts[0].size())
-        fail_usage("Texts written together must have prompts of one length.");
-      if (prompt.empty() && !resumed) fail_usage("The prompt is empty; give at least one token.");
-      for (const int64_t id : prompt) {
-        if (id >= 0 && id < model_.config().vocab) continue;
-        fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ",
-                  model_.config().vocab, ".");
-      }
-    }
-    if (block_ == 0 || config_.past_block == "slide") return;
-    const int64_t before =
-        session_ != nullptr ? session_->state.position + int64_t(session_->pending.size()) : 0;
-    const int64_t wanted = before + int64_t(prompts[0].size()) + config_.max_tokens;
-    // The last token drawn is never read.
-    if (wanted - 1 > block_) {
-      fail_usage("The model has learned positions for ", block_,
-                 " tokens, and the text would reach ", wanted,
-                 "; shorten it, lower max-tokens, or let --past-block slide.");
-    }
-  }
+  bool stopping() const { return reader_gone_ || (stop_ != nullptr && stop_->load()); }
 
-  void start(const std::vector<std::vector<int64_t>>& prompts) {
+  void start(const Prompts& prompts, const std::vector<int64_t>& texts) {
     const auto draws = session_ != nullptr ? session_->draws : 0;
     const int64_t allowed = std::min(tokenizer_.vocab_size(), model_.config().vocab);
     for (size_t r = 0; r < prompts.size(); ++r) {
-      rows_.push_back({Sampler(config_.sampling, allowed),
-                       Random(config_.seed, r, draws),
-                       TextStream(config_.stop),
-                       {},
-                       true});
+      rows_.push_back(
+          {texts[r],
+           Sampler(config_.sampling, allowed),
+           Random(config_.seed, uint64_t(texts[r]), draws),
+           TextStream(config_.stop, session_ != nullptr ? session_->held : std::string()),
+           {},
+           true});
       if (session_ != nullptr) {
         for (const int64_t id : session_->seen) rows_.back().sampler.note(id);
       }
@@ -105,21 +98,26 @@ class Generation {
     histories_.resize(prompts.size());
   }
 
-  Tensor read_prompts(std::vector<std::vector<int64_t>> prompts) {
+  Tensor read_prompts(Prompts prompts) {
     const auto begin = Clock::now();
     Tensor logits;
     if (session_ != nullptr && !session_->pending.empty()) {
       logits = read({session_->pending});
       result_.stats.prompt_tokens += int64_t(session_->pending.size());
     }
-    if (!prompts[0].empty()) logits = read(prompts);
+    if (!prompts[0].empty() && unread_.empty()) {
+      logits = read(prompts);
+    } else {
+      unread_.insert(unread_.end(), prompts[0].begin(), prompts[0].end());
+    }
     result_.stats.prompt_tokens += int64_t(prompts.size() * prompts[0].size());
     result_.stats.prefill_s = seconds_since(begin);
     return logits;
   }
 
-  // Reads the same number of tokens in every text.
-  Tensor read(const std::vector<std::vector<int64_t>>& ids) {
+  // Reads the same number of tokens in every text. Stopped on the way, it ends all texts and leaves
+  // the rest of the first in unread_.
+  Tensor read(const Prompts& ids) {
     const auto count = int64_t(ids[0].size());
     if (block_ > 0) remember(ids);
     if (block_ > 0 && state_.position + count > block_) return slide();
@@ -131,11 +129,16 @@ class Generation {
         std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);
       }
       logits = model_.extend(batch, state_);
+      if (t + piece < count && block_ == 0 && stopping()) {
+        unread_.assign(ids[0].begin() + t + piece, ids[0].end());
+        end_all("interrupted");
+        break;
+      }
     }
     return logits;
   }
 
-  void remember(const std::vector<std::vector<int64_t>>& ids) {
+  void remember(const Prompts& ids) {
     for (size_t r = 0; r < ids.size(); ++r) {
       auto& h = histories_[r];
       h.insert(h.end(), ids[r].begin(), ids[r].end());
@@ -169,15 +172,15 @@ class Generation {
         end(row, "end");
         continue;
       }
-      emit(int64_t(r), row.stream.push(tokenizer_.piece(int32_t(id))));
+      emit(row, row.stream.push(tokenizer_.piece(int32_t(id))));
       if (row.stream.stopped()) end(row, "stop");
     }
   }
 
-  void emit(int64_t r, const std::string& piece) {
+  void emit(Row& row, const std::string& piece) {
     if (piece.empty()) return;
-    rows_[size_t(r)].result.text += piece;
-    if (on_text_) on_text_(r, piece);
+    row.result.text += piece;
+    if (on_text_ && !on_text_(row.text, piece)) reader_gone_ = true;
   }
 
   static void end(Row& row, const char* why) {
@@ -194,23 +197,24 @@ class Generation {
   }
 
   // Texts that have ended read their last token again; nobody looks at what follows.
-  std::vector<std::vector<int64_t>> next_ids() const {
-    std::vector<std::vector<int64_t>> ids;
+  Prompts next_ids() const {
+    Prompts ids;
     for (const auto& row : rows_) ids.push_back({row.result.ids.back()});
     return ids;
   }
 
   void finish() {
     end_all("length");
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      emit(int64_t(r), rows_[r].stream.finish());
-      result_.texts.push_back(std::move(rows_[r].result));
+    for (auto& row : rows_) {
+      emit(row, session_ != nullptr ? row.stream.pause() : row.stream.finish());
+      result_.texts.push_back(std::move(row.result));
     }
     result_.stats.state_bytes = state_bytes(state_);
     if (session_ == nullptr) return;
     session_->state = std::move(state_);
     session_->history = std::move(histories_[0]);
-    session_->pending.clear();
+    session_->held = rows_[0].stream.held();
+    session_->pending = std::move(unread_);
     const auto& ids = result_.texts[0].ids;
     if (!ids.empty()) session_->pending.push_back(ids.back());
     const auto& seen = rows_[0].sampler.seen();
@@ -226,12 +230,38 @@ class Generation {
   const GenerateConfig& config_;
   TextSession* session_;
   const OnText& on_text_;
+  const std::atomic<bool>* stop_;
   const int64_t block_;  // 0: no limit
+  bool reader_gone_ = false;
+  std::vector<int64_t> unread_;
   std::vector<Row> rows_;
   LanguageState state_;
-  std::vector<std::vector<int64_t>> histories_;
+  Prompts histories_;
   GenerateResult result_;
 };
+
+void check_prompts(const LanguageModel& model, const Prompts& prompts, const GenerateConfig& config,
+                   const TextSession* session) {
+  const bool pending = session != nullptr && !session->pending.empty();
+  const int64_t vocab = model.config().vocab;
+  const int64_t block = model.config().positions == "learned" ? model.max_context() : 0;
+  const int64_t before =
+      session != nullptr ? session->state.position + int64_t(session->pending.size()) : 0;
+  for (const auto& prompt : prompts) {
+    if (prompt.empty() && !pending) fail_usage("The prompt is empty; give at least one token.");
+    for (const int64_t id : prompt) {
+      if (id >= 0 && id < vocab) continue;
+      fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ", vocab, ".");
+    }
+    // The last token drawn is never read.
+    const int64_t start = before + int64_t(prompt.size());
+    if (block > 0 && config.past_block == "stop" && config.max_tokens - 1 > block - start) {
+      fail_usage("The model has learned positions for ", block, " tokens, and ", config.max_tokens,
+                 " after the first ", start,
+                 " do not fit; shorten the prompt, lower max-tokens, or let --past-block slide.");
+    }
+  }
+}
 
 }  // namespace
 
@@ -254,8 +284,30 @@ GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
   if (session != nullptr && prompts.size() != 1) {
     fail_usage("A session continues one text, not ", prompts.size(), ".");
   }
+  check_generate(config);
+  check_prompts(model, prompts, config, session);
   const torch::NoGradGuard no_grad;
-  return Generation(model, tokenizer, config, session, on_text).run(std::move(prompts), stop);
+  GenerateResult all;
+  all.texts.resize(prompts.size());
+  std::map<size_t, std::vector<int64_t>> groups;  // by number of tokens
+  for (size_t i = 0; i < prompts.size(); ++i) groups[prompts[i].size()].push_back(int64_t(i));
+  bool interrupted = false;
+  for (const auto& [length, texts] : groups) {
+    Prompts together;
+    for (const int64_t i : texts) together.push_back(std::move(prompts[size_t(i)]));
+    if (interrupted) {
+      for (const int64_t i : texts) all.texts[size_t(i)].ended = "interrupted";
+      continue;
+    }
+    auto result = Generation(model, tokenizer, config, session, on_text, stop)
+                      .run(std::move(together), texts);
+    for (size_t r = 0; r < texts.size(); ++r) {
+      interrupted |= result.texts[r].ended == "interrupted";
+      all.texts[size_t(texts[r])] = std::move(result.texts[r]);
+    }
+    add(all.stats, result.stats);
+  }
+  return all;
 }
 
 }  // namespace tost

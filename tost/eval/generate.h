@@ -30,9 +30,10 @@ void check_generate(const GenerateConfig& config);
 // settings look back to.
 struct TextSession {
   LanguageState state;
-  std::vector<int64_t> pending;  // drawn, not yet read
+  std::vector<int64_t> pending;  // not yet read: the last one drawn, or the rest of a prompt
   std::vector<int64_t> history;  // the last tokens, up to the block; only for learned positions
   std::vector<int64_t> seen;     // distinct tokens so far, ascending, for the repetition penalty
+  std::string held;              // the beginning of a character, not yet given out
   uint64_t draws = 0;            // numbers the continuations, so that each draws anew
 };
 
@@ -46,7 +47,7 @@ struct GenerateStats {
   int64_t prompt_tokens = 0, new_tokens = 0;  // over all texts
   int64_t decode_steps = 0;                   // tokens of one text
   double prefill_s = 0, decode_s = 0;
-  int64_t state_bytes = 0;  // after the last token
+  int64_t state_bytes = 0;  // of the largest group of texts, after its last token
 };
 
 struct GenerateResult {
@@ -54,15 +55,16 @@ struct GenerateResult {
   GenerateStats stats;
 };
 
-// Called with every piece of certain text as it comes.
-using OnText = std::function<void(int64_t text, const std::string& piece)>;
+// Called with every piece of certain text as it comes; false ends all texts.
+using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
-// Continues prompts [ids] that all have the same number of tokens, together; they are let go once
-// read. Text r draws from
-// Random(seed, r, session draws). With `session` there is one prompt, which may be empty where the
-// session has something pending; it is read after what the session has seen, and the session moves
-// on. `stop` ends all texts after the present token. Throws usage Errors for settings and for texts
-// that would not fit the block, data Errors for prompts the model cannot read.
+// Continues prompts [ids]; those with the same number of tokens are written together. Text r draws
+// from Random(seed, r, session draws), whatever is written beside it. Prompts are let go once read.
+// With `session` there is one prompt, which may be empty where the session has something pending;
+// it is read after what the session has seen, and the session moves on. `stop` ends all texts after
+// the present token, or after the present 512 tokens of a prompt. Throws usage Errors for settings
+// and for texts that would not fit the block, data Errors for prompts the model cannot read; the
+// session is then as before.
 GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session = nullptr, const OnText& on_text = {},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -9,6 +10,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/session_file.h"
 #include "tost/eval/text_stream.h"
+#include "tost/io/safetensors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -92,6 +94,14 @@ TEST(TextStream, HoldsBackHalfCharacters) {
   EXPECT_EQ(stream.finish(), "\xEF\xBF\xBD");
 }
 
+TEST(TextStream, PausesInsideACharacter) {
+  TextStream stream({"END"});
+  EXPECT_EQ(stream.push("x\xE2\x82"), "x");
+  EXPECT_EQ(stream.pause(), "");
+  TextStream next({"END"}, stream.held());
+  EXPECT_EQ(next.push("\xAC!"), "\xE2\x82\xAC!");
+}
+
 TEST(TextStream, FindsStopStringsAcrossTokens) {
   TextStream stream({"END", "\n\n"});
   EXPECT_EQ(stream.push("one E"), "one ");
@@ -161,6 +171,11 @@ TEST_F(Generate, TogetherIsAsAlone) {
   EXPECT_EQ(both.texts[0].ids, run({{1, 2, 3}}, config).texts[0].ids);
   EXPECT_EQ(both.texts[1].ids, run({{9, 8, 7}}, config).texts[0].ids);
   EXPECT_EQ(both.stats.prompt_tokens, 6);
+  // Drawn, too, whatever stands beside it.
+  config.sampling.temperature = 1;
+  EXPECT_EQ(run({{4}, {1, 2, 3}, {5, 5}}, config).texts[1].ids,
+            run({{7, 7, 7}, {1, 2, 3}}, config).texts[1].ids);
+  EXPECT_NE(run({{4}, {4}}, config).texts[1].ids, run({{4}, {4}}, config).texts[0].ids);
 }
 
 TEST_F(Generate, SeedDecidesTheText) {
@@ -182,26 +197,79 @@ TEST_F(Generate, PastTheBlockStopsOrSlides) {
   config.past_block = "slide";
   EXPECT_EQ(run({{1, 2}}, config).texts[0].ids.size(), 60u);
   EXPECT_EQ(run({Ids(100, 7)}, config).texts[0].ids.size(), 60u);
+  config.max_tokens = std::numeric_limits<int64_t>::max();
   config.past_block = "stop";
+  EXPECT_THROW(run({{1, 2}}, config), Error);
   config.max_tokens = 23;
   EXPECT_EQ(run({{1, 2}}, config).texts[0].ids.size(), 23u);
+}
+
+// By hand: a full block is forgotten but for its last half.
+TEST_F(Generate, SlidingReadsTheLastHalfBlockAnew) {
+  make("learned");
+  const torch::NoGradGuard no_grad;
+  GenerateConfig config;
+  config.sampling.temperature = 0;
+  config.max_tokens = 50;
+  config.ignore_end = true;
+  config.past_block = "slide";
+  Ids all{10, 20, 30};
+  int64_t first = 0;  // of the tokens the model has in view
+  for (int i = 0; i < 50; ++i) {
+    if (int64_t(all.size()) - first > 24) first = int64_t(all.size()) - 12;
+    const auto logits =
+        model_->forward(torch::tensor(Ids(all.begin() + first, all.end())).unsqueeze(0));
+    all.push_back(logits[0][-1].argmax().item<int64_t>());
+  }
+  EXPECT_EQ(run({{10, 20, 30}}, config).texts[0].ids, Ids(all.begin() + 3, all.end()));
+}
+
+// Stopped before the first token is drawn: what was not read is read first when it goes on.
+TEST_F(Generate, StoppedPromptGoesOn) {
+  make("none");
+  const Ids prompt(1300, 65);
+  GenerateConfig config;
+  config.sampling.temperature = 0;
+  config.ignore_end = true;
+  config.max_tokens = 6;
+  const auto whole = run({prompt}, config).texts[0].ids;
+  TextSession session;
+  std::atomic<bool> stop{true};
+  const auto stopped = generate(*model_, *tokenizer_, {prompt}, config, &session, {}, &stop);
+  EXPECT_EQ(stopped.texts[0].ended, "interrupted");
+  EXPECT_TRUE(stopped.texts[0].ids.empty());
+  EXPECT_EQ(session.state.position, 512);
+  EXPECT_EQ(session.pending.size(), 1300u - 512u);
+  EXPECT_EQ(run({{}}, config, &session).texts[0].ids, whole);
+}
+
+TEST_F(Generate, EndsWhenNobodyReads) {
+  make("none");
+  GenerateConfig config;
+  config.max_tokens = 1000;
+  int pieces = 0;
+  const auto result = generate(*model_, *tokenizer_, {{65}}, config, nullptr,
+                               [&](int64_t, const std::string&) { return ++pieces < 3; });
+  EXPECT_EQ(result.texts[0].ended, "interrupted");
+  EXPECT_LT(result.texts[0].ids.size(), 40u);
 }
 
 TEST_F(Generate, RefusesAnEmptyPromptAndForeignTokens) {
   make("none");
   EXPECT_THROW(run({{}}, {}), Error);
   EXPECT_THROW(run({{300}}, {}), Error);
-  EXPECT_THROW(run({{1, 2}, {3}}, {}), Error);
 }
 
 TEST_F(Generate, SessionGoesOnWhereItStopped) {
-  for (const char* mixer : {"tssa", "softmax"}) {
-    make("none", mixer);
+  for (const auto& [mixer, positions] :
+       {std::pair{"tssa", "none"}, {"softmax", "none"}, {"tssa", "learned"}}) {
+    make(positions, mixer);
     GenerateConfig config;
+    config.past_block = "slide";
     config.sampling.temperature = 0;
     config.sampling.repetition_penalty = 1.3;
     config.ignore_end = true;
-    config.max_tokens = 20;
+    config.max_tokens = 40;
     const auto whole = run({{1, 2, 3}}, config).texts[0].ids;
     config.max_tokens = 8;
     TextSession session;
@@ -210,7 +278,7 @@ TEST_F(Generate, SessionGoesOnWhereItStopped) {
     const auto file = folder.path() / "session";
     save_session(file, session, *model_);
     TextSession later = load_session(file, *model_);
-    config.max_tokens = 12;
+    config.max_tokens = 32;
     const auto rest = run({{}}, config, &later).texts[0].ids;
     ids.insert(ids.end(), rest.begin(), rest.end());
     EXPECT_EQ(ids, whole) << mixer;
@@ -238,6 +306,43 @@ TEST_F(Generate, SessionOfAnotherModelIsRefused) {
   }
   make("learned");
   EXPECT_THROW(load_session(file, *model_), Error);
+}
+
+// Every tensor of a session cut short, and heads that lie: refused, never used.
+TEST_F(Generate, DamagedSessionsAreRefused) {
+  for (const auto& [mixer, positions] : {std::pair{"softmax", "none"}, {"tssa", "learned"}}) {
+    make(positions, mixer);
+    GenerateConfig config;
+    config.max_tokens = 4;
+    config.ignore_end = true;
+    TextSession session;
+    run({{1, 2, 3}}, config, &session);
+    const testing::TempDir folder;
+    const auto file = folder.path() / "session", other = folder.path() / "other";
+    save_session(file, session, *model_);
+    const auto content = load_safetensors(file);
+    for (const auto& [name, tensor] : content.tensors) {
+      if (name == "seen" || name == "held" || name == "pending") continue;
+      auto tensors = content.tensors;
+      const int64_t dim = tensor.dim() == 4 ? 2 : tensor.dim() - 1;
+      if (tensor.numel() > 0) {
+        tensors[name] = tensor.narrow(dim, 0, tensor.size(dim) - 1).contiguous();
+        save_safetensors(other, tensors, content.metadata);
+        EXPECT_THROW(load_session(other, *model_), Error) << name;
+      }
+      tensors.erase(name);
+      save_safetensors(other, tensors, content.metadata);
+      EXPECT_THROW(load_session(other, *model_), Error) << name;
+    }
+    auto tensors = content.tensors;
+    tensors["pending"] = torch::tensor({int64_t{999}});
+    save_safetensors(other, tensors, content.metadata);
+    EXPECT_THROW(load_session(other, *model_), Error);
+    auto head = nlohmann::json::parse(content.metadata.at("tost.session"));
+    head["position"] = std::numeric_limits<int64_t>::max();
+    save_safetensors(other, content.tensors, {{"tost.session", head.dump()}});
+    EXPECT_THROW(load_session(other, *model_), Error);
+  }
 }
 
 }  // namespace

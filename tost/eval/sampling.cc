@@ -19,9 +19,9 @@ void check_sampling(const SamplingConfig& c) {
     fail_usage("min-p is ", c.min_p, "; it must be from 0 (all tokens) to 1.");
   }
   if (c.top_k < 0) fail_usage("top-k is ", c.top_k, "; it must be 0 (all tokens) or above.");
-  if (!(c.repetition_penalty > 0) || !std::isfinite(c.repetition_penalty)) {
+  if (!(c.repetition_penalty >= 0.01 && c.repetition_penalty <= 100)) {
     fail_usage("repetition-penalty is ", c.repetition_penalty,
-               "; it must be above 0, and 1 means none.");
+               "; it must be from 0.01 to 100, and 1 means none.");
   }
 }
 

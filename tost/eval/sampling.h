@@ -18,7 +18,7 @@ struct SamplingConfig {
 };
 
 // Throws a usage Error naming the setting: temperature negative or not finite, top_p outside (0,
-// 1], min_p outside [0, 1], top_k negative, repetition_penalty not above 0.
+// 1], min_p outside [0, 1], top_k negative, repetition_penalty outside [0.01, 100].
 void check_sampling(const SamplingConfig& config);
 
 // Draws tokens. Deterministic: the same logits, settings and generator state give the same token on

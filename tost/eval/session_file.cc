@@ -15,6 +15,7 @@ using nlohmann::json;
 using torch::Tensor;
 
 constexpr char kSessionKey[] = "tost.session";
+constexpr int64_t kMostTokens = int64_t{1} << 50;
 
 // Whatever the precision the model runs in: the sum is over the weights' upper 16 bits, which
 // bfloat16 keeps up to rounding, so weights are rounded first.
@@ -54,15 +55,26 @@ std::vector<int64_t> ids_from(const SafetensorsFile& content, const char* name, 
   return values;
 }
 
-// A tensor as the model at hand would have made it: same name and rank, and the same sizes but for
-// the number of tokens a cache keeps.
-Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name,
-               int64_t position, const std::string& where) {
+// At most the beginning of one character.
+std::string held_from(const SafetensorsFile& content, const std::string& where) {
+  const auto found = content.tensors.find("held");
+  if (found == content.tensors.end() || found->second.scalar_type() != torch::kByte ||
+      found->second.dim() != 1 || found->second.numel() > 3) {
+    fail_data(where, " has no 'held' of up to three bytes.");
+  }
+  const auto* bytes = found->second.const_data_ptr<uint8_t>();
+  return std::string(bytes, bytes + found->second.numel());
+}
+
+// A tensor as the model at hand would have made it: of `cached` tokens if it is a cache, else of
+// the example's sizes.
+Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name, int64_t cached,
+               const std::string& where) {
   bool fits = tensor.dim() == example.dim() && tensor.is_floating_point() &&
               (tensor.scalar_type() == torch::kDouble) == (example.scalar_type() == torch::kDouble);
   const bool cache = name == "k" || name == "v";
   for (int64_t i = 0; fits && i < tensor.dim(); ++i) {
-    fits = cache && i == 2 ? tensor.size(i) <= position : tensor.size(i) == example.size(i);
+    fits = tensor.size(i) == (cache && i == 2 ? cached : example.size(i));
   }
   if (!fits) {
     fail_data(where, " has '", name, "' of type ", tensor.scalar_type(), " and sizes ",
@@ -78,28 +90,33 @@ void read_state(const SafetensorsFile& content, LanguageModel& model, const std:
                 LanguageState& state) {
   LanguageState example;
   model.extend(torch::zeros({1, 1}, torch::kLong), example);
+  const int64_t window = model.config().options.window, position = state.position;
+  const int64_t cached = window > 0 ? std::min(position, window - 1) : position;
   size_t used = 0;
   state.blocks.resize(example.blocks.size());
   for (size_t i = 0; i < example.blocks.size(); ++i) {
     for (const auto& [name, tensor] : example.blocks[i]) {
       const auto found = content.tensors.find(block_key(i, name));
       if (found == content.tensors.end()) fail_data(where, " lacks '", block_key(i, name), "'.");
-      state.blocks[i][name] = checked(found->second, tensor, name, state.position, where);
+      state.blocks[i][name] = checked(found->second, tensor, name, cached, where);
       ++used;
     }
   }
-  if (used + 3 != content.tensors.size()) {
+  if (used + 4 != content.tensors.size()) {
     fail_data(where, " holds ", content.tensors.size(), " tensors where this model keeps ",
-              used + 3, ".");
+              used + 4, ".");
   }
 }
 
 }  // namespace
 
 void save_session(const fs::path& file, const TextSession& session, const LanguageModel& model) {
+  const auto held = torch::empty({int64_t(session.held.size())}, torch::kByte);
+  std::copy(session.held.begin(), session.held.end(), held.data_ptr<uint8_t>());
   std::map<std::string, Tensor> tensors{{"pending", to_tensor(session.pending)},
                                         {"history", to_tensor(session.history)},
-                                        {"seen", to_tensor(session.seen)}};
+                                        {"seen", to_tensor(session.seen)},
+                                        {"held", held}};
   for (size_t i = 0; i < session.state.blocks.size(); ++i) {
     for (const auto& [name, tensor] : session.state.blocks[i]) {
       tensors[block_key(i, name)] = tensor.contiguous();
@@ -125,13 +142,20 @@ TextSession load_session(const fs::path& file, LanguageModel& model) {
     TextSession session;
     head["draws"].get_to(session.draws);
     head["position"].get_to(session.state.position);
-    if (session.state.position < 1 || session.state.position > model.max_context()) {
-      fail_data("its position is ", session.state.position, ".");
+    const int64_t position = session.state.position;
+    if (position < 1 || position > std::min(model.max_context(), kMostTokens)) {
+      fail_data("its position is ", position, ".");
     }
     const int64_t vocab = model.config().vocab;
     session.pending = ids_from(content, "pending", vocab, "it");
     session.history = ids_from(content, "history", vocab, "it");
     session.seen = ids_from(content, "seen", vocab, "it");
+    const bool learned = model.config().positions == "learned";
+    const auto remembered = int64_t(session.history.size());
+    if (remembered < (learned ? position : 0) || remembered > (learned ? model.max_context() : 0)) {
+      fail_data("it remembers ", remembered, " tokens at position ", position, ".");
+    }
+    session.held = held_from(content, "it");
     read_state(content, model, "it", session.state);
     return session;
   });

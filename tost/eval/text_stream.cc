@@ -1,32 +1,23 @@
 #include "tost/eval/text_stream.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
+
+#include "tost/io/tokenizer_utf8.h"
 
 namespace tost {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// What begins at text[0]: a whole character of `length` bytes, the beginning of one (length 0), or
-// an invalid byte (length -1). Overlong forms, surrogates and values above U+10FFFF are invalid.
-int character_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return uint8_t(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const int length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return -1;
-  for (int i = 1; i < length; ++i) {
-    if (size_t(i) == text.size()) return 0;
-    uint8_t low = 0x80, high = 0xBF;
-    if (i == 1 && first == 0xE0) low = 0xA0;
-    if (i == 1 && first == 0xED) high = 0x9F;
-    if (i == 1 && first == 0xF0) low = 0x90;
-    if (i == 1 && first == 0xF4) high = 0x8F;
-    if (byte(size_t(i)) < low || byte(size_t(i)) > high) return -1;
+// Whether `rest`, which is no whole character, could become one.
+bool is_beginning(std::string_view rest) {
+  if (rest.empty() || rest.size() > 3) return false;
+  // Second bytes of every range that a first byte may ask for.
+  for (const char* end : {"\x80\x80\x80", "\xA0\x80\x80"}) {
+    if (utf8_length(std::string(rest) + end, 0) > rest.size()) return true;
   }
-  return length;
+  return false;
 }
 
 }  // namespace
@@ -35,20 +26,16 @@ size_t whole_characters(std::string_view text, bool final, std::string& out) {
   out.clear();
   size_t done = 0;
   while (done < text.size()) {
-    const int length = character_length(text.substr(done));
-    if (length == 0 && !final) break;
-    if (length > 0) {
-      out.append(text.substr(done, size_t(length)));
-      done += size_t(length);
-    } else {
-      out.append(kReplacement);
-      ++done;
-    }
+    const size_t length = utf8_length(text, done);
+    if (length == 0 && !final && is_beginning(text.substr(done))) break;
+    out.append(length > 0 ? text.substr(done, length) : kReplacement);
+    done += std::max<size_t>(length, 1);
   }
   return done;
 }
 
-TextStream::TextStream(std::vector<std::string> stop_strings) : stop_(std::move(stop_strings)) {
+TextStream::TextStream(std::vector<std::string> stop_strings, std::string held)
+    : stop_(std::move(stop_strings)), held_(std::move(held)) {
   stop_.erase(std::remove(stop_.begin(), stop_.end(), std::string()), stop_.end());
 }
 
@@ -77,6 +64,10 @@ std::string TextStream::push(std::string_view bytes) {
     }
   }
   return take(held_.size() - waiting);
+}
+
+std::string TextStream::pause() {
+  return take(held_.size());
 }
 
 std::string TextStream::finish() {

@@ -11,11 +11,16 @@ namespace tost {
 // held back until they are complete. What can never become valid UTF-8 is given out as U+FFFD.
 class TextStream {
  public:
-  explicit TextStream(std::vector<std::string> stop_strings = {});
+  // `held`: what an earlier stream held back at its pause().
+  explicit TextStream(std::vector<std::string> stop_strings = {}, std::string held = {});
 
   // The text that `bytes` make certain: valid UTF-8, nothing of a stop string or behind it.
   std::string push(std::string_view bytes);
   bool stopped() const { return stopped_; }  // a stop string came
+
+  // All that was held back but the beginning of a character, which held() keeps.
+  std::string pause();
+  const std::string& held() const { return held_; }
 
   // What was held back, at the end.
   std::string finish();
