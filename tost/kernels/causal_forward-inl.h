@@ -75,8 +75,9 @@ inline void causal_softmax(const CausalBlock& b) {
     for (int64_t k = 0; k < b.heads; ++k) {
       float* to = a + k * kTokenGroup;
       const float* from = b.logit + k * b.logit_stride + t0;
-      const float* bias = b.bias + k * b.bias_stride + t0;
       for (int64_t t = 0; t < kTokenGroup; ++t) to[t] = t < count ? from[t] : 0.0f;
+      if (biased == 0) continue;  // b.bias may be null
+      const float* bias = b.bias + k * b.bias_stride + t0;
       for (int64_t t = 0; t < biased; ++t) to[t] += width * bias[t];
     }
     softmax_over_heads(b.temp, b.heads, a);
