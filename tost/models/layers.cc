@@ -6,7 +6,7 @@ namespace tost {
 
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
                      const torch::Tensor& bias) {
-  if (few_rows_apply(x, weight)) return linear_few_rows(x, weight, bias);
+  if (few_rows_apply(x, weight, bias)) return linear_few_rows(x, weight, bias);
   return torch::linear(x, weight, bias);
 }
 

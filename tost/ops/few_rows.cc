@@ -1,18 +1,21 @@
 #include "tost/ops/few_rows.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
 #include "tost/kernels/few_rows.h"
+#include "tost/ops/kernel_call.h"
 
 namespace tost {
 
-bool few_rows_apply(const at::Tensor& x, const at::Tensor& weight) {
+bool few_rows_apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const auto dtype = weight.scalar_type();
-  return !c10::GradMode::is_enabled() && weight.is_cpu() && x.is_cpu() && x.dim() >= 1 &&
-         x.numel() <= kernels::kMostFewRows * x.size(-1) && x.numel() > 0 &&
+  const bool fits = weight.dim() == 2 && x.dim() >= 1 && x.size(-1) == weight.size(1) &&
+                    x.numel() > 0 && x.numel() <= kernels::kMostFewRows * x.size(-1);
+  const bool bias_fits = !bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0) &&
+                                             bias.scalar_type() == dtype && bias.is_cpu());
+  return !c10::GradMode::is_enabled() && weight.is_cpu() && x.is_cpu() && fits && bias_fits &&
          (dtype == at::kFloat || dtype == at::kBFloat16) && x.scalar_type() == dtype &&
          weight.is_contiguous() && !at::autocast::is_autocast_enabled(at::kCPU);
 }
@@ -26,16 +29,13 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
   args.rows = x.numel() / x.size(-1);
   args.inputs = weight.size(1);
   args.outputs = weight.size(0);
-  args.dtype =
-      weight.scalar_type() == at::kBFloat16 ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
+  args.dtype = kernel_dtype(weight);
   args.x = wide.const_data_ptr<float>();
   args.weight = weight.const_data_ptr();
   const auto own_bias = bias.defined() ? bias.contiguous() : bias;
   args.bias = own_bias.defined() ? own_bias.const_data_ptr() : nullptr;
   args.y = y.mutable_data_ptr<float>();
-  kernels::linear_few_rows(args, [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {
-    at::parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) { body(begin, end); });
-  });
+  kernels::linear_few_rows(args, torch_parallel);
   return y.to(x.scalar_type());
 }
 

@@ -21,7 +21,7 @@ TEST(FewRows, AgreesWithLinearOnEveryInstructionSet) {
           const auto x = torch::randn({rows, inputs}).to(dtype);
           const auto weight = torch::randn({outputs, inputs}).to(dtype);
           const auto bias = rows % 2 == 0 ? torch::randn({outputs}).to(dtype) : torch::Tensor();
-          ASSERT_TRUE(few_rows_apply(x, weight));
+          ASSERT_TRUE(few_rows_apply(x, weight, bias));
           const auto found = linear_few_rows(x, weight, bias);
           ASSERT_EQ(found.scalar_type(), dtype);
           const auto exact = torch::linear(x.to(torch::kDouble), weight.to(torch::kDouble),
@@ -53,13 +53,28 @@ TEST(FewRows, KeepsLeadingDimensionsAndReadsStridedInput) {
 
 TEST(FewRows, LeavesTheRestToTorch) {
   const auto weight = torch::randn({7, 10});
-  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}), weight)) << "gradients are wanted";
+  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}), weight, {})) << "gradients are wanted";
   const torch::NoGradGuard no_grad;
-  EXPECT_TRUE(few_rows_apply(torch::randn({4, 10}), weight));
-  EXPECT_FALSE(few_rows_apply(torch::randn({5, 10}), weight));
-  EXPECT_FALSE(few_rows_apply(torch::randn({0, 10}), weight));
-  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}).to(torch::kBFloat16), weight));
-  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}), torch::randn({10, 7}).t()));
+  EXPECT_TRUE(few_rows_apply(torch::randn({4, 10}), weight, {}));
+  EXPECT_FALSE(few_rows_apply(torch::randn({5, 10}), weight, {}));
+  EXPECT_FALSE(few_rows_apply(torch::randn({0, 10}), weight, {}));
+  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}).to(torch::kBFloat16), weight, {}));
+  EXPECT_FALSE(few_rows_apply(torch::randn({1, 10}), torch::randn({10, 7}).t(), {}));
+}
+
+TEST(FewRows, LeavesWhatDoesNotFitToTorch) {
+  const torch::NoGradGuard no_grad;
+  const auto x = torch::randn({2, 10}), weight = torch::randn({7, 10});
+  EXPECT_TRUE(few_rows_apply(x, weight, torch::randn({7})));
+  EXPECT_FALSE(few_rows_apply(torch::randn({2, 9}), weight, {}));
+  EXPECT_FALSE(few_rows_apply(torch::randn({2, 11}), weight, {}));
+  EXPECT_FALSE(few_rows_apply(torch::tensor(1.0f), weight, {}));
+  EXPECT_FALSE(few_rows_apply(x, torch::randn({10}), {}));
+  EXPECT_FALSE(few_rows_apply(x, torch::randn({7, 10, 1}), {}));
+  for (const auto& bias : {torch::randn({6}), torch::randn({1}), torch::randn({1, 7}),
+                           torch::tensor(1.0f), torch::randn({7}).to(torch::kBFloat16)}) {
+    EXPECT_FALSE(few_rows_apply(x, weight, bias)) << bias.sizes() << " " << bias.scalar_type();
+  }
 }
 
 }  // namespace
