@@ -121,8 +121,9 @@ void add_bench_op_command(CLI::App& bench) {
   command->add_option("--repeat", options->bench.repeat, "Rounds; medians are reported")
       ->capture_default_str();
   add_run_options(*command, options->run);
-  add_example(*command, "tost bench op --shapes 32x197,1x16384 --threads 2");
-  add_example(*command, "tost bench op --causal --shapes 8x1024 --dtype bfloat16");
+  add_example(*command,
+              "  tost bench op --shapes 32x197,1x16384 --threads 2\n"
+              "  tost bench op --causal --shapes 8x1024 --dtype bfloat16");
   command->callback([options] { run(*options); });
 }
 

@@ -74,7 +74,7 @@ void run(BenchTrainOptions& options) {
   set_threads(options.run.threads);
   TrainBenchOptions& bench = options.bench;
   bench.config = language_preset(options.model);
-  if (options.block < 0) fail_usage("--block is ", options.block, "; it must be at least 1.");
+  if (options.block < 0) fail_usage("--block is ", options.block, "; it must be 0 or above.");
   if (options.block > 0) bench.config.block = options.block;
   if (!options.mixer.empty()) bench.config.mixer = options.mixer;
   bench.precisions = parse_precisions(options.precisions);
@@ -117,7 +117,7 @@ void add_bench_train_command(CLI::App& bench) {
   command->add_flag("--plain,!--no-plain", options->bench.plain, "Measure the plain form (on)");
   command->add_flag("--twin,!--no-twin", options->bench.twin, "Measure the softmax twin (on)");
   add_run_options(*command, options->run);
-  add_example(*command, "tost bench train --model tost_gpt_base --batch 1 --precision fp32,bf16");
+  add_example(*command, "  tost bench train --model tost_gpt_base --batch 1 --precision fp32,bf16");
   command->callback([options] { run(*options); });
 }
 
