@@ -36,14 +36,16 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window) {
   return window > 0 ? seen.logical_and(j > i - window) : seen;
 }
 
-// `kept` with `fresh` behind it along the tokens. Appends in place where kept's buffer has room
-// (its head stride tells), else moves to a buffer twice as long: a token costs no copy of the
-// cache.
+// `kept` with `fresh` behind it along the tokens. Appends in place where the rows of kept's buffer
+// have room and nobody else holds it, else moves to a buffer twice as long: a token costs no copy
+// of the cache.
 Tensor append(const Tensor& kept, const Tensor& fresh) {
-  if (!kept.defined()) return fresh.contiguous();
+  if (!kept.defined()) return fresh.clone(at::MemoryFormat::Contiguous);
   const int64_t width = fresh.size(3), old = kept.size(2), count = old + fresh.size(2);
-  const bool room =
-      kept.stride(3) == 1 && kept.stride(2) == width && kept.stride(1) >= count * width;
+  const int64_t row = kept.stride(1);
+  const bool whole_rows = row > 0 && kept.stride(3) == 1 && kept.stride(2) == width;
+  const bool room = whole_rows && kept.storage_offset() % row + count * width <= row &&
+                    kept.use_count() == 1 && !torch::GradMode::is_enabled();
   Tensor all;
   if (room) {
     all = kept.as_strided({kept.size(0), kept.size(1), count, width}, kept.strides());
@@ -56,6 +58,31 @@ Tensor append(const Tensor& kept, const Tensor& fresh) {
   return all;
 }
 
+// The last `count` tokens of a cache; a copy unless one token came, so that dropped ones take no
+// memory after a prompt and cost none while writing.
+Tensor last_tokens(const Tensor& all, int64_t count, int64_t came) {
+  const int64_t first = std::max<int64_t>(0, all.size(2) - count);
+  if (first == 0) return all;
+  const auto kept = all.narrow(2, first, all.size(2) - first);
+  return came == 1 ? kept : kept.clone(at::MemoryFormat::Contiguous);
+}
+
+// A sliding window by blocks of queries, each against the keys it may see: linear in the tokens.
+Tensor windowed_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window,
+                          double dropout) {
+  const int64_t queries = q.size(2), before = k.size(2) - queries;
+  const int64_t block = std::max<int64_t>(window, 512);
+  std::vector<Tensor> out;
+  for (int64_t i = 0; i < queries; i += block) {
+    const int64_t count = std::min(block, queries - i), end = before + i + count;
+    const int64_t begin = std::max<int64_t>(0, before + i - window + 1);
+    out.push_back(at::scaled_dot_product_attention(
+        q.narrow(2, i, count), k.narrow(2, begin, end - begin), v.narrow(2, begin, end - begin),
+        visible(count, end - begin, window), dropout));
+  }
+  return torch::cat(out, 2);
+}
+
 }  // namespace
 
 Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tensor& v_new,
@@ -66,23 +93,24 @@ Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tenso
     auto &kept_k = (*state)["k"], &kept_v = (*state)["v"];
     k = append(kept_k, k_new.detach());
     v = append(kept_v, v_new.detach());
-    const int64_t first = window > 0 ? std::max<int64_t>(0, k.size(2) - window + 1) : 0;
-    kept_k = first > 0 ? k.narrow(2, first, k.size(2) - first).clone() : k;
-    kept_v = first > 0 ? v.narrow(2, first, v.size(2) - first).clone() : v;
+    kept_k = window > 0 ? last_tokens(k, window - 1, queries) : k;
+    kept_v = window > 0 ? last_tokens(v, window - 1, queries) : v;
   }
   const int64_t keys = k.size(2);
   const double dropout = is_training() ? config_.dropout : 0.0;
-  const bool all = queries == 1 && (window == 0 || keys <= window);
-  if (all) return at::scaled_dot_product_attention(q, k, v, {}, dropout, /*is_causal=*/false);
-  if (keys == queries && (window == 0 || window >= keys)) {
+  const bool cut = window > 0 && keys > window;
+  if (cut && queries > 0) return windowed_attention(q, k, v, window, dropout);
+  if (queries == 1) return at::scaled_dot_product_attention(q, k, v, {}, dropout);
+  if (keys == queries) {
     return at::scaled_dot_product_attention(q, k, v, {}, dropout, /*is_causal=*/true);
   }
-  return at::scaled_dot_product_attention(q, k, v, visible(queries, keys, window), dropout);
+  return at::scaled_dot_product_attention(q, k, v, visible(queries, keys, 0), dropout);
 }
 
 Tensor CausalLinearMixer::mix(const Tensor& q, const Tensor& k, const Tensor& v,
                               MixerState* state) {
   constexpr int64_t kChunk = 64;
+  if (q.size(2) == 0) return q;
   const auto phi_q = torch::elu(q) + 1, phi_k = torch::elu(k) + 1;
   const auto ones = torch::ones({v.size(0), v.size(1), v.size(2), 1}, v.options());
   const auto values = torch::cat({v, ones}, -1);  // the last column sums φ(k)
@@ -102,7 +130,7 @@ Tensor CausalLinearMixer::mix(const Tensor& q, const Tensor& k, const Tensor& v,
     out.push_back(sums.narrow(-1, 0, v.size(3)) / (sums.narrow(-1, v.size(3), 1) + 1e-8));
     moments = moments + torch::matmul(ck.transpose(2, 3), cv).to(torch::kDouble);
   }
-  if (state != nullptr) (*state)["moments"] = moments;
+  if (state != nullptr) (*state)["moments"] = moments.detach();
   return torch::cat(out, 2);
 }
 

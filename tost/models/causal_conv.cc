@@ -16,7 +16,7 @@ torch::Tensor CausalConv::forward(const torch::Tensor& x, torch::Tensor* past) c
                     ? *past
                     : torch::zeros({x.size(0), taps - 1, x.size(2)}, x.options());
   const auto all = torch::cat({before, x}, 1);  // [B, taps - 1 + T, C]
-  if (past != nullptr) *past = all.narrow(1, tokens, taps - 1).clone();
+  if (past != nullptr) *past = all.narrow(1, tokens, taps - 1).detach().clone();
   auto y = x * filter[taps - 1];
   for (int64_t i = 0; i + 1 < taps; ++i) {
     y = torch::addcmul(y, all.narrow(1, i, tokens), filter[i]);

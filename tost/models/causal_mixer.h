@@ -71,6 +71,10 @@ std::vector<std::string> causal_mixer_names();
 // options the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
 
+// The same for two mixers in one model, where each option must be one that either has.
+void check_hybrid(const std::string& name, const std::string& other,
+                  const CausalMixerConfig& config);
+
 // `config` without the additions that the mixer does not have, for hybrids.
 CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config);
 

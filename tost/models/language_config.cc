@@ -46,8 +46,10 @@ void check_one_of(const char* key, const std::string& value,
 
 void check_size(const LanguageConfig& c) {
   const double width = double(c.dim);
-  const double parameters = double(c.depth) * width * width * (5 + 2 * c.mlp_ratio) +
-                            double(c.vocab + c.block) * width + double(c.depth * c.heads) * c.block;
+  const double parameters =
+      double(c.depth) * width * width * (5 + 2 * c.mlp_ratio) + double(c.vocab + c.block) * width +
+      double(c.depth) * double(c.heads) *
+          double(c.options.bias_positions < 0 ? c.block : c.options.bias_positions);
   if (parameters > kMaxParameters) {
     fail_usage("A model of width ", c.dim, ", depth ", c.depth, ", block ", c.block, " and ",
                c.vocab, " tokens would have about ", parameters, " parameters; the limit is ",
@@ -64,9 +66,7 @@ void check_mixers(const LanguageConfig& c) {
   check_one_of("means", c.options.means, {"none", "tokens", "values"});
   check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
   if (c.hybrid_every == 0) return check_causal_mixer(c.mixer, mixer);
-  // The additions belong to whichever of the two has them.
-  check_causal_mixer(c.mixer, own_options(c.mixer, mixer));
-  check_causal_mixer(c.hybrid_mixer, own_options(c.hybrid_mixer, mixer));
+  check_hybrid(c.mixer, c.hybrid_mixer, mixer);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ Embedding::Embedding(int64_t rows, int64_t dim) {
 int64_t state_bytes(const LanguageState& state) {
   int64_t bytes = 0;
   for (const auto& block : state.blocks) {
-    for (const auto& [name, tensor] : block) bytes += int64_t(tensor.nbytes());
+    for (const auto& [name, tensor] : block) bytes += int64_t(tensor.storage().nbytes());
   }
   return bytes;
 }

@@ -25,7 +25,7 @@ struct LanguageState {
   int64_t position = 0;  // tokens read
   std::vector<MixerState> blocks;
 };
-// Bytes of all tensors.
+// Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);
 
 // A table of vectors, one a row [rows, dim], left uninitialised as Linear is.

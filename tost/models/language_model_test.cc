@@ -8,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/models/running_sums.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/autocast.h"
 
 namespace tost {
 namespace {
@@ -113,6 +114,24 @@ TEST_P(EveryCausalModel, EveryParameterGetsAGradient) {
   }
 }
 
+TEST_P(EveryCausalModel, NoGradientFlowsThroughTheState) {
+  LanguageState state;
+  model_->hidden(ids(1, 70), &state).sum().backward();
+  for (const auto& block : state.blocks) {
+    for (const auto& [name, tensor] : block) EXPECT_FALSE(tensor.requires_grad()) << name;
+  }
+  model_->hidden(ids(1, 70), &state).sum().backward();
+}
+
+TEST_P(EveryCausalModel, Bfloat16AutocastStaysNearFloat) {
+  const torch::NoGradGuard no_grad;
+  const auto text = ids(2, 90);
+  const auto wide = model_->forward(text);
+  const testing::Bfloat16Autocast autocast;
+  const auto narrow = model_->forward(text).to(torch::kFloat);
+  EXPECT_LE((narrow - wide).abs().max().item<double>(), 0.06 * wide.abs().max().item<double>());
+}
+
 TEST_P(EveryCausalModel, ConfigurationSurvivesJson) {
   const auto json = to_json(model_->config());
   EXPECT_EQ(to_json(language_config_from_json(json)), json);
@@ -172,6 +191,44 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
   EXPECT_EQ(bytes_after("softmax+window", 50), bytes_after("softmax+window", 299));
 }
 
+// A state may be copied and both copies go on: neither writes into the other's memory.
+TEST(LanguageModel, CopiesOfAStateAreIndependent) {
+  for (const char* name : {"softmax", "softmax+window", "tssa+gate", "tssa-means+full", "linear"}) {
+    auto model = random_model(variant(name));
+    const auto prompt = torch::randint(0, 40, {1, 30});
+    const auto run = [&](LanguageState state, int64_t id) {
+      Tensor last;
+      for (int i = 0; i < 6; ++i) last = model->extend(torch::full({1, 1}, id), state);
+      return last;
+    };
+    LanguageState a, fresh;
+    model->extend(prompt, a);
+    for (int i = 0; i < 3; ++i) model->extend(torch::full({1, 1}, 7), a);  // into buffers with room
+    LanguageState b = a;
+    model->extend(torch::full({1, 1}, 1), a);
+    model->extend(torch::full({1, 1}, 2), b);
+    model->extend(prompt, fresh);
+    for (int i = 0; i < 3; ++i) model->extend(torch::full({1, 1}, 7), fresh);
+    model->extend(torch::full({1, 1}, 1), fresh);
+    EXPECT_TRUE(torch::equal(run(a, 3), run(fresh, 3))) << name;
+  }
+}
+
+TEST(LanguageModel, WindowOfManyTokensEqualsTheMask) {
+  auto c = tiny("softmax");
+  c.positions = "none";
+  c.options.window = 20;
+  auto model = random_model(c);
+  const torch::NoGradGuard no_grad;
+  const auto ids = torch::randint(0, 40, {2, 1300});  // three blocks of queries
+  const auto whole = model->forward(ids);
+  // A token sees the 19 before it in each of two layers, so the last 60 decide the last one.
+  const auto tail = model->forward(ids.narrow(1, 1240, 60));
+  EXPECT_TRUE(torch::allclose(whole.select(1, 1299), tail.select(1, 59), 1e-4, 1e-5));
+  EXPECT_FALSE(torch::allclose(whole.select(1, 1299),
+                               model->forward(ids.narrow(1, 1290, 10)).select(1, 9), 1e-4, 1e-5));
+}
+
 TEST(LanguageModel, RefusesTokensPastLearnedPositions) {
   auto model = random_model(tiny("tssa"));
   LanguageState state;
@@ -217,13 +274,25 @@ TEST(LanguageConfig, RefusesWhatCannotBe) {
   refused([](auto& c) { c.dropout = 1; });
   refused([](auto& c) { c.options.window = 5; });
   refused([](auto& c) { c.mixer = "softmax", c.options.gate = true; });
+  refused([](auto& c) { c.mixer = "softmax", c.options.bias_positions = 3; });
+  refused([](auto& c) { c.mixer = "softmax", c.hybrid_every = 2, c.options.gate = true; });
+  refused([](auto& c) { c.mixer = "none", c.hybrid_every = 2, c.options.decay = "learned"; });
+  refused([](auto& c) { c.dim = c.heads = 16384, c.options.bias_positions = 1 << 24; });
   refused([](auto& c) { c.options.decay = "fast"; });
   refused([](auto& c) { c.dim = 16384, c.heads = 1, c.depth = 1024; });
 }
 
+// bfloat16 autocast leaves the sums alone.
+TEST(RunningSums, StayExactUnderAutocast) {
+  const auto x = torch::rand({1, 500, 2, 3}) + 0.5;
+  const auto wanted = running_sums(x, {});
+  const testing::Bfloat16Autocast autocast;
+  EXPECT_TRUE(torch::equal(running_sums(x, {}), wanted));
+}
+
 // Against the recurrence itself, in float64.
 TEST(RunningSums, MatchTheRecurrence) {
-  for (const int64_t tokens : {1, 2, 63, 64, 65, 200}) {
+  for (const int64_t tokens : {1, 2, 63, 64, 65, 200, 64 * 64 + 65}) {
     for (const bool decayed : {false, true}) {
       for (const bool carried : {false, true}) {
         const auto x = torch::randn({2, tokens, 3, 5}, torch::kDouble);

@@ -1,5 +1,7 @@
 #include "tost/models/running_sums.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <algorithm>
 
 namespace tost {
@@ -9,16 +11,13 @@ using torch::Tensor;
 
 constexpr int64_t kChunk = 64;
 
-// decay^(i - j) for i - j >= offset, else 0 [H, n, n]; `step` tokens lie between two indices.
-Tensor decay_matrix(const Tensor& log_decay, int64_t n, int64_t offset, int64_t step,
-                    const torch::TensorOptions& options) {
+// decay^(i - j) for i >= j, else 0 [H or 1, n, n].
+Tensor decay_matrix(const Tensor& log_decay, int64_t n, const torch::TensorOptions& options) {
   const auto index = torch::arange(n, options);
-  const auto distance = index.unsqueeze(1) - index - offset;  // [n, n]
+  const auto distance = index.unsqueeze(1) - index;  // [n, n]
   const auto seen = distance >= 0;
   if (!log_decay.defined()) return seen.to(options.dtype()).unsqueeze(0);
-  const auto power =
-      (distance.clamp_min(0) * double(step)) * log_decay.to(options).view({-1, 1, 1});
-  return power.exp() * seen;
+  return (distance.clamp_min(0) * log_decay.to(options).view({-1, 1, 1})).exp() * seen;
 }
 
 // decay^(1 .. n) [H, n]
@@ -36,50 +35,59 @@ Tensor single_step(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
                                            : torch::ones({1, 1, 1}, torch::kDouble);
     sum = sum + decay * *carry;
   }
-  *carry = sum;
+  *carry = sum.detach();
   return sum.to(x.scalar_type()).unsqueeze(1);
+}
+
+Tensor padded_chunks(const Tensor& x, int64_t chunk) {
+  const int64_t tokens = x.size(1), chunks = (tokens + chunk - 1) / chunk;
+  const int64_t padding = chunks * chunk - tokens;
+  const auto padded = padding > 0 ? torch::constant_pad_nd(x, {0, 0, 0, 0, 0, padding}) : x;
+  return padded.reshape({x.size(0), chunks, chunk, x.size(2), x.size(3)}).permute({0, 1, 3, 2, 4});
+}
+
+// Sums before each chunk [B, chunks, H, 1, P] float64, from `ends`, each chunk's own sum at its end
+// [B, chunks, H, P].
+Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
+                   const Tensor& carry) {
+  const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;
+  // A sum over chunks is the same problem, a chunk's length shorter.
+  Tensor running = carry;
+  const auto after = running_sums(ends, rate, running.defined() ? &running : nullptr);
+  const auto first = carry.defined() ? carry : torch::zeros_like(ends.select(1, 0));
+  return torch::cat({first.unsqueeze(1), after.narrow(1, 0, after.size(1) - 1)}, 1).unsqueeze(3);
 }
 
 }  // namespace
 
 Tensor running_sums(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
-  const int64_t batch = x.size(0), tokens = x.size(1), heads = x.size(2), width = x.size(3);
+  const int64_t tokens = x.size(1), heads = x.size(2), width = x.size(3);
   if (tokens == 0) return x;
   if (tokens == 1 && carry != nullptr) return single_step(x, log_decay, carry);
+  // Matrix products of float32 that autocast would make bfloat16.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const int64_t chunk = std::min(kChunk, tokens);
-  const int64_t chunks = (tokens + chunk - 1) / chunk, padding = chunks * chunk - tokens;
   const auto wide = x.options().dtype(torch::kDouble);
-  const auto padded = padding > 0 ? torch::constant_pad_nd(x, {0, 0, 0, 0, 0, padding}) : x;
-  const auto parts = padded.reshape({batch, chunks, chunk, heads, width}).permute({0, 1, 3, 2, 4});
-  auto sums = torch::matmul(decay_matrix(log_decay, chunk, 0, 1, x.options()), parts);
-  const bool carried = carry != nullptr && carry->defined();
-  if (chunks > 1 || carried) {
-    // Sums before each chunk [B, chunks, H, P]: those of the chunks before it, and what came in.
-    const auto ends = sums.select(3, chunk - 1).to(torch::kDouble).permute({0, 2, 1, 3});
-    auto before = torch::matmul(decay_matrix(log_decay, chunks, 1, chunk, wide), ends);
-    if (carried) {
-      const auto step = log_decay.defined() ? log_decay.to(wide) * double(chunk) : log_decay;
-      const auto power = torch::cat({torch::ones({step.defined() ? heads : 1, 1}, wide),
-                                     decay_powers(step, chunks, wide).slice(1, 0, chunks - 1)},
-                                    1);
-      before = before + power.unsqueeze(2) * carry->unsqueeze(2);
-    }
-    const auto incoming = before.permute({0, 2, 1, 3}).unsqueeze(3);  // [B, chunks, H, 1, P]
-    sums =
-        sums + (decay_powers(log_decay, chunk, wide).unsqueeze(2) * incoming).to(x.scalar_type());
+  const auto parts = padded_chunks(x, chunk);  // [B, chunks, H, chunk, P]
+  const int64_t chunks = parts.size(1), inside = tokens - (chunks - 1) * chunk;
+  auto sums = torch::matmul(decay_matrix(log_decay, chunk, x.options()), parts);
+  const auto ends = sums.select(3, chunk - 1).to(torch::kDouble);
+  if (chunks > 1 || (carry != nullptr && carry->defined())) {
+    const auto before = sums_before(ends, log_decay, chunk, carry != nullptr ? *carry : Tensor());
+    const auto reach = decay_powers(log_decay, chunk, wide).unsqueeze(2);  // [H, chunk, 1]
+    sums = sums + (reach * before).to(x.scalar_type());
     if (carry != nullptr) {
-      const int64_t last = chunk - padding;
-      const auto tail = decay_powers(log_decay, last, wide).select(1, last - 1).unsqueeze(1);
-      const auto within =
-          torch::matmul(decay_matrix(log_decay, chunk, 0, 1, wide).narrow(1, last - 1, 1),
-                        parts.select(1, chunks - 1).to(torch::kDouble));
-      *carry = tail * before.select(2, chunks - 1) + within.squeeze(2);
+      const auto own = torch::matmul(decay_matrix(log_decay, chunk, wide).narrow(1, inside - 1, 1),
+                                     parts.select(1, chunks - 1).to(torch::kDouble));
+      const auto tail =
+          decay_powers(log_decay, inside, wide).select(1, inside - 1).view({-1, 1, 1});
+      *carry = (tail * before.select(1, chunks - 1) + own).squeeze(2).detach();
     }
   } else if (carry != nullptr) {
-    *carry = sums.select(1, 0).select(2, chunk - padding - 1).to(torch::kDouble);
+    *carry = ends.select(1, 0).detach();
   }
   return sums.permute({0, 1, 3, 2, 4})
-      .reshape({batch, chunks * chunk, heads, width})
+      .reshape({x.size(0), chunks * chunk, heads, width})
       .narrow(1, 0, tokens);
 }
 
