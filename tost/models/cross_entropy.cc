@@ -88,7 +88,9 @@ LossAndGradients run(const Tensor& hidden, const Tensor& weight, const Tensor& t
   const int64_t counted = targets.ge(0).sum().item<int64_t>();
   LossAndGradients result;
   if (want_hidden) result.hidden = torch::empty_like(hidden, at::MemoryFormat::Contiguous);
-  if (want_weight) result.weight = torch::empty({0}, weight.options());
+  if (want_weight) {  // made by the first chunk, if there is one
+    result.weight = rows > 0 ? torch::empty({0}, weight.options()) : torch::zeros_like(weight);
+  }
   const int64_t row_bytes = weight.size(0) * int64_t(hidden.element_size());
   const int64_t chunk = std::clamp<int64_t>(logit_bytes / row_bytes, 1, std::max<int64_t>(rows, 1));
   for (int64_t first = 0; first < rows; first += chunk) {
@@ -137,6 +139,10 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
+    if (torch::GradMode::is_enabled()) {
+      fail_usage(
+          "The gradient of this loss cannot be differentiated; take it without create_graph.");
+    }
     const double factor = gradients[0].item<double>();
     const auto take = [&](const char* name, const char* type) {
       // Moved out, so that the gradient is nobody else's and need not be copied into .grad.

@@ -11,9 +11,10 @@ namespace tost {
 //
 // Gradients of hidden and weight are made along with the loss, in place of the logits, of which at
 // most `logit_bytes` exist at a time (at least one row); backward only hands them over, so it can
-// run once, and not be differentiated. Under autocast to bfloat16 the matrix products are bfloat16
-// and the softmax is float32, as in torch. Deterministic for a given number of threads. Throws a
-// data Error for shapes that do not fit and targets outside the vocabulary.
+// run once, and not be differentiated (a usage Error otherwise). Under autocast to bfloat16 the
+// matrix products are bfloat16 and the softmax is float32, as in torch. Deterministic for a given
+// number of threads. Throws a data Error for shapes that do not fit and targets outside the
+// vocabulary.
 torch::Tensor head_cross_entropy(const torch::Tensor& hidden, const torch::Tensor& weight,
                                  const torch::Tensor& targets,
                                  int64_t logit_bytes = int64_t{256} << 20);

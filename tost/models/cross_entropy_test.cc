@@ -101,6 +101,26 @@ TEST(HeadCrossEntropy, HandsItsGradientOverWithoutACopyOnce) {
   EXPECT_THROW(loss.backward(), Error);
 }
 
+TEST(HeadCrossEntropy, RefusesToBeDifferentiatedTwice) {
+  const Case c = make_case(9, 4, 13, torch::kFloat);
+  const Tensor loss = head_cross_entropy(c.hidden, c.weight, c.targets);
+  const auto gradients = [&](bool create_graph) {
+    return torch::autograd::grad({loss}, {c.hidden, c.weight}, {}, true, create_graph);
+  };
+  EXPECT_THROW(gradients(true), Error);
+  EXPECT_EQ(gradients(false)[1].sizes(), c.weight.sizes());
+}
+
+TEST(HeadCrossEntropy, NoRowsGiveZeroGradients) {
+  const Tensor hidden = torch::randn({0, 4}).requires_grad_();
+  const Tensor weight = torch::randn({13, 4}).requires_grad_();
+  const Tensor loss = head_cross_entropy(hidden, weight, torch::empty({0}, torch::kLong));
+  EXPECT_TRUE(std::isnan(loss.item<float>()));
+  loss.backward();
+  EXPECT_EQ(hidden.grad().sizes(), hidden.sizes());
+  EXPECT_TRUE(torch::equal(weight.grad(), torch::zeros({13, 4})));
+}
+
 TEST(HeadCrossEntropy, RefusesWhatDoesNotFit) {
   Case c = make_case(4, 3, 5, torch::kFloat);
   EXPECT_THROW(head_cross_entropy(c.hidden, c.weight.t(), c.targets), Error);
