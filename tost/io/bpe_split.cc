@@ -52,8 +52,8 @@ struct Gpt2Splitter::Code {
     if (!match) fail_data("PCRE2 could not start: out of memory.");
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(valid.data());
     for (size_t at = 0; at < valid.size();) {
-      const int found = pcre2_match(compiled, subject, valid.size(), at,
-                                    PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, match.get(), nullptr);
+      const int found = pcre2_match(compiled, subject, valid.size(), at, PCRE2_NO_UTF_CHECK,
+                                    match.get(), nullptr);
       const size_t* span = pcre2_get_ovector_pointer(match.get());
       if (found < 1 || span[1] <= at) {
         fail_data("PCRE2 failed at byte ", at, " of a text (its error ", found, ").");
@@ -68,8 +68,9 @@ Gpt2Splitter::Gpt2Splitter() : code_(std::make_unique<Code>()) {
   const std::string text = pattern();
   int error = 0;
   size_t offset = 0;
-  code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF,
-                                  &error, &offset, nullptr);
+  // Anchored here and not at each match, where it would keep PCRE2 from its compiled code.
+  code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                  PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (code_->compiled == nullptr) {
     fail_data("PCRE2 does not take the pattern of GPT-2 (its error ", error, " at ", offset,
               "); it needs Unicode support.");

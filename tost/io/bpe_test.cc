@@ -119,6 +119,20 @@ TEST(Gpt2Splitter, BytesThatAreNoTextArePiecesOfTheirOwn) {
   EXPECT_EQ(split("\xE2\x82"), std::vector<std::string>{"\xE2\x82"});
 }
 
+TEST(Gpt2Splitter, LongRunsAreOnePiece) {
+  std::string spaces;
+  for (int i = 0; i < 200'000; ++i) spaces += "\u3000";
+  for (const std::string& run :
+       {std::string(1'000'000, 'a'), std::string(1'000'000, '!'), spaces}) {
+    int64_t pieces = 0;
+    Gpt2Splitter().split(run, [&](std::string_view piece) {
+      EXPECT_EQ(piece.size(), run.size());
+      ++pieces;
+    });
+    EXPECT_EQ(pieces, 1);
+  }
+}
+
 TEST(Base64, IsStrict) {
   for (const std::string text : {"a", "ab", "abc", "abcd", "\xFF\x00\xFE"}) {
     EXPECT_EQ(from_base64(to_base64(text)), text);
