@@ -20,15 +20,23 @@ TokenFileHeader header_of(std::string_view bytes) {
   return header;
 }
 
-bool has_magic(std::string_view bytes) {
+bool has_magic(std::string_view bytes, int32_t wanted) {
   int32_t magic = 0;
   if (bytes.size() < sizeof magic) return false;
   std::memcpy(&magic, bytes.data(), sizeof magic);
-  return magic == kTokenMagic;
+  return magic == wanted;
+}
+
+TokenFormat format_of(std::string_view bytes, const std::string& path) {
+  if (has_magic(bytes, kWideTokenMagic)) {
+    fail_data("'", path, "' is an llm.c file of 32-bit tokens (it begins with ", kWideTokenMagic,
+              "); 16-bit tokens (", kTokenMagic, ") are read: write it again for GPT-2.");
+  }
+  return has_magic(bytes, kTokenMagic) ? TokenFormat::kLlmC : TokenFormat::kNanoGpt;
 }
 
 void check_header(std::string_view bytes, const std::string& path) {
-  if (!has_magic(bytes)) {
+  if (!has_magic(bytes, kTokenMagic)) {
     fail_data("'", path, "' is no token file of llm.c: it does not begin with the number ",
               kTokenMagic, ".");
   }
@@ -65,7 +73,8 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::optional<TokenForma
     fail_data("'", path.string(), "' has ", bytes.size(),
               " bytes, an odd number; a file of 16-bit tokens is truncated or something else.");
   }
-  format_ = format.value_or(has_magic(bytes) ? TokenFormat::kLlmC : TokenFormat::kNanoGpt);
+  format_ = format == TokenFormat::kNanoGpt ? *format : format_of(bytes, path.string());
+  if (format) format_ = *format;
   if (format_ == TokenFormat::kLlmC) {
     check_header(bytes, path.string());
     bytes.remove_prefix(kTokenHeaderBytes);

@@ -1,6 +1,6 @@
 // Files of 16-bit token ids: nanoGPT's, which are nothing but the ids, and llm.c's, which put a
 // header of 256 32-bit numbers before them: magic 20240520, version 1, number of tokens, zeros.
-// All little-endian.
+// All little-endian. llm.c's files of 32-bit tokens (magic 20240801) are not read.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class TokenFile {
  public:
   // The format is told by llm.c's magic number, or demanded by `format`. Throws a data Error naming
   // the file for: an odd size, no tokens, another magic number than demanded, another version, a
-  // count that is not that of the file.
+  // count that is not that of the file, 32-bit tokens (unless nanoGPT's format is demanded).
   explicit TokenFile(const std::filesystem::path& path,
                      std::optional<TokenFormat> format = std::nullopt);
 

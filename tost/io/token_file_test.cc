@@ -93,7 +93,10 @@ TEST_F(TokenFiles, RefusesMalformedFiles) {
   expect_refused("abc", "3 bytes, an odd number");
   expect_refused(words16({1, 2}), "does not begin with the number 20240520", llmc);
   expect_refused("", "does not begin with", llmc);
-  expect_refused(header(20240801, 1, 1) + words16({1}), "does not begin with", llmc);
+  for (const auto& format : {std::optional<TokenFormat>(), std::optional(llmc)}) {
+    expect_refused(header(20240801, 7, 1) + words16({1, 0}), "file of 32-bit tokens", format);
+  }
+  EXPECT_EQ(TokenFile(write(header(20240801, 7, 1)), TokenFormat::kNanoGpt).size(), 512);
   expect_refused(header(20240520, 1, 1).substr(0, 1000), "fewer than the header of 1024");
   expect_refused(header(20240520, 7, 1) + words16({1}), "version 7; version 1");
   expect_refused(header(20240520, 1, 0), "holds no tokens");
