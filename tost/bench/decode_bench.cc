@@ -4,29 +4,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
+#include "tost/bench/model_checks.h"
+#include "tost/bench/timing.h"
 #include "tost/eval/precision.h"
 #include "tost/models/language_model.h"
 
 namespace tost {
 namespace {
 
-using torch::Tensor;
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + int64_t(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
-// Every word once, in eight independent sums, so that nothing but memory limits it.
+// Every word once, in 32 independent sums, so that nothing but memory limits it.
 uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
   uint64_t sums[32] = {};
   int64_t i = begin;
@@ -63,22 +52,6 @@ int64_t bytes_of_step(const LanguageModel& model) {
     if (!looked_up) bytes += int64_t(item.value().nbytes());
   }
   return bytes;
-}
-
-void check_steps(LanguageModel& model, const std::string& name) {
-  const torch::NoGradGuard no_grad;
-  const auto ids = torch::randint(0, model.config().vocab, {1, 12});
-  const Tensor whole = model.forward(ids).select(1, 11).to(torch::kFloat);
-  LanguageState state;
-  Tensor last;
-  for (int64_t t = 0; t < 12; ++t) last = model.extend(ids.narrow(1, t, 1), state);
-  const double error = (last.to(torch::kFloat) - whole).abs().max().item<double>() /
-                       whole.abs().max().item<double>();
-  const bool half = model.parameters()[0].scalar_type() == torch::kBFloat16;
-  if (!(error <= (half ? 5e-2 : 1e-4))) {
-    fail_data("Steps of ", name, " deviate from the whole sequence by ", error,
-              " of the largest logit; nothing was measured.");
-  }
 }
 
 DecodeBenchRow measure(LanguageModel& model, const DecodeBenchOptions& options, int64_t context) {

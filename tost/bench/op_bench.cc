@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <limits>
 
 #include "tost/base/error.h"
+#include "tost/bench/timing.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa.h"
@@ -133,17 +133,12 @@ class Rounds {
     for (int64_t round = 0; round < rounds; ++round) {
       for (auto& c : candidates_) {
         if (c.warm) c.run();
-        const auto start = std::chrono::steady_clock::now();
+        const auto start = Clock::now();
         c.run();
-        const std::chrono::duration<double, std::milli> time =
-            std::chrono::steady_clock::now() - start;
-        c.times.push_back(time.count());
+        c.times.push_back(ms_since(start));
       }
     }
-    for (auto& c : candidates_) {
-      std::nth_element(c.times.begin(), c.times.begin() + rounds / 2, c.times.end());
-      *c.result = c.times[rounds / 2];
-    }
+    for (auto& c : candidates_) *c.result = median(std::move(c.times));
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "tost/bench/plain_model.h"
 
+#include "tost/base/error.h"
 #include "tost/models/causal_tssa.h"
 #include "tost/ops/tssa_causal_plain.h"
 
@@ -24,6 +25,21 @@ class PlainMixer : public CausalMixer {
 
 }  // namespace
 
+void check_plain_form(const LanguageConfig& config) {
+  if (config.mixer != "tssa" || config.hybrid_every > 0) {
+    fail_usage("There is a plain form of the mixer 'tssa' alone, not of '", config.mixer,
+               "' or hybrids; leave it out with --no-plain.");
+  }
+  const CausalMixerOptions& o = config.options;
+  const CausalMixerOptions none;
+  if (o.conv != none.conv || o.decay != none.decay || o.scale_pi != none.scale_pi ||
+      o.means != none.means || o.gate != none.gate || o.window != none.window) {
+    fail_usage(
+        "The plain form of the mixer 'tssa' has none of its options but bias_positions, and '",
+        config.name, "' sets others; leave it out with --no-plain.");
+  }
+}
+
 PlainModel::PlainModel(LanguageModel& model) : model_(model) {
   for (const auto& module : model.modules(/*include_self=*/false)) {
     auto* block = module->as<GptBlock>();
@@ -40,9 +56,15 @@ void PlainModel::swap_mixers() {
 }
 
 Tensor PlainModel::loss(const Tensor& ids, const Tensor& targets) {
-  swap_mixers();
-  const Tensor logits = model_.forward(ids);
-  swap_mixers();
+  Tensor logits;
+  {
+    swap_mixers();
+    struct SwapBack {
+      PlainModel& plain;
+      ~SwapBack() { plain.swap_mixers(); }
+    } const swap_back{*this};
+    logits = model_.forward(ids);
+  }
   return torch::cross_entropy_loss(logits.flatten(0, 1), targets.flatten(), {}, at::Reduction::Mean,
                                    -1);
 }

@@ -9,13 +9,17 @@
 
 namespace tost {
 
+// Throws a usage Error if there is no plain form of such a model: its mixer must be tssa in every
+// block, without additions.
+void check_plain_form(const LanguageConfig& config);
+
 class PlainModel {
  public:
   // Shares the weights of `model`, which outlives this. Blocks whose mixer is not TSSA stay as they
-  // are.
+  // are; additions to TSSA are left out (check_plain_form).
   explicit PlainModel(LanguageModel& model);
 
-  // As LanguageModel::loss. Not while another thread uses the model.
+  // As LanguageModel::loss, its Errors included. Not while another thread uses the model.
   torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets);
 
  private:

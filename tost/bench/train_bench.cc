@@ -1,12 +1,13 @@
 #include "tost/bench/train_bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 
 #include "tost/base/error.h"
+#include "tost/bench/model_checks.h"
 #include "tost/bench/plain_model.h"
+#include "tost/bench/timing.h"
 #include "tost/eval/precision.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/language_model.h"
@@ -18,17 +19,6 @@ namespace tost {
 namespace {
 
 using torch::Tensor;
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + int64_t(values.size()) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Every matrix product of one training step, on operands of its shapes and type.
 class Floor {
@@ -91,7 +81,7 @@ class Runner {
     double first_loss = NAN;
   };
 
-  void step(Times& times, const std::function<Tensor(const Tensor&, const Tensor&)>& loss_of) {
+  void step(Times& times, const LossOf& loss_of) {
     optimizer_.zero_grad();
     BlockCache::instance().reset_peak();
     const int64_t before = BlockCache::instance().stats().in_use_bytes;
@@ -154,22 +144,6 @@ StepCost measure_twin(const TrainBenchOptions& options, const std::string& preci
   return cost(std::move(times));
 }
 
-// Both forms start from the same weights: the first step of each changes nothing that the other's
-// loss would show beyond rounding, since it is taken before any update.
-void check_agreement(Runner& runner, PlainModel& plain, const std::string& precision) {
-  const torch::NoGradGuard no_grad;
-  const Tensor ids = torch::randint(0, runner.model().config().vocab, {1, 64}, torch::kLong)
-                         .narrow(1, 0, std::min<int64_t>(64, runner.model().config().block));
-  const PrecisionScope scope(precision);
-  const double found = runner.model().loss(ids, ids).item<double>();
-  const double wanted = plain.loss(ids, ids).item<double>();
-  const double allowed = (precision == "bf16" ? 2e-2 : 1e-4) * std::abs(wanted);
-  if (!(std::abs(found - wanted) <= allowed)) {
-    fail_data("The model's loss is ", found, " but ", wanted,
-              " with the plain form; please report this with the output of `tost info`.");
-  }
-}
-
 TrainBenchRow measure(const TrainBenchOptions& options, const std::string& precision) {
   TrainBenchRow row;
   row.precision = precision;
@@ -181,20 +155,21 @@ TrainBenchRow measure(const TrainBenchOptions& options, const std::string& preci
                       precision == "bf16" ? torch::kBFloat16 : torch::kFloat);
     row.floor_gflop = floor.gflop();
     PlainModel plain(runner.model());
-    if (options.plain) check_agreement(runner, plain, precision);
+    const LossOf fused_loss = [&](const Tensor& ids, const Tensor& targets) {
+      return runner.model().loss(ids, targets);
+    };
+    const LossOf plain_loss = [&](const Tensor& ids, const Tensor& targets) {
+      return plain.loss(ids, targets);
+    };
+    if (options.plain) check_same_loss(runner.model(), plain_loss, precision);
     Runner::Times step, plain_step;
     std::vector<double> floors;
     for (int64_t i = 0; i <= options.repeat; ++i) {
-      runner.step(step, [&](const Tensor& ids, const Tensor& targets) {
-        return runner.model().loss(ids, targets);
-      });
+      runner.step(step, fused_loss);
       const auto start = Clock::now();
       floor.run();
       if (i > 0) floors.push_back(ms_since(start));
-      if (!options.plain) continue;
-      runner.step(plain_step, [&](const Tensor& ids, const Tensor& targets) {
-        return plain.loss(ids, targets);
-      });
+      if (options.plain) runner.step(plain_step, plain_loss);
     }
     row.floor_ms = median(floors);
     row.step = cost(std::move(step));
@@ -224,10 +199,7 @@ std::vector<TrainBenchRow> run_train_bench(
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.batch < 1) fail_usage("--batch is ", options.batch, "; it must be at least 1.");
   validate(options.config);
-  if (options.plain && (options.config.mixer != "tssa" || options.config.hybrid_every > 0)) {
-    fail_usage("There is a plain form of the mixer 'tssa' alone, not of '", options.config.mixer,
-               "' or hybrids; leave it out with --no-plain.");
-  }
+  if (options.plain) check_plain_form(options.config);
   torch::manual_seed(0);
   std::vector<TrainBenchRow> rows;
   for (const std::string& precision : options.precisions) {

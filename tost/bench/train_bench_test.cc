@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/bench/plain_model.h"
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
@@ -55,6 +56,24 @@ TEST(TrainBench, RefusesBadOptions) {
   fails([](auto& o) { o.batch = 0; });
   fails([](auto& o) { o.config.heads = 5; });
   fails([](auto& o) { o.config.mixer = "softmax"; });
+  fails([](auto& o) { o.config.hybrid_every = 1; });
+}
+
+TEST(TrainBench, HasNoPlainFormOfAdditions) {
+  using Change = void (*)(CausalMixerOptions&);
+  for (const Change change : std::initializer_list<Change>{
+           [](auto& o) { o.conv = 4; }, [](auto& o) { o.decay = "fixed"; },
+           [](auto& o) { o.scale_pi = true; }, [](auto& o) { o.means = "tokens"; },
+           [](auto& o) { o.gate = true; }}) {
+    TrainBenchOptions options = tiny();
+    change(options.config.options);
+    EXPECT_THROW(run_train_bench(options, [](const TrainBenchRow&) {}), Error);
+    options.plain = options.twin = false;
+    EXPECT_EQ(run_train_bench(options, [](const TrainBenchRow&) {}).size(), 1u);
+  }
+  LanguageConfig config = tiny().config;
+  config.options.bias_positions = 3;
+  EXPECT_NO_THROW(check_plain_form(config));
 }
 
 }  // namespace
