@@ -1,7 +1,11 @@
 #include "tost/data/text_export.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -22,29 +26,40 @@ void check_empty(const fs::path& out) {
   }
 }
 
-// A folder that becomes OUT when all is well, and vanishes otherwise.
+// "a/b/" names the same folder as "a/b".
+fs::path without_slashes(fs::path path) {
+  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+// A folder that becomes OUT when all is well, and vanishes otherwise. It is made inside a new one
+// beside OUT, so that nothing is touched that was there before, and has the usual permissions.
 class FolderInProgress {
  public:
-  explicit FolderInProgress(const fs::path& out) : out_(out), path_(out.string() + ".tmp") {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-    make_directories(path_);
+  explicit FolderInProgress(const fs::path& out) : out_(out) {
+    if (out.has_parent_path()) make_directories(out.parent_path());
+    std::string name = out.string() + ".tmp.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) {
+      fail_data("Cannot create a folder '", out.string(),
+                ".tmp.*': ", std::generic_category().message(errno), ".");
+    }
+    holder_ = name;
+    path_ = holder_ / "tokens";
+    std::error_code failed;  // where it is not there, its first file says so
+    fs::create_directory(path_, failed);
   }
   ~FolderInProgress() {
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    fs::remove_all(holder_, ignored);
   }
   FolderInProgress(const FolderInProgress&) = delete;
   FolderInProgress& operator=(const FolderInProgress&) = delete;
 
   const fs::path& path() const { return path_; }
-  void keep() {
-    rename_durably(path_, out_);
-    path_.clear();
-  }
+  void keep() { rename_durably(path_, out_); }
 
  private:
-  fs::path out_, path_;
+  fs::path out_, holder_, path_;
 };
 
 // Whether the character that ends at `end` can be white space. Cautious: of the characters of
@@ -56,6 +71,13 @@ bool may_end_in_space(std::string_view text, size_t end) {
   if (byte(1) < 0x80) return byte(1) == ' ' || (byte(1) >= '\t' && byte(1) <= '\r');
   if (byte(2) == 0xC2) return true;
   return byte(3) == 0xE1 || byte(3) == 0xE2 || (byte(3) == 0xE3 && byte(2) == 0x80);
+}
+
+// The end, from `wanted` bytes on, of a character.
+size_t character_end(std::string_view text, size_t wanted) {
+  size_t at = std::min(wanted, text.size());
+  while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) ++at;
+  return at;
 }
 
 class Exporter {
@@ -76,10 +98,15 @@ class Exporter {
     result.bytes[split] = static_cast<int64_t>(rest.size());
     while (!rest.empty()) {
       if (options_.stop && options_.stop()) return false;
-      // Characters are quick, and their messages count bytes from the text's beginning.
-      const bool whole = result.tokenizer->kind() == "chars";
-      const size_t end = whole ? rest.size() : stretch_end(rest, kStretch);
-      writer.add(result.tokenizer->encode(rest.substr(0, end)));
+      const bool chars = result.tokenizer->kind() == "chars";
+      const size_t end = chars ? character_end(rest, kStretch) : stretch_end(rest, kStretch);
+      try {
+        writer.add(result.tokenizer->encode(rest.substr(0, end)));
+      } catch (const Error& error) {
+        throw Error(error.kind(),
+                    cat("'", part.file.string(), "' (", split, "), counted from byte ",
+                        file.text().size() - rest.size(), ": ", error.what()));
+      }
       rest.remove_prefix(end);
       done_ += static_cast<int64_t>(end);
       if (options_.progress) options_.progress(done_, total_);
@@ -103,8 +130,9 @@ size_t stretch_end(std::string_view text, size_t wanted) {
   return text.size();
 }
 
-std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
+std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out_name,
                                          const TokenExportOptions& options) {
+  const fs::path out = without_slashes(out_name);
   check_empty(out);
   check_tokenizer_name(spec.tokenizer);
   const TextLayout layout = find_text(spec.path, spec.holdout);

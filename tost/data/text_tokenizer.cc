@@ -50,9 +50,13 @@ Choice parse(const std::string& name) {
 }
 
 bool has_gpt2(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "vocab.bpe", ignored) ||
-         fs::exists(folder / "r50k_base.tiktoken", ignored);
+  std::error_code failed;
+  if (fs::exists(folder / "vocab.bpe", failed)) return true;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (entry->path().extension() == ".tiktoken") return true;
+  }
+  return false;
 }
 
 std::shared_ptr<const Tokenizer> find_gpt2(const Choice& choice, const TextLayout& layout) {

@@ -288,11 +288,14 @@ TEST_F(TokenData, ExportIsWholeOrNothing) {
   const TextSpec spec{.path = folder("n"), .tokenizer = "bytes"};
   EXPECT_FALSE(export_tokens(spec, out, options));
   EXPECT_FALSE(fs::exists(out));
-  EXPECT_FALSE(fs::exists(out + ".tmp"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_.path()), {}), 1);
   options.stop = nullptr;
   last = 0;
-  const auto result = export_tokens(spec, out, options);
+  write("out.tmp/mine", "kept");
+  const auto result = export_tokens(spec, out + "//", options);
   ASSERT_TRUE(result);
+  EXPECT_TRUE(fs::exists(out + ".tmp/mine"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_.path()), {}), 3);
   EXPECT_EQ(last, (3 << 20) + 2);
   EXPECT_EQ(result->tokens.at("train") + result->tokens.at("validation"), last);
   EXPECT_EQ(read_tokenizer_file(fs::path(out) / "tokenizer.json")->kind(), "bytes");
@@ -300,6 +303,40 @@ TEST_F(TokenData, ExportIsWholeOrNothing) {
   expect_part(refusal([&] { export_tokens({.path = out}, folder("z")); }, ErrorKind::kUsage),
               "holds tokens already");
   expect_part(refusal([&] { export_tokens(spec, "/proc/x"); }), "/proc/x.tmp");
+}
+
+TEST_F(TokenData, CharactersAreExportedInStretches) {
+  std::string text = "a";  // so that a MiB ends within a character
+  for (int i = 0; i < (5 << 18); ++i) text += "é";
+  const std::string file = write("r/train.txt", text);
+  const TextSpec spec{.path = folder("r"), .tokenizer = "chars", .holdout = 0};
+  std::vector<int64_t> done;
+  TokenExportOptions options;
+  options.progress = [&](int64_t bytes, int64_t) { done.push_back(bytes); };
+  const auto result = export_tokens(spec, folder("whole"), options);
+  EXPECT_EQ(done, (std::vector<int64_t>{(1 << 20) + 1, (2 << 20) + 1, (5 << 19) + 1}));
+  EXPECT_EQ(result->tokens.at("train"), (5 << 18) + 1);
+  int asked = 0;
+  options.stop = [&] { return ++asked > 2; };
+  EXPECT_FALSE(export_tokens(spec, folder("stopped"), options));
+  EXPECT_EQ(done.size(), 5u);
+  options.stop = nullptr;
+  options.progress = [&](int64_t, int64_t) {  // the file changes while it is read
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp((1 << 20) + 3)
+        << '\xFF';
+  };
+  expect_part(
+      refusal([&] { export_tokens(spec, folder("changed"), options); }),
+      "train.txt' (train), counted from byte 1048577: The text is not valid UTF-8 at byte 2");
+}
+
+TEST_F(TokenData, AnyRanksFileBesideTheTextIsTaken) {
+  write("s/train.txt", "text");
+  write("s/mine.tiktoken", "nonsense");
+  const auto refused = [&] { return refusal([&] { open(folder("s"), "gpt2"); }); };
+  expect_part(refused(), "mine.tiktoken' is no ranks file");
+  write("s/another.tiktoken", "nonsense");
+  expect_part(refused(), "more than one .tiktoken file (another.tiktoken, mine.tiktoken)");
 }
 
 TEST_F(TokenData, ExportRefusesVocabulariesBeyond16Bits) {

@@ -143,6 +143,7 @@ std::vector<fs::path> ranks_files(const fs::path& folder) {
        entry.increment(failed)) {
     if (entry->path().extension() == ".tiktoken") found.push_back(entry->path());
   }
+  std::sort(found.begin(), found.end());
   return found;
 }
 
@@ -159,9 +160,17 @@ std::vector<std::string> read_gpt2_tokens(const std::string& path) {
     return tokens;
   }
   const std::vector<fs::path> ranks = ranks_files(path);
-  if (ranks.size() != 1) {
+  if (ranks.size() > 1) {
+    std::string names;
+    for (const fs::path& file : ranks) {
+      names += cat(names.empty() ? "" : ", ", file.filename().string());
+    }
+    fail_data("'", path, "' holds more than one .tiktoken file (", names,
+              "); give the one to use.");
+  }
+  if (ranks.empty()) {
     fail_data("'", path, "' holds neither vocab.bpe with encoder.json nor one .tiktoken file (it ",
-              "has ", ranks.size(), "); give the folder or file of GPT-2's vocabulary.");
+              "has 0); give the folder or file of GPT-2's vocabulary.");
   }
   return read_ranks(ranks.front());
 }
