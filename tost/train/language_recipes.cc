@@ -1,6 +1,5 @@
 // The named recipes of language training. `char` and `char-gpu` are nanoGPT's settings for
-// characters on a CPU and on a GPU; the gpt2 ones are those of the official configurations
-// (spec 4.5).
+// characters on a CPU and on a GPU; the gpt2 ones are those of the official configurations.
 #include "tost/train/language_train_config.h"
 
 namespace tost {

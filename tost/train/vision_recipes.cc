@@ -1,5 +1,5 @@
 // The named training recipes. Values of `imagenet` and `finetune` are those of the official scripts
-// (spec 4.2 and 4.3) except where a comment says so; `small` is ours.
+// except where a comment says so; `small` is ours.
 #include "tost/train/vision_train_config.h"
 
 namespace tost {
