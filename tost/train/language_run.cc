@@ -11,7 +11,8 @@ std::unique_ptr<TrainTask> make_task(const LanguageTrainConfig& config, const Sa
   if (saved != nullptr && saved->model) {
     info = language_info_from_json(*saved->model, saved->model_where);
   }
-  return std::make_unique<LanguageTask>(config, std::move(info));
+  const bool has_checkpoint = saved != nullptr && saved->has_checkpoint;
+  return std::make_unique<LanguageTask>(config, std::move(info), has_checkpoint);
 }
 
 }  // namespace

@@ -154,6 +154,67 @@ TEST(LanguageRun, FineTuningKeepsArchitectureAndTokenizer) {
   EXPECT_FALSE(fs::exists(dir.path() / "x"));
 }
 
+json still_from(const fs::path& source, const fs::path& text) {
+  return {{"from", source.string()}, {"data", text.string()}, {"lr", 0},          {"min_lr", 0},
+          {"weight_decay", 0},       {"max_steps", 1},        {"eval_batches", 1}};
+}
+
+// Stopped before its first step a run has model.json but no weights.
+TEST(LanguageRun, FineTuningResumedBeforeItsFirstCheckpointHasTheSourcesWeights) {
+  const testing::TempDir dir;
+  const fs::path first = dir.path() / "first", second = dir.path() / "second";
+  const fs::path text = write_text(dir, cyclic_text(400, 1));
+  run(first, merge(tiny_values(text), {{"max_steps", 2}}));
+  Watcher watcher;
+  std::atomic<bool> stop = true;
+  // A path that is not in its shortest form.
+  const json values = still_from(dir.path() / "no" / ".." / "first" / "", text);
+  EXPECT_EQ(train({second, RunMode::kNew, values}, watcher, &stop).step, 0);
+  ASSERT_TRUE(fs::exists(second / kModelInfoFile));
+  ASSERT_TRUE(follow_pointer(second / kCheckpointFolder, kLatestPointer).empty());
+  EXPECT_EQ(run(second, {{"from", first.string()}}, RunMode::kResume).step, 1);
+  expect_same_weights(first, second);
+}
+
+// Once it has a checkpoint of its own, a run needs its source no more.
+TEST(LanguageRun, FineTuningIsResumedWithoutItsSource) {
+  const testing::TempDir dir;
+  const fs::path first = dir.path() / "first", second = dir.path() / "second";
+  const fs::path text = write_text(dir, cyclic_text(400, 1));
+  run(first, merge(tiny_values(text), {{"max_steps", 2}}));
+  run(second, still_from(fs::proximate(first), text));
+  const std::string stored = json::parse(read_file(second / kConfigFile, 100000))["from"];
+  EXPECT_TRUE(fs::path(stored).is_absolute()) << stored;
+  fs::rename(first, dir.path() / "moved");
+  EXPECT_EQ(run(second, {{"max_steps", 2}}, RunMode::kResume).step, 2);
+  expect_same_weights(dir.path() / "moved", second);
+  const std::string error =
+      error_of(second, {{"from", (dir.path() / "moved").string()}}, RunMode::kResume);
+  EXPECT_TRUE(mentions(error, "started with from") && mentions(error, "moved")) << error;
+}
+
+TEST(LanguageRun, FineTuningRefusesWhatItsSourceDecides) {
+  const testing::TempDir dir;
+  const fs::path first = dir.path() / "first", out = dir.path() / "x";
+  const fs::path text = write_text(dir, cyclic_text(400, 1));
+  run(first, merge(tiny_values(text), {{"max_steps", 2}}));
+  const json still = still_from(first, text);
+  for (const auto& [change, word] :
+       std::vector<std::pair<json, std::string>>{{{{"tokenizer", "bytes"}}, "tokenizer chars"},
+                                                 {{{"tokenizer", "words:50"}}, "tokenizer chars"},
+                                                 {{{"model", "tost_gpt_char"}}, "from"}}) {
+    const std::string error = error_of(out, merge(still, change));
+    EXPECT_TRUE(mentions(error, word)) << change << ": " << error;
+    EXPECT_FALSE(fs::exists(out)) << change;
+  }
+  run(out, merge(still, {{"tokenizer", "chars"}}));
+  // The written configuration can be given again, and its model still cannot be changed.
+  const json written = json::parse(read_file(out / kConfigFile, 100000));
+  run(dir.path() / "again", written);
+  EXPECT_TRUE(
+      mentions(error_of(out, {{"model", "tost_gpt_char"}}, RunMode::kResume), "tost_gpt_char"));
+}
+
 TEST(LanguageRun, BadSettingsLeaveNoFolder) {
   const testing::TempDir dir;
   const fs::path out = dir.path() / "run";
@@ -167,12 +228,14 @@ TEST(LanguageRun, BadSettingsLeaveNoFolder) {
            {{{"sample_prompt", ""}}, "sample_prompt"},
            {{{"sample_prompt", "Ω"}}, "sample_prompt"},
            {{{"model_options", {{"vocab", 3}}}}, "3"},
-           {{{"from", (dir.path() / "no.safetensors").string()}}, "no.safetensors"},
            {{{"image_size", 32}}, "image_size"}}) {
     const std::string error = error_of(out, merge(tiny_values(text), change));
     EXPECT_TRUE(mentions(error, word)) << change << ": " << error;
     EXPECT_FALSE(fs::exists(out)) << change;
   }
+  const std::string error = error_of(out, still_from(dir.path() / "no.safetensors", text));
+  EXPECT_TRUE(mentions(error, "no.safetensors")) << error;
+  EXPECT_FALSE(fs::exists(out));
 }
 
 // The cycle has 0.1 * 4/5 chance of a jump at each word, so its entropy is about 0.5 nats a word of

@@ -36,6 +36,16 @@ LanguageConfig fine_tuned_config(const LanguageTrainConfig& config, const Langua
   return changed_language_config(config, from);
 }
 
+// The text is cut as the source's was, whatever `tokenizer` says; so it must not say otherwise.
+void check_tokenizer(const LanguageTrainConfig& config, const LanguageInfo& from) {
+  if (config.tokenizer == "auto" || from.tokenizer == nullptr) return;
+  const std::string kind = from.tokenizer->kind();
+  const std::string name = kind == "words" ? cat("words:", from.tokenizer->vocab_size()) : kind;
+  if (config.tokenizer == name || (kind == "gpt2" && config.tokenizer.starts_with("gpt2:"))) return;
+  fail_usage("'", config.from, "' was trained with tokenizer ", name, " and cannot go on with ",
+             config.tokenizer, "; leave tokenizer out.");
+}
+
 LanguageInfo make_info(const LanguageTrainConfig& config, const LanguageInfo* from,
                        const TextData& data) {
   LanguageInfo info;
@@ -65,10 +75,14 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const LanguageInfo* info) {
 
 }  // namespace
 
-LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<LanguageInfo> known)
+LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<LanguageInfo> known,
+                           bool has_checkpoint)
     : config_(config) {
   std::optional<LoadedLanguage> source;
-  if (!config.from.empty() && !known) source = load_language_file(config.from, Weights::kRaw);
+  if (!config.from.empty() && !(known && has_checkpoint)) {
+    source = load_language_file(config.from, Weights::kRaw);
+    check_tokenizer(config, source->info);
+  }
   const LanguageInfo* from = source ? &source->info : nullptr;
   data_ = open_text({.path = config.data, .tokenizer = config.tokenizer, .holdout = config.holdout},
                     tokenizer_of(known ? &*known : from));

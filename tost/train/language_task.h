@@ -16,9 +16,11 @@ class LanguageTask : public TrainTask {
  public:
   // Opens the text and makes the model. Weights are drawn from torch's default generator, or taken
   // from config.from. `known`: the description a resumed run was started with; the text is then cut
-  // by its tokenizer. Usage Errors for settings that do not fit each other, data Errors for files.
+  // by its tokenizer. `has_checkpoint`: a known model's weights come from there, config.from is not
+  // read. Usage Errors for settings that do not fit each other, data Errors for files.
   explicit LanguageTask(const LanguageTrainConfig& config,
-                        std::optional<LanguageInfo> known = std::nullopt);
+                        std::optional<LanguageInfo> known = std::nullopt,
+                        bool has_checkpoint = false);
 
   const LanguageInfo& info() const { return info_; }
 

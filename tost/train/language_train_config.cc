@@ -16,7 +16,7 @@ FieldTable<C> make_fields() {
   FieldTable<C> t;
   t.choice("recipe", &C::recipe, names_of(language_recipes()), kFree, "named set of defaults")
       .choice("model", &C::model, language_preset_names(), kFixed, "model preset")
-      .text("from", &C::from, kFree,
+      .text("from", &C::from, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
       .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
       .object("model_options", &C::model_options, kFixed, "further model fields, as in model.json")

@@ -49,19 +49,21 @@ struct Hint {
   std::string reason;  // "tost_gpt_char is a language model"
 };
 
-std::vector<Hint> hints(const json& values) {
-  const auto text = [&](const char* key) {
-    const auto found = values.find(key);
-    return found != values.end() && found->is_string() ? found->get<std::string>() : "";
-  };
+std::string text_of(const json& values, const char* key) {
+  const auto found = values.find(key);
+  return found != values.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// A saved configuration always names its recipe, so that the file `from` is not needed again.
+std::vector<Hint> hints(const json& values, bool saved) {
   std::vector<Hint> found;
-  const std::string model = text("model"), recipe = text("recipe");
+  const std::string model = text_of(values, "model"), recipe = text_of(values, "recipe");
   if (!model.empty()) {
     const RunKind& kind = kind_with(&RunKind::models, "model", model);
     found.push_back({&kind, cat(model, " is ", with_article(kind.noun))});
   }
-  const std::string from = text("from");
-  if (!from.empty()) {
+  const std::string from = text_of(values, "from");
+  if (!from.empty() && !saved) {
     const RunKind& kind = kind_named(model_kind(from));
     found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
   }
@@ -79,6 +81,14 @@ Hint agreed(const std::vector<Hint>& found) {
     }
   }
   return found.front();
+}
+
+// A fine-tuned model has the architecture of its file.
+void check_model_and_from(const json& values, const json& from_values) {
+  const std::string model = text_of(values, "model"), from = text_of(from_values, "from");
+  if (model.empty() || from.empty()) return;
+  fail_usage("model ", model, " cannot be given together with from: the model is that of '", from,
+             "'; leave one out.");
 }
 
 void check_keys(const Hint& chosen, const json& values) {
@@ -99,7 +109,8 @@ const std::vector<RunKind>& run_kinds() {
 }
 
 const RunKind& choose_run_kind(const json& values, const json* saved) {
-  std::vector<Hint> found = hints(saved != nullptr ? *saved : values);
+  check_model_and_from(values, saved != nullptr ? *saved : values);
+  std::vector<Hint> found = hints(saved != nullptr ? *saved : values, saved != nullptr);
   if (found.empty()) {
     const RunKind& usual = run_kinds().front();
     found.push_back({&usual, cat("without model, recipe or from, ", usual.noun, "s are trained")});

@@ -21,6 +21,7 @@ struct SavedRun {
   std::string config_where;             // for messages
   std::optional<nlohmann::json> model;  // nothing: the run ended before it was written
   std::string model_where;
+  bool has_checkpoint = false;  // whose weights replace those the task begins with
 };
 
 struct PreparedRun {
@@ -64,6 +65,7 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
                             run.messages);
     run.loop = config;
     run.config = form.fields.to_json(config);
+    if (!config.from.empty()) run.config.erase("model");  // the file decides
     run.make_task = [config, make_task, saved] { return make_task(config, saved); };
     return run;
   };
@@ -75,10 +77,11 @@ RunKind language_run_kind();
 
 const std::vector<RunKind>& run_kinds();
 
-// From "recipe" and the files and presets named by "from" and "model", which must agree; image
-// models where none is given. `saved`: the configuration of a run that is resumed, which then
-// decides. Throws a usage Error for unknown names (nearest offered), for names of two kinds, and
-// for a setting that the kind does not have but another has.
+// From "recipe" and either the preset "model" or the file "from", which must agree; image models
+// where none is given. `saved`: the configuration of a run that is resumed, whose model and recipe
+// then decide; its "from" is not read. Throws a usage Error for unknown names (nearest offered),
+// for names of two kinds, for a preset together with a file, and for a setting that the kind does
+// not have but another has.
 const RunKind& choose_run_kind(const nlohmann::json& values, const nlohmann::json* saved = nullptr);
 
 }  // namespace tost

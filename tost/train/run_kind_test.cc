@@ -32,6 +32,10 @@ TEST(RunKind, FollowsFromModelOrRecipe) {
   EXPECT_EQ(choose_run_kind({{"recipe", "imagenet"}, {"model", "tost_nano_p4"}}).name, "vision");
   const json saved{{"recipe", "char"}, {"model", "tost_gpt_char"}};
   EXPECT_EQ(choose_run_kind({{"max_steps", 3}}, &saved).name, "language");
+  // The file has gone since.
+  const json tuned{{"recipe", "char"}, {"from", "/nowhere/model.safetensors"}};
+  EXPECT_EQ(choose_run_kind(json::object(), &tuned).name, "language");
+  EXPECT_TRUE(mentions(usage_error({{"model", "tost_gpt_char"}}, &tuned), "from"));
 }
 
 TEST(RunKind, RefusesSettingsOfAnotherKind) {

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/train/checkpoint_store.h"
 #include "tost/train/config_form.h"
 #include "tost/train/run_kind.h"
 
@@ -18,9 +19,19 @@ void write_json(const fs::path& path, const json& value) {
   write_file_atomic(path, value.dump(2) + "\n");
 }
 
+// A run is resumed from any working directory, and a path may be written in several ways.
+json with_absolute_from(json values) {
+  const auto from = values.find("from");
+  if (from == values.end() || !from->is_string() || *from == "") return values;
+  fs::path path = fs::absolute(from->get<std::string>()).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  *from = path.string();
+  return values;
+}
+
 SavedRun read_saved(const fs::path& run) {
   SavedRun saved;
-  saved.config = read_config_file(run / kConfigFile);
+  saved.config = with_absolute_from(read_config_file(run / kConfigFile));
   saved.config_where = cat("'", (run / kConfigFile).string(), "'");
   const fs::path model = run / kModelInfoFile;
   saved.model_where = cat("'", model.string(), "'");
@@ -28,6 +39,8 @@ SavedRun read_saved(const fs::path& run) {
     saved.model =
         json::parse(read_file(model, int64_t{64} << 20), nullptr, /*allow_exceptions=*/false);
   }
+  const fs::path checkpoints = run / kCheckpointFolder;
+  saved.has_checkpoint = fs::exists(checkpoints) && !CheckpointStore(checkpoints, 1).list().empty();
   return saved;
 }
 
@@ -38,8 +51,9 @@ TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomi
   check_run_folder(run.out, run.mode);
   std::optional<SavedRun> saved;
   if (resuming) saved = read_saved(run.out);
-  const RunKind& kind = choose_run_kind(run.values, saved ? &saved->config : nullptr);
-  const PreparedRun prepared = kind.prepare(run.values, saved ? &*saved : nullptr);
+  const json values = with_absolute_from(run.values);
+  const RunKind& kind = choose_run_kind(values, saved ? &saved->config : nullptr);
+  const PreparedRun prepared = kind.prepare(values, saved ? &*saved : nullptr);
   for (const std::string& message : prepared.messages) listener.on_message(message);
 
   const LoopConfig& loop = prepared.loop;

@@ -11,7 +11,8 @@ std::unique_ptr<TrainTask> make_task(const VisionTrainConfig& config, const Save
   if (saved != nullptr && saved->model) {
     info = model_info_from_json(*saved->model, saved->model_where);
   }
-  return std::make_unique<VisionTask>(config, std::move(info));
+  const bool has_checkpoint = saved != nullptr && saved->has_checkpoint;
+  return std::make_unique<VisionTask>(config, std::move(info), has_checkpoint);
 }
 
 }  // namespace

@@ -161,6 +161,39 @@ TEST(VisionRun, FinetuningKeepsTheBodyAndRenewsTheHead) {
   EXPECT_EQ(y.at("head.weight").size(0), 2);
 }
 
+// Stopped before its first step a run has model.json but no weights. Moved away, the source is
+// missed until there is a checkpoint and never again.
+TEST(VisionRun, FinetuningResumedBeforeItsFirstCheckpointHasTheSourcesWeights) {
+  const testing::TempDir dir;
+  const fs::path first = dir.path() / "first", second = dir.path() / "second";
+  json values = tiny_values();
+  values["max_steps"] = 2;
+  train(first, values);
+  values.erase("model_options");
+  values.update({{"from", first.string()},
+                 {"lr", 0},
+                 {"min_lr", 0},
+                 {"warmup_lr", 0},
+                 {"weight_decay", 0},
+                 {"max_steps", 1}});
+  EXPECT_TRUE(mentions(error_of(second, merge(values, {{"model", "tost_nano_p4"}})), "from"));
+  Watcher watcher;
+  std::atomic<bool> stop = true;
+  EXPECT_EQ(tost::train({second, RunMode::kNew, values}, watcher, &stop).step, 0);
+  ASSERT_TRUE(follow_pointer(second / kCheckpointFolder, kLatestPointer).empty());
+  fs::rename(first, dir.path() / "moved");
+  EXPECT_TRUE(mentions(error_of(second, json::object(), RunMode::kResume), first.string()));
+  fs::rename(dir.path() / "moved", first);
+  EXPECT_EQ(train(second, json::object(), RunMode::kResume).step, 1);
+  fs::rename(first, dir.path() / "moved");
+  EXPECT_EQ(train(second, {{"max_steps", 2}}, RunMode::kResume).step, 2);
+  // The statistics of batch normalisation go on even where the learning rate is 0.
+  const auto x = load_model_file(dir.path() / "moved", Weights::kRaw).model->named_parameters();
+  const auto y = load_model_file(second, Weights::kRaw).model->named_parameters();
+  for (const auto& p : x) EXPECT_TRUE(torch::equal(p.value(), y[p.key()])) << p.key();
+  EXPECT_TRUE(mentions(error_of(second, {{"from", "other"}}, RunMode::kResume), "other"));
+}
+
 // The defaults on real data: clearly above chance (0.1) after 200 steps, and a model file whose
 // score is the one that was logged.
 TEST(SlowVisionRun, LearnsFashionMnist) {

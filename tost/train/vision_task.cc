@@ -13,15 +13,15 @@ namespace tost {
 
 using torch::Tensor;
 
-VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo> known)
+VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo> known,
+                       bool has_checkpoint)
     : config_(config) {
   const DataSpec spec = data_spec(config);
   const std::shared_ptr<const ImageDataset> train = open_image_dataset(spec, "train");
-  const bool resumed = known.has_value();
   std::optional<LoadedModel> source;
-  if (!config.from.empty() && !resumed) source = load_model_file(config.from);
-  info_ = resumed ? *std::move(known)
-                  : make_model_info(config, source ? &source->info : nullptr, *train);
+  if (!config.from.empty() && !(known && has_checkpoint)) source = load_model_file(config.from);
+  info_ =
+      known ? *std::move(known) : make_model_info(config, source ? &source->info : nullptr, *train);
   if (info_.classes != train->classes()) {
     fail_data("'", config.data, "' has ", train->classes().size(), " classes, not the ",
               info_.classes.size(), " (or not of the same names) that the run was started with.");

@@ -16,9 +16,10 @@ class VisionTask : public TrainTask {
  public:
   // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
   // from config.from. `known`: the description a resumed run was started with; the data must have
-  // its classes. Usage Errors for settings that do not fit each other, data Errors for files.
+  // its classes. `has_checkpoint`: a known model's weights come from there, config.from is not
+  // read. Usage Errors for settings that do not fit each other, data Errors for files.
   explicit VisionTask(const VisionTrainConfig& config,
-                      std::optional<ModelInfo> known = std::nullopt);
+                      std::optional<ModelInfo> known = std::nullopt, bool has_checkpoint = false);
 
   const ModelInfo& info() const { return info_; }
   // "validation", or "test" where the data has no validation split or holdout is 0.

@@ -15,7 +15,7 @@ constexpr int64_t kMany = int64_t{1} << 40;
 void add_model_fields(FieldTable<C>& t) {
   t.choice("recipe", &C::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
       .choice("model", &C::model, vision_preset_names(), kFixed, "model preset")
-      .text("from", &C::from, kFree,
+      .text("from", &C::from, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
       .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
       .integer("image_size", &C::image_size, 0, 4096, kFixed,
