@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tost/base/error.h"
+#include "tost/eval/metadata.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
 #include "tost/testing/temp_dir.h"
@@ -88,6 +89,24 @@ TEST_F(LanguageFile, RefusesWhatDoesNotFit) {
   info = tiny_info();
   info.config.block = 0;
   expect_refused(save(to_metadata(info)), "'block' is 0");
+}
+
+TEST_F(LanguageFile, RefusesDeepNesting) {
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '[') + "1" + std::string(depth, ']');
+  };
+  auto metadata = to_metadata(tiny_info());
+  metadata["tost.training"] = nested(64);
+  EXPECT_EQ(load_language_file(save(metadata)).info.training.dump(), nested(64));
+  for (const std::string& text : {nested(65), nested(300'000), std::string(300'000, '[')}) {
+    metadata["tost.training"] = text;
+    expect_refused(save(metadata), "'tost.training' nested deeper than 64 levels");
+  }
+  std::string objects;
+  for (int i = 0; i < 300'000; ++i) objects += "{\"a\":";
+  const std::map<std::string, std::string> session = {{"tost.session", objects}};
+  EXPECT_THROW(metadata_json(session, "tost.session", "it"), Error);
+  EXPECT_THROW(expect_keys(json::parse(nested(10'000)), {"a"}, "it"), Error);
 }
 
 TEST_F(LanguageFile, KindOfSomethingElseIsRefused) {

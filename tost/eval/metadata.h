@@ -14,7 +14,8 @@ namespace tost {
 inline constexpr char kKindKey[] = "tost.kind";
 inline constexpr char kConfigKey[] = "tost.config";
 
-// The JSON text under `key`. Throws a data Error naming `where` when it is missing or no JSON.
+// The JSON text under `key`. Throws a data Error naming `where` when it is missing, no JSON, or
+// nested deeper than 64 levels.
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
                              const std::string& key, const std::string& where);
 
