@@ -57,7 +57,7 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
   if (command.whole_text && (app.count("--context") > 0 || app.count("--stride") > 0)) {
     fail_usage("--whole-text reads everything before a token; leave out --context and --stride.");
   }
-  for (const char* flag : {"--context", "--stride"}) {
+  for (const char* flag : {"--context", "--stride", "--limit"}) {
     if (app.count(flag) > 0 && app.get_option(flag)->as<int64_t>() < 1) {
       fail_usage(flag, " is ", app.get_option(flag)->as<std::string>(), "; at least 1 is needed.");
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct EvalCommand {
   std::string task = "loss";  // loss, lambada, choice
   LanguageLossOptions loss;
   bool whole_text = false;
-  int64_t limit = -1;
+  std::optional<int64_t> limit;
   double holdout = 0.1;
 };
 

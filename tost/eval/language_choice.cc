@@ -122,15 +122,16 @@ size_t most_probable(LanguageModel& model, const std::vector<ScoredText>& texts)
 }  // namespace
 
 std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
-                                             int64_t limit, const LanguageEvalOptions& options) {
+                                             std::optional<int64_t> limit,
+                                             const LanguageEvalOptions& options) {
   if (language.info.tokenizer == nullptr) {
     fail_data("'", language.file.string(), "' has no tokenizer, so that it cannot read questions.");
   }
-  if (limit == 0) fail_usage("There must be at least one question to answer.");
+  if (limit.value_or(1) < 1) fail_usage("There must be at least one question to answer.");
   const auto start = Clock::now();
   std::vector<JsonRow> rows = read_rows(find_rows_file(path));
-  if (limit > 0 && limit < static_cast<int64_t>(rows.size())) {
-    rows.resize(static_cast<size_t>(limit));
+  if (limit && *limit < static_cast<int64_t>(rows.size())) {
+    rows.resize(static_cast<size_t>(*limit));
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(*language.model);

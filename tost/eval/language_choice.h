@@ -23,10 +23,11 @@ struct ChoiceResult {
 //   "choices"                           two or more different strings
 //   "answer"                            one of them, or its number from 0
 // A choice's score is the summed log-probability of the whole filled text but its first token; of
-// equal scores the first wins. Deterministic. Nothing when `stop` ended it. Throws a data Error
-// naming the line that breaks this.
+// equal scores the first wins. `limit`: the first questions alone, at least 1 (a usage Error).
+// Deterministic. Nothing when `stop` ended it. Throws a data Error naming the line that breaks
+// this.
 std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
-                                             int64_t limit = -1,
+                                             std::optional<int64_t> limit = std::nullopt,
                                              const LanguageEvalOptions& options = {});
 
 nlohmann::json to_json(const ChoiceResult& result);

@@ -52,11 +52,12 @@ Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
   return passage;
 }
 
-Passages read_passages(const std::string& path, const LoadedLanguage& language, int64_t limit) {
+Passages read_passages(const std::string& path, const LoadedLanguage& language,
+                       std::optional<int64_t> limit) {
   const int64_t most = language.model->max_context();
   Passages passages;
   for (const JsonRow& row : read_rows(find_rows_file(path))) {
-    if (limit >= 0 && static_cast<int64_t>(passages.size()) >= limit) break;
+    if (limit && static_cast<int64_t>(passages.size()) >= *limit) break;
     passages.push_back(make_passage(row, *language.info.tokenizer));
     const Passage& last = passages.back();
     if (const auto word = static_cast<int64_t>(last.ids.size()) - last.context; word > most) {
@@ -168,7 +169,7 @@ void check(const LoadedLanguage& language, const LambadaOptions& options) {
   if (language.info.tokenizer == nullptr) {
     fail_data("'", language.file.string(), "' has no tokenizer, so that it cannot read passages.");
   }
-  if (options.batch < 1 || options.new_tokens < 1 || options.limit == 0) {
+  if (options.batch < 1 || options.new_tokens < 1 || options.limit.value_or(1) < 1) {
     fail_usage("LAMBADA needs at least one passage, one a batch and one new token.");
   }
 }

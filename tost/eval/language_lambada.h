@@ -9,10 +9,10 @@
 namespace tost {
 
 struct LambadaOptions : LanguageEvalOptions {
-  int64_t batch = 16;       // passages read together
-  int64_t limit = -1;       // the first passages alone; -1: all
-  bool generate = true;     // also the official code's accuracy
-  int64_t new_tokens = 10;  // which that greedily makes
+  int64_t batch = 16;            // passages read together
+  std::optional<int64_t> limit;  // the first passages alone, at least 1; none: all
+  bool generate = true;          // also the official code's accuracy
+  int64_t new_tokens = 10;       // which that greedily makes
 };
 
 struct LambadaResult {

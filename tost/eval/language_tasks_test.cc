@@ -156,6 +156,10 @@ TEST_F(LanguageFiles, LambadaRefusesWhatHasNoLastWord) {
   options.new_tokens = 13;
   expect_part(refusal([&] { evaluate_lambada(language_, good, options); }, ErrorKind::kUsage),
               "does not hold 13 new ones");
+  options.limit = -5;
+  expect_part(refusal([&] { evaluate_lambada(language_, good, options); }, ErrorKind::kUsage),
+              "at least one passage");
+  options.limit = 1;
   options.new_tokens = 0;
   expect_part(refusal([&] { evaluate_lambada(language_, good, options); }, ErrorKind::kUsage),
               "one new token");
@@ -215,6 +219,10 @@ TEST_F(LanguageFiles, ChoicesCanBeWrittenInSeveralWays) {
   EXPECT_DOUBLE_EQ(result->accuracy, 2.0 / 3);
   EXPECT_DOUBLE_EQ(result->chance, (0.5 + 1.0 / 3 + 0.5) / 3);
   EXPECT_DOUBLE_EQ(evaluate_choices(language, path, 2)->accuracy, 1);
+  for (const int64_t limit : {0, -5}) {
+    expect_part(refusal([&] { evaluate_choices(language, path, limit); }, ErrorKind::kUsage),
+                "at least one question");
+  }
 }
 
 TEST_F(LanguageFiles, RefusesBadChoices) {
