@@ -1,5 +1,7 @@
 #include "tost/eval/generate.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -32,6 +34,9 @@ double seconds_since(Clock::time_point start) {
 constexpr int64_t kPiece = 512;
 
 using Prompts = std::vector<std::vector<int64_t>>;
+
+// From here on what a prompt took while it was cut and read goes back to the system at once.
+constexpr int64_t kLongPrompt = 4096;
 
 // One text being written.
 struct Row {
@@ -110,8 +115,13 @@ class Generation {
     } else {
       unread_.insert(unread_.end(), prompts[0].begin(), prompts[0].end());
     }
-    result_.stats.prompt_tokens += int64_t(prompts.size() * prompts[0].size());
+    const auto count = int64_t(prompts.size() * prompts[0].size());
+    result_.stats.prompt_tokens += count;
     result_.stats.prefill_s = seconds_since(begin);
+    if (count > kLongPrompt) {
+      prompts = {};
+      malloc_trim(0);
+    }
     return logits;
   }
 
