@@ -16,13 +16,17 @@ MAY_INCLUDE = {
     "io": {"io", "base"},
     "data": {"data", "io", "base"},
     "eval": {"eval", "models", "data", "io", "ops", "base"},
+    "report": {"report", "io", "base"},
+    "explain": {"explain", "report", "eval", "models", "data", "io", "ops", "base"},
     "train": {"train", "eval", "models", "data", "io", "ops", "base"},
-    "bench": {"bench", "train", "eval", "models", "data", "io", "ops", "kernels", "base"},
-    "cli": {"cli", "bench", "train", "eval", "models", "data", "io", "ops", "kernels", "base"},
+    "sweep": {"sweep", "report", "train", "eval", "models", "data", "io", "ops", "base"},
+    "bench": {"bench", "report", "train", "eval", "models", "data", "io", "ops", "kernels", "base"},
+    "cli": {"cli", "bench", "sweep", "explain", "report", "train", "eval", "models", "data", "io", "ops", "kernels",
+            "base"},
 }
 # Tests may also look at parity files and the like.
 TESTS_MAY_ALSO = {"testing", "io", "base"}
-NO_TORCH = {"base", "kernels"}
+NO_TORCH = {"base", "kernels", "report"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
