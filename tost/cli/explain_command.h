@@ -1,0 +1,31 @@
+// What tost explain was told, whatever the kind of model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tost/cli/options.h"
+#include "tost/data/dataset.h"
+
+namespace tost {
+
+struct ExplainCommand {
+  RunOptions run;
+  std::string checkpoint;
+  std::string out;    // the report's folder
+  std::string title;  // empty: from the model's name
+  bool overwrite = false;
+  bool ema = false;
+  bool quiet = false;
+  DataSpec data;                // path "": what the run was trained on
+  std::string split;            // empty: validation, else test
+  int64_t samples = 256;        // pictures or windows behind every statistic, of each split
+  std::vector<int64_t> layers;  // from 1; empty: first, middle and last
+  std::vector<int64_t> heads;   // from 1; empty: all
+  bool bound = false;
+  // Pictures alone.
+  std::vector<std::string> images;
+};
+
+}  // namespace tost
