@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "tost/base/error.h"
+#include "tost/base/file_calls.h"
 #include "tost/base/text.h"
 
 namespace tost {
@@ -32,6 +34,11 @@ auto retry(Call call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
 }
 
 class Descriptor {
@@ -91,27 +98,29 @@ std::string read_file(const fs::path& path, int64_t max_bytes) {
 
 OutputFile::OutputFile(const fs::path& path, Mode mode) : path_(path) {
   const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::kAppend ? O_APPEND : O_TRUNC);
-  fd_ = static_cast<int>(retry([&] { return ::open(path.c_str(), flags, 0666); }));
+  fd_ = retry([&] { return file_calls().open(path.c_str(), flags, 0666); });
   if (fd_ < 0) fail_io("write", path, errno);
 }
 
 OutputFile::~OutputFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ >= 0) file_calls().close(fd_);
 }
 
 void OutputFile::write(std::string_view bytes) {
   // One call takes at most about 2 GiB on Linux; larger tensors need several.
   constexpr size_t kMostPerCall = size_t{1} << 30;
   while (!bytes.empty()) {
-    const ssize_t put =
-        retry([&] { return ::write(fd_, bytes.data(), std::min(bytes.size(), kMostPerCall)); });
+    const ssize_t put = retry([&] {
+      return file_calls().write(fd_, bytes.data(), std::min(bytes.size(), kMostPerCall));
+    });
     if (put < 0) fail_io("write", path_, errno);
     bytes.remove_prefix(static_cast<size_t>(put));
   }
 }
 
 void OutputFile::sync() {
-  if (retry([&] { return ::fsync(fd_); }) != 0 && errno != EINVAL) fail_io("write", path_, errno);
+  if (retry([&] { return file_calls().fsync(fd_); }) != 0 && errno != EINVAL)
+    fail_io("write", path_, errno);
 }
 
 void OutputFile::close() {
@@ -119,7 +128,7 @@ void OutputFile::close() {
   const int fd = fd_;
   fd_ = -1;
   // Linux frees the descriptor even when close is interrupted: never retried.
-  if (::close(fd) != 0 && errno != EINTR) fail_io("write", path_, errno);
+  if (file_calls().close(fd) != 0 && errno != EINTR) fail_io("write", path_, errno);
 }
 
 void write_file_atomic(const fs::path& path, std::string_view bytes) {
@@ -132,8 +141,7 @@ void write_file_atomic(const fs::path& path, std::string_view bytes) {
     file.close();
     rename_durably(temporary, path);
   } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
+    discard(temporary);
     throw;
   }
 }
@@ -141,22 +149,58 @@ void write_file_atomic(const fs::path& path, std::string_view bytes) {
 void sync_directory(const fs::path& directory) {
   const Descriptor folder(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY, "open");
   // Some file systems cannot sync a directory and say EINVAL; there is nothing to be done about it.
-  if (retry([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL) {
+  if (retry([&] { return file_calls().fsync(folder.get()); }) != 0 && errno != EINVAL) {
     fail_io("write", directory, errno);
   }
 }
 
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (file_calls().rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+}
+
 void rename_durably(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_io("write", to, errno);
+  rename_path(from, to);
   sync_directory(to.parent_path());
 }
 
 void make_directories(const fs::path& directory) {
+  if (fs::path missing = directory; !missing.empty() && !is_there(missing)) {
+    if (!missing.has_filename()) missing = missing.parent_path();
+    make_directories(missing.parent_path());
+    if (file_calls().mkdir(missing.c_str(), 0777) != 0 && errno != EEXIST) {
+      fail_io("create folder", directory, errno);
+    }
+  }
   std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) fail_io("create folder", directory, error.value());
-  if (!fs::is_directory(directory, error)) {
+  if (!directory.empty() && !fs::is_directory(directory, error)) {
     fail_data("'", directory.string(), "' is a file; a folder is expected.");
+  }
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (!fs::is_directory(status)) {
+    if (file_calls().unlink(path.c_str()) != 0 && errno != ENOENT) fail_io("remove", path, errno);
+    return;
+  }
+  fs::directory_iterator entries(path, error);
+  if (error) fail_io("read folder", path, error.value());
+  std::vector<fs::path> inside;
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    inside.push_back(entries->path());
+  }
+  if (error) fail_io("read folder", path, error.value());
+  for (const fs::path& entry : inside) remove_tree(entry);
+  if (file_calls().rmdir(path.c_str()) != 0 && errno != ENOENT) fail_io("remove", path, errno);
+}
+
+void discard(const fs::path& path) noexcept {
+  try {
+    remove_tree(path);
+  } catch (...) {
+    // The failure that led here is the one to report.
   }
 }
 

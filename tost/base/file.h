@@ -39,11 +39,19 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
 // fsync of a directory, which makes renames and new names in it durable.
 void sync_directory(const std::filesystem::path& directory);
 
+// Renames `from` to `to`, replacing a file there. Not yet durable.
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // Renames from to `to` (replacing a file there) and fsyncs the parent of `to`.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // mkdir -p.
 void make_directories(const std::filesystem::path& directory);
+
+// rm -r, of a link the link alone; nothing there is no failure.
+void remove_tree(const std::filesystem::path& path);
+// The same where a failure has no one to tell: clearing up after another.
+void discard(const std::filesystem::path& path) noexcept;
 
 // Bytes free for this user on the file system that holds `path` (which must exist).
 int64_t free_bytes(const std::filesystem::path& path);

@@ -175,8 +175,7 @@ void save_safetensors(const std::filesystem::path& path,
     out.close();
     rename_durably(partial, path);
   } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
+    discard(partial);
     throw;
   }
 }

@@ -34,12 +34,9 @@ int64_t tensor_bytes(const Checkpoint& checkpoint) {
 // Renamed first, so that a kill in between leaves a temporary and no half checkpoint.
 void remove_folder(const fs::path& folder) {
   const fs::path doomed = with_suffix(folder, kPartial);
-  std::error_code error;
-  fs::remove_all(doomed, error);
-  fs::rename(folder, doomed, error);
-  if (!error) fs::remove_all(doomed, error);
-  if (error)
-    fail_data("Cannot remove the old checkpoint '", folder.string(), "': ", error.message(), ".");
+  remove_tree(doomed);
+  rename_path(folder, doomed);
+  remove_tree(doomed);
 }
 
 // Empty also where the pointer names a folder that someone removed: no reason to stop training.
@@ -71,6 +68,7 @@ Checkpoint read_checkpoint(const fs::path& folder) {
 CheckpointStore::CheckpointStore(fs::path directory, int64_t keep_last)
     : directory_(std::move(directory)), keep_last_(keep_last) {
   make_directories(directory_);
+  sync_directory(directory_.parent_path());
 }
 
 int64_t CheckpointStore::clean() {
@@ -85,7 +83,7 @@ int64_t CheckpointStore::clean() {
     if (path.extension() == kStale && !fs::exists(original)) {
       rename_durably(path, original);  // killed between the two renames of a replacement
     } else {
-      fs::remove_all(path);
+      remove_tree(path);
     }
   }
   return int64_t(leftovers.size());
@@ -94,8 +92,7 @@ int64_t CheckpointStore::clean() {
 fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
   const fs::path folder = directory_ / checkpoint_name(checkpoint.step);
   const fs::path partial = with_suffix(folder, kPartial);
-  std::error_code ignored;
-  fs::remove_all(partial, ignored);
+  discard(partial);
   try {
     make_directories(partial);
     write_files(partial, checkpoint);
@@ -103,7 +100,7 @@ fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
     write_file_atomic(directory_ / kLatestPointer, folder.filename().string() + "\n");
     if (best) write_file_atomic(directory_ / kBestPointer, folder.filename().string() + "\n");
   } catch (const std::exception& error) {
-    fs::remove_all(partial, ignored);
+    discard(partial);
     fail_data("Cannot save the checkpoint of step ", checkpoint.step, ", which needs about ",
               human_bytes(tensor_bytes(checkpoint)), " where ", human_bytes(free_bytes(directory_)),
               " are free (earlier checkpoints are intact): ", error.what());
@@ -126,15 +123,14 @@ void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& chec
 void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) const {
   const fs::path stale = with_suffix(to, kStale);
   const bool replaces = fs::exists(to);
-  if (replaces) fs::rename(to, stale);
+  if (replaces) rename_path(to, stale);
   try {
     rename_durably(from, to);
   } catch (...) {
-    std::error_code ignored;
-    if (replaces && !fs::exists(to)) fs::rename(stale, to, ignored);
+    if (replaces && !fs::exists(to)) rename_path(stale, to);
     throw;
   }
-  if (replaces) fs::remove_all(stale);
+  if (replaces) remove_tree(stale);
 }
 
 std::vector<fs::path> CheckpointStore::list() const {

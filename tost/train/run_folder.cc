@@ -1,6 +1,5 @@
 #include "tost/train/run_folder.h"
 
-#include <system_error>
 #include <vector>
 
 #include "tost/base/error.h"
@@ -28,11 +27,7 @@ void remove_run(const fs::path& run) {
   for (const auto& entry : fs::directory_iterator(run)) {
     if (is_run_file(entry.path())) files.push_back(entry.path());
   }
-  for (const fs::path& file : files) {
-    std::error_code error;
-    fs::remove_all(file, error);
-    if (error) fail_data("Cannot remove '", file.string(), "': ", error.message(), ".");
-  }
+  for (const fs::path& file : files) remove_tree(file);
 }
 
 }  // namespace
@@ -54,6 +49,7 @@ void open_run_folder(const fs::path& run, RunMode mode) {
   check_run_folder(run, mode);
   if (mode == RunMode::kOverwrite) remove_run(run);
   make_directories(run);
+  sync_directory(run.parent_path());
 }
 
 }  // namespace tost

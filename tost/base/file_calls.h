@@ -1,0 +1,32 @@
+// The system calls that change files and folders, in one place, so that tests can let the k-th of
+// them fail, or the machine stop there.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+namespace tost {
+
+// Each does what the POSIX call of its name does: a result below 0 is a failure with its reason in
+// errno.
+class FileCalls {
+ public:
+  virtual ~FileCalls() = default;
+  virtual int open(const char* path, int flags, mode_t mode);
+  virtual ssize_t write(int fd, const void* bytes, size_t count);
+  virtual int fsync(int fd);
+  virtual int close(int fd);
+  virtual int rename(const char* from, const char* to);
+  virtual int mkdir(const char* path, mode_t mode);
+  virtual int unlink(const char* path);
+  virtual int rmdir(const char* path);
+};
+
+FileCalls& file_calls();
+
+// For tests: `calls` serves the whole process from now on; null puts the real ones back. The caller
+// keeps it alive, and no other thread is in one of them.
+void replace_file_calls(FileCalls* calls);
+
+}  // namespace tost
