@@ -17,9 +17,11 @@ Block::Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer)
 torch::Tensor Block::forward(const torch::Tensor& x, BlockTrace* trace) {
   const double drop_path = is_training() ? drop_path_ : 0;
   const MixerCall call{.trace = trace != nullptr ? &trace->mixer : nullptr};
-  auto mixer_output = attn->forward(norm1->forward(x), call);
+  auto mixer_input = norm1->forward(x);
+  auto mixer_output = attn->forward(mixer_input, call);
   auto mixed = add_scaled(x, gamma1, mixer_output, drop_path);
   if (trace != nullptr) {
+    trace->mixer_input = mixer_input;
     trace->mixer_output = mixer_output;
     trace->mixed = mixed;
   }

@@ -21,6 +21,7 @@ struct BlockConfig {
 // What one block lets be seen.
 struct BlockTrace {
   MixerTrace mixer;
+  torch::Tensor mixer_input;   // the normalised tokens that go into the mixer [B, N, C]
   torch::Tensor mixer_output;  // before LayerScale and the residual [B, N, C]
   torch::Tensor mixed;         // after the mixer's residual [B, N, C]
 };

@@ -28,6 +28,17 @@ Tensor CausalMeansMixer::membership(const Tensor& x) const {
   return logits.softmax(-1) * double(config_.heads);
 }
 
+Tensor CausalMeansMixer::subspaces() const {
+  return c_attn->weight.narrow(0, 0, config_.dim)
+      .view({config_.heads, -1, config_.dim})
+      .transpose(1, 2);
+}
+
+Tensor CausalMeansMixer::project(const Tensor& x) const {
+  const auto u = c_attn->forward_rows(x, 0, config_.dim);
+  return conv == nullptr ? u : conv->forward(u, nullptr);
+}
+
 Tensor CausalMeansMixer::forward(const Tensor& x, const CausalCall& call) {
   const int64_t c = config_.dim;
   const auto parts = c_attn->forward(x).split(c, -1);
@@ -41,7 +52,11 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const CausalCall& call) {
   }
   Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
   auto y = w + means->forward(parts[1], pi, rates->log_rates(), sums);
-  if (config_.options.gate) y = y * torch::silu(parts[2]);
+  if (config_.options.gate) {
+    const auto factor = torch::silu(parts[2]);
+    if (call.trace != nullptr) call.trace->gate = factor;
+    y = y * factor;
+  }
   return c_proj->forward(y);
 }
 

@@ -19,6 +19,9 @@ class CausalMeansMixer : public CausalMixer {
   // `uniform`: pi fixed to 1, what membership is compared with.
   CausalMeansMixer(const CausalMixerConfig& config, bool uniform);
   torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  // Of w; membership comes from the router, not from them.
+  torch::Tensor subspaces() const override;
+  torch::Tensor project(const torch::Tensor& x) const override;
 
   std::shared_ptr<Linear> c_attn;    // [2 C or with the gate 3 C, C]: u, v, g
   std::shared_ptr<Linear> c_proj;    // [C, C]

@@ -28,8 +28,16 @@ Tensor CausalStatisticsMixer::project_in(const Tensor& x, MixerState* state) con
   return conv->forward(w, state != nullptr ? &(*state)["conv"] : nullptr);
 }
 
-Tensor CausalStatisticsMixer::project_out(const Tensor& y, const Tensor& x) const {
-  return c_proj->forward(gate == nullptr ? y : y * torch::silu(gate->forward(x)));
+Tensor CausalStatisticsMixer::project_out(const Tensor& y, const Tensor& x,
+                                          MixerTrace* trace) const {
+  if (gate == nullptr) return c_proj->forward(y);
+  const auto factor = torch::silu(gate->forward(x));
+  if (trace != nullptr) trace->gate = factor;
+  return c_proj->forward(y * factor);
+}
+
+Tensor CausalStatisticsMixer::subspaces() const {
+  return c_attn->weight.view({config_.heads, -1, config_.dim}).transpose(1, 2);
 }
 
 CausalTssaMixer::CausalTssaMixer(const CausalMixerConfig& config) : CausalStatisticsMixer(config) {
@@ -96,7 +104,7 @@ Tensor CausalTssaMixer::forward(const Tensor& x, const CausalCall& call) {
     y = y +
         means->forward(values != nullptr ? values->forward(x) : w, share, rates->log_rates(), sums);
   }
-  return project_out(y, x);
+  return project_out(y, x, call.trace);
 }
 
 Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {
@@ -111,13 +119,13 @@ Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {
   if (call.trace != nullptr) {
     *call.trace = {w, torch::full({batch, heads, tokens}, 1.0 / double(heads), sums.options())};
   }
-  return project_out(w * (-share * damping).to(w.scalar_type()), x);
+  return project_out(w * (-share * damping).to(w.scalar_type()), x, call.trace);
 }
 
 Tensor CausalNoMixer::forward(const Tensor& x, const CausalCall& call) {
   const auto w = project_in(x, call.state);
   if (call.trace != nullptr) call.trace->w = w;
-  return project_out(w, x);
+  return project_out(w, x, call.trace);
 }
 
 }  // namespace tost

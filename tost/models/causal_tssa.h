@@ -17,13 +17,17 @@ class CausalStatisticsMixer : public CausalMixer {
  public:
   explicit CausalStatisticsMixer(const CausalMixerConfig& config);
 
+  torch::Tensor subspaces() const override;
+  torch::Tensor project(const torch::Tensor& x) const override { return project_in(x, nullptr); }
+
   std::shared_ptr<Linear> c_attn, c_proj;
   std::shared_ptr<CausalConv> conv;  // on the projected tokens; null without
   std::shared_ptr<Linear> gate;      // null without
 
  protected:
   torch::Tensor project_in(const torch::Tensor& x, MixerState* state) const;
-  torch::Tensor project_out(const torch::Tensor& y, const torch::Tensor& x) const;
+  torch::Tensor project_out(const torch::Tensor& y, const torch::Tensor& x,
+                            MixerTrace* trace) const;
 
   CausalMixerConfig config_;
 };
@@ -60,6 +64,9 @@ class CausalNoMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;
   torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  // It has no heads.
+  torch::Tensor subspaces() const override { return {}; }
+  torch::Tensor project(const torch::Tensor&) const override { return {}; }
 };
 
 }  // namespace tost

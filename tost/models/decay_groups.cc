@@ -25,7 +25,8 @@ DecayGroups split(const torch::nn::Module& model, Exempt exempt) {
 
 DecayGroups vision_decay_groups(const torch::nn::Module& model) {
   return split(model, [](const std::string& name, const torch::Tensor& value) {
-    return value.dim() <= 1 || ends_with(name, ".bias") || name == "cls_token";
+    return value.dim() <= 1 || ends_with(name, ".bias") || name == "cls_token" ||
+           name == "registers";
   });
 }
 

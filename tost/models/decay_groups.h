@@ -17,9 +17,9 @@ struct DecayGroups {
   DecayGroup decayed, exempt;
 };
 
-// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt.
-// `temp` is 2-D and therefore decayed (its declared exemption is never read there). Parameters
-// without requires_grad are in neither group.
+// The rule of the official vision training: 1-D parameters, biases and `cls_token` are exempt; as
+// the latter, the registers, which it does not have. `temp` is 2-D and therefore decayed (its
+// declared exemption is never read there). Parameters without requires_grad are in neither group.
 DecayGroups vision_decay_groups(const torch::nn::Module& model);
 
 // The rule of the official language training: 1-D parameters and names that contain `temp` or

@@ -32,10 +32,12 @@ Tensor GptBlock::dropped(const Tensor& x) const {
 
 Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace) {
   const CausalCall call{trace != nullptr ? &trace->mixer : nullptr, state, position};
-  const auto mixer_output = attn->forward(ln_1->forward(x), call);
+  const auto mixer_input = ln_1->forward(x);
+  const auto mixer_output = attn->forward(mixer_input, call);
   const auto mixed = add_scaled(x, gamma1, dropped(mixer_output));
   const auto output = add_scaled(mixed, gamma2, dropped(mlp->forward(ln_2->forward(mixed))));
   if (trace != nullptr) {
+    trace->mixer_input = mixer_input;
     trace->mixer_output = mixer_output;
     trace->mixed = mixed;
     trace->output = output;

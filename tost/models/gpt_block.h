@@ -18,6 +18,7 @@ struct GptBlockConfig {
 // What one block lets be seen.
 struct GptTrace {
   MixerTrace mixer;
+  torch::Tensor mixer_input;   // the normalised tokens that go into the mixer [B, T, C]
   torch::Tensor mixer_output;  // before LayerScale and the residual [B, T, C]
   torch::Tensor mixed;         // after the mixer's residual [B, T, C]
   torch::Tensor output;        // [B, T, C]

@@ -30,6 +30,7 @@ std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& confi
     if (auto* transformer = model->as<VisionTransformer>()) {
       const torch::NoGradGuard no_grad;
       transformer->cls_token.normal_(0, 0.02);
+      if (transformer->registers.defined()) transformer->registers.normal_(0, 0.02);
     }
   }
   return model;

@@ -14,15 +14,18 @@ namespace tost {
 
 // What a forward pass lets be seen, one entry a block; a member a model or mixer does not have
 // stays empty, or undefined for that block. Tensors are not detached: run under NoGradGuard to
-// look, without it to differentiate. Patch tokens are row-major over rows x columns (N of them).
+// look, without it to differentiate. Patch tokens are row-major over rows x columns (N of them);
+// the R registers of a model that has them stand behind the patches in M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
+  int64_t registers = 0;                       // R
   torch::Tensor stem_output;                   // patch tokens with position [B, N, C]
-  std::vector<torch::Tensor> projections;      // w, the projected tokens [B, N, C]
-  std::vector<torch::Tensor> memberships;      // Π [B, H, N]
-  std::vector<torch::Tensor> mixer_outputs;    // before LayerScale and residual [B, N, C]
-  std::vector<torch::Tensor> mixed;            // after the mixer's residual [B, N, C]
-  std::vector<torch::Tensor> block_outputs;    // [B, N, C]
+  std::vector<torch::Tensor> mixer_inputs;     // normalised tokens into the mixer [B, M, C]
+  std::vector<torch::Tensor> projections;      // w, the projected tokens [B, M, C]
+  std::vector<torch::Tensor> memberships;      // Π [B, H, M]
+  std::vector<torch::Tensor> mixer_outputs;    // before LayerScale and residual [B, M, C]
+  std::vector<torch::Tensor> mixed;            // after the mixer's residual [B, M, C]
+  std::vector<torch::Tensor> block_outputs;    // [B, M, C]
   std::vector<torch::Tensor> class_attention;  // one a class block: class token over itself and
                                                // the patches [B, H, 1 + N]
 };

@@ -2,14 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
 #include "tost/base/error.h"
 #include "tost/models/class_attention.h"
+#include "tost/models/decay_groups.h"
 #include "tost/models/fourier_position.h"
 #include "tost/models/state_dict.h"
 #include "tost/models/token_mixer.h"
+#include "tost/models/vision_cost.h"
 #include "tost/models/vision_presets.h"
 #include "tost/testing/autocast.h"
 
@@ -165,6 +168,71 @@ TEST(ImageClassifierForward, StochasticDepthActsInTrainingOnlyAndFollowsTheSeed)
   EXPECT_FALSE(torch::equal(run(1), run(2)));
   model->eval();
   EXPECT_TRUE(torch::equal(run(1), run(2)));
+}
+
+class Registers : public ::testing::Test {
+ protected:
+  // A model with `count` registers, its blocks' mixer as named.
+  static std::shared_ptr<ImageClassifier> make(int64_t count, const std::string& mixer) {
+    torch::manual_seed(8);
+    auto config = shrunk("tost_nano_p4");
+    config.registers = count;
+    config.mixer = mixer;
+    auto model = make_image_classifier(config);
+    model->eval();
+    return model;
+  }
+};
+
+TEST_F(Registers, AddTheirNumbersWorkAndState) {
+  const auto with = make(3, "tssa"), without = make(0, "tssa");
+  EXPECT_EQ(parameter_count(*with), parameter_count(*without) + 3 * 64);
+  const auto state = state_dict(*with);
+  EXPECT_EQ(state.at("registers").sizes(), torch::IntArrayRef({1, 3, 64}));
+  EXPECT_NEAR(state.at("registers").std().item<float>(), 0.02, 4e-3);
+  EXPECT_FALSE(state_dict(*without).contains("registers"));
+  const auto decay = vision_decay_groups(*with);
+  EXPECT_EQ(std::count(decay.exempt.names.begin(), decay.exempt.names.end(), "registers"), 1);
+  // One more token is one more in the mixer and in the MLP of each of the two blocks.
+  const auto cost = [](const auto& model) { return vision_multiply_adds(model->config(), 12, 12); };
+  EXPECT_EQ(cost(with) - cost(without), 3 * 2 * (2 * 64 * 64 + 64 + 8 * 64 * 64));
+}
+
+TEST_F(Registers, StandBehindThePatchesInEveryBlockAndNotInClassAttention) {
+  const auto model = make(3, "tssa");
+  const auto images = images_for(model->config());
+  VisionTrace trace;
+  EXPECT_TRUE(torch::equal(model->forward_traced(images, trace), model->forward(images)));
+  EXPECT_EQ(trace.registers, 3);
+  EXPECT_EQ(trace.stem_output.sizes(), torch::IntArrayRef({2, 9, 64}));
+  EXPECT_EQ(trace.memberships[0].sizes(), torch::IntArrayRef({2, 4, 12}));
+  EXPECT_EQ(trace.block_outputs[1].sizes(), torch::IntArrayRef({2, 12, 64}));
+  EXPECT_EQ(trace.class_attention[0].sizes(), torch::IntArrayRef({2, 4, 10}));
+  const auto normalised = [](const torch::Tensor& x) {
+    return torch::layer_norm(x, {64}, {}, {}, 1e-6);
+  };
+  const auto registers = state_dict(*model).at("registers").expand({2, 3, 64});
+  EXPECT_TRUE(torch::allclose(trace.mixer_inputs[0].narrow(1, 0, 9), normalised(trace.stem_output),
+                              1e-4, 1e-5));
+  EXPECT_TRUE(
+      torch::allclose(trace.mixer_inputs[0].narrow(1, 9, 3), normalised(registers), 1e-4, 1e-5));
+}
+
+TEST_F(Registers, ReachTheLogitsOnlyThroughTheMixers) {
+  for (const std::string mixer : {"tssa", "none"}) {
+    const auto model = make(2, mixer);
+    const auto images = images_for(model->config());
+    const torch::NoGradGuard no_grad;
+    const auto before = model->forward(images);
+    state_dict(*model).at("registers").normal_();
+    EXPECT_EQ(torch::equal(model->forward(images), before), mixer == "none") << mixer;
+  }
+}
+
+TEST_F(Registers, GetGradients) {
+  const auto model = make(2, "softmax");
+  model->forward(images_for(model->config())).square().sum().backward();
+  EXPECT_GT(model->named_parameters()["registers"].grad().abs().min().item<float>(), 0);
 }
 
 TEST(ImageClassifierErrors, ImagesThatDoNotFitAreDataErrors) {

@@ -114,6 +114,36 @@ TEST_P(EveryCausalModel, EveryParameterGetsAGradient) {
   }
 }
 
+TEST_P(EveryCausalModel, BlocksShowTheirInputProjectionAndGate) {
+  const torch::NoGradGuard no_grad;
+  LanguageTrace trace;
+  const auto text = ids(2, 30);
+  model_->hidden(text, nullptr, &trace);
+  size_t i = 0;
+  for (const auto& module : model_->modules()) {
+    const auto* block = module->as<GptBlock>();
+    if (block == nullptr) continue;
+    const auto& seen = trace.blocks[i++];
+    ASSERT_TRUE(torch::equal(block->attn->forward(seen.mixer_input, {}), seen.mixer_output));
+    const auto u = block->attn->subspaces(), w = block->attn->project(seen.mixer_input);
+    ASSERT_EQ(u.defined(), seen.mixer.pi.defined());
+    ASSERT_EQ(w.defined(), seen.mixer.pi.defined());
+    const bool gated = block->attn->named_parameters().contains("gate.weight");
+    EXPECT_GE(seen.mixer.gate.defined(), gated);
+    if (seen.mixer.gate.defined()) {
+      EXPECT_EQ(seen.mixer.gate.sizes(), seen.mixer.w.sizes());
+      EXPECT_GE(seen.mixer.gate.min().item<float>(), -0.2785);  // the least value of silu
+    }
+    if (!u.defined()) continue;
+    EXPECT_TRUE(torch::allclose(w, seen.mixer.w, 1e-5, 1e-6));
+    ASSERT_EQ(u.sizes(), torch::IntArrayRef({3, 24, 8}));
+    if (block->attn->named_parameters().contains("conv.weight")) continue;
+    const auto heads = torch::matmul(seen.mixer_input.unsqueeze(1), u);  // [B, H, T, P]
+    EXPECT_TRUE(torch::allclose(heads.transpose(1, 2).flatten(2), w, 1e-4, 1e-5));
+  }
+  EXPECT_EQ(i, trace.blocks.size());
+}
+
 TEST_P(EveryCausalModel, NoGradientFlowsThroughTheState) {
   LanguageState state;
   model_->hidden(ids(1, 70), &state).sum().backward();

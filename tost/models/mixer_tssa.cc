@@ -10,6 +10,10 @@ TokenStatisticsMixer::TokenStatisticsMixer(const MixerConfig& config) : heads_(c
   out_ = to_out->register_module("0", std::make_shared<Linear>(config.dim, config.dim, true));
 }
 
+torch::Tensor TokenStatisticsMixer::subspaces() const {
+  return qkv->weight.view({heads_, -1, qkv->weight.size(1)}).transpose(1, 2);
+}
+
 TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
   temp = register_parameter("temp", torch::ones({config.heads, 1}));
 }

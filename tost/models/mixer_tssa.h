@@ -13,6 +13,9 @@ class TokenStatisticsMixer : public TokenMixer {
  public:
   explicit TokenStatisticsMixer(const MixerConfig& config);
 
+  torch::Tensor subspaces() const override;
+  torch::Tensor project(const torch::Tensor& x) const override { return qkv->forward(x); }
+
   std::shared_ptr<Linear> qkv;                // [C, C]
   std::shared_ptr<torch::nn::Module> to_out;  // holds "0"
 
@@ -47,6 +50,9 @@ class NoMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+  // It has no heads.
+  torch::Tensor subspaces() const override { return {}; }
+  torch::Tensor project(const torch::Tensor&) const override { return {}; }
 };
 
 }  // namespace tost

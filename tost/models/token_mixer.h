@@ -15,6 +15,8 @@ namespace tost {
 struct MixerTrace {
   torch::Tensor w;   // projected tokens before mixing [B, N, C] (TSSA family)
   torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
+  // Factor of the output of causal mixers with the addition `gate`, after its silu [B, T, C].
+  torch::Tensor gate = {};
 };
 
 // Everything a call may bring besides its tokens. Null means: not wanted, costs nothing.
@@ -34,6 +36,14 @@ class TokenMixer : public torch::nn::Module {
   // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Bidirectional mixers are
   // equivariant to permutations of the tokens.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
+
+  // U [H, C, P] of mixers that give w and pi: head k's projection is U_k^T, so that w's part in
+  // head k is x U_k, plus a bias where the released projection has one (it is affine then, and
+  // outside the theory). A view of the weight, or for tssa-tied the orthonormal basis itself; with
+  // gradients. Undefined for other mixers.
+  virtual torch::Tensor subspaces() const { return {}; }
+  // w of any tokens x [B, N, C] by the same projection, its bias included; undefined as above.
+  virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
 };
 
 std::vector<std::string> mixer_names();

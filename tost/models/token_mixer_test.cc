@@ -77,6 +77,25 @@ TEST_P(EveryMixer, TracingChangesNothingAndMembershipsSumToOne) {
   EXPECT_EQ(trace.pi.defined(), GetParam().rfind("tssa", 0) == 0);
 }
 
+TEST_P(EveryMixer, SubspacesAndProjectionGiveTheTracedTokens) {
+  const torch::NoGradGuard no_grad;
+  MixerTrace trace;
+  mixer_->forward(x_, {.trace = &trace});
+  ASSERT_EQ(mixer_->subspaces().defined(), trace.pi.defined());
+  EXPECT_EQ(mixer_->project(x_).defined(), trace.pi.defined());
+  if (!trace.pi.defined()) return;
+  EXPECT_TRUE(torch::equal(mixer_->project(x_), trace.w));
+  // By the definition: head k of w is x U_k, plus what a token of zeros becomes.
+  const auto u = mixer_->subspaces();
+  ASSERT_EQ(u.sizes(), torch::IntArrayRef({kHeads, kDim, kDim / kHeads}));
+  const auto bias = mixer_->project(torch::zeros({1, 1, kDim}));
+  for (int64_t k = 0; k < kHeads; ++k) {
+    const int64_t width = kDim / kHeads;
+    const auto wanted = torch::matmul(x_, u[k]) + bias.narrow(2, k * width, width);
+    EXPECT_TRUE(torch::allclose(trace.w.narrow(2, k * width, width), wanted, 1e-4, 1e-5)) << k;
+  }
+}
+
 TEST_P(EveryMixer, Bfloat16AutocastStaysNearFloat) {
   const auto exact = mixer_->forward(x_, {});
   const testing::Bfloat16Autocast scope;

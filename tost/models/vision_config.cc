@@ -10,7 +10,8 @@ namespace {
 
 // Far above any model of the paper (width 768, depth 24), far below what would overflow or exhaust
 // memory on a hostile file's say-so.
-constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxSide = 16384, kMaxClasses = 1'000'000;
+constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxSide = 16384, kMaxClasses = 1'000'000,
+                  kMaxRegisters = 64;
 constexpr double kMaxParameters = 2e10;
 
 void check_size(const VisionConfig& c) {
@@ -38,6 +39,7 @@ void check_transformer(const VisionConfig& c) {
   check_field_range("depth", c.depth, 1, kMaxDepth);
   check_field_range("class_blocks", c.class_blocks, 1, kMaxDepth);
   check_field_range("heads", c.heads, 1, c.dim);
+  check_field_range("registers", c.registers, 0, kMaxRegisters);
   check_mixer(c.mixer, {.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias});
   if (c.dim % (c.patch / 2) != 0) {
     fail_usage("Width ", c.dim, " cannot be halved along the patch-", c.patch,
@@ -74,6 +76,7 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("drop_path", c.drop_path, true);
   visit("qkv_bias", c.qkv_bias, true);
   visit("tokens_norm", c.tokens_norm, true);
+  visit("registers", c.registers, true);
 };
 
 }  // namespace
@@ -88,11 +91,16 @@ void validate(const VisionConfig& c) {
     check_transformer(c);
   } else if (c.architecture != "linear") {
     fail_usage("There is no architecture '", c.architecture, "'; it is transformer or linear.");
+  } else if (c.registers != 0) {
+    fail_usage("The linear model has no tokens that ", c.registers,
+               " registers could stand beside; leave 'registers' at 0.");
   }
 }
 
 nlohmann::json to_json(const VisionConfig& config) {
-  return config_to_json(config, kFields);
+  auto json = config_to_json(config, kFields);
+  if (config.registers == 0) json.erase("registers");
+  return json;
 }
 
 VisionConfig vision_config_from_json(const nlohmann::json& json) {

@@ -24,6 +24,8 @@ struct VisionConfig {
   double mlp_ratio = 4;
   double layer_scale = 1;  // initial value; officially 1 for depth 12, 1e-5 for depth 24
   double drop_path = 0;    // stochastic depth, the same in every block, none in class attention
+  // Learned tokens beside the patches, for what belongs to no patch (arXiv 2309.16588); 0 to 64.
+  int64_t registers = 0;
   bool qkv_bias = true;
   bool tokens_norm = true;  // class attention normalises patch tokens too (see class_attention.h)
 
@@ -33,6 +35,8 @@ struct VisionConfig {
 // Throws a usage Error with the reason when no model can be built from `config`.
 void validate(const VisionConfig& config);
 
+// `registers` is written only where there are some, so that other models stay readable by programs
+// that do not know it.
 nlohmann::json to_json(const VisionConfig& config);
 
 // Strict: an object; unknown keys, wrong types and missing sizes (architecture, mixer, in_channels,

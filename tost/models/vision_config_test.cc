@@ -31,6 +31,13 @@ TEST(VisionConfigJson, EveryPresetComesBackEqual) {
   }
 }
 
+TEST(VisionConfigJson, RegistersAreWrittenOnlyWhereThereAreSome) {
+  auto config = vision_preset("tost_nano_p4");
+  EXPECT_FALSE(to_json(config).contains("registers"));
+  config.registers = 4;
+  EXPECT_EQ(vision_config_from_json(json::parse(to_json(config).dump())), config);
+}
+
 TEST(VisionConfigJson, OptionalKeysKeepDefaultsAndSizesAreRequired) {
   const auto whole = to_json(vision_preset("tost_nano_p4"));
   for (const std::string key : {"name", "stem_depth", "class_blocks", "mlp_ratio", "layer_scale",
@@ -95,6 +102,9 @@ TEST(VisionConfigChecks, EverySettingOutOfRangeIsAUsageErrorWithAReason) {
   expect_error(usage, "'layer_scale'", with([](C& c) { c.layer_scale = INFINITY; }));
   expect_error(usage, "'dim'", with([](C& c) { c.dim = int64_t{1} << 40; }));
   expect_error(usage, "parameters", with([](C& c) { c.dim = 16384, c.depth = 1024; }));
+  expect_error(usage, "'registers'", with([](C& c) { c.registers = 65; }));
+  expect_error(usage, "'registers'", with([](C& c) { c.registers = -1; }));
+  expect_error(usage, "no tokens", with([](C& c) { c.architecture = "linear", c.registers = 1; }));
   expect_error(usage, "architecture", with([](C& c) { c.architecture = "resnet"; }));
 }
 

@@ -32,7 +32,8 @@ int64_t vision_multiply_adds(const VisionConfig& c, int64_t height, int64_t widt
   const auto hidden = static_cast<int64_t>(static_cast<double>(c.dim) * c.mlp_ratio);
   const int64_t mlp = 2 * c.dim * hidden;
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
-  const int64_t block = mixer_multiply_adds(c.mixer, mixer, tokens) + tokens * mlp;
+  const int64_t all = tokens + c.registers;
+  const int64_t block = mixer_multiply_adds(c.mixer, mixer, all) + all * mlp;
   const int64_t class_block = (tokens + 1) * (3 * c.dim * c.dim + 2 * c.dim) + c.dim * c.dim + mlp;
   return stem_multiply_adds(c, height, width) + c.depth * block + c.class_blocks * class_block +
          c.dim * c.classes;

@@ -14,6 +14,9 @@ VisionTransformer::VisionTransformer(const VisionConfig& c) : ImageClassifier(c)
       .layer_scale = c.layer_scale,
       .drop_path = c.drop_path};
   cls_token = register_parameter("cls_token", torch::zeros({1, 1, c.dim}));
+  if (c.registers > 0) {
+    registers = register_parameter("registers", torch::zeros({1, c.registers, c.dim}));
+  }
   patch_embed = register_module(
       "patch_embed", std::make_shared<PatchStem>(c.in_channels, c.dim, c.patch, c.stem_depth));
   pos_embeder = register_module("pos_embeder", std::make_shared<FourierPosition>(c.dim));
@@ -48,12 +51,15 @@ torch::Tensor VisionTransformer::embed(const torch::Tensor& images, VisionTrace*
     *trace = VisionTrace{};
     trace->rows = rows;
     trace->columns = columns;
+    trace->registers = config().registers;
     trace->stem_output = x;
   }
   return x;
 }
 
 torch::Tensor VisionTransformer::run_blocks(torch::Tensor x, VisionTrace* trace) {
+  const int64_t patches = x.size(1);
+  if (registers.defined()) x = torch::cat({x, registers.expand({x.size(0), -1, -1})}, 1);
   for (const auto& block : blocks_) {
     if (trace == nullptr) {
       x = block->forward(x);
@@ -61,13 +67,14 @@ torch::Tensor VisionTransformer::run_blocks(torch::Tensor x, VisionTrace* trace)
     }
     BlockTrace seen;
     x = block->forward(x, &seen);
+    trace->mixer_inputs.push_back(seen.mixer_input);
     trace->projections.push_back(seen.mixer.w);
     trace->memberships.push_back(seen.mixer.pi);
     trace->mixer_outputs.push_back(seen.mixer_output);
     trace->mixed.push_back(seen.mixed);
     trace->block_outputs.push_back(x);
   }
-  return x;
+  return registers.defined() ? x.narrow(1, 0, patches) : x;
 }
 
 torch::Tensor VisionTransformer::classify(const torch::Tensor& tokens, VisionTrace* trace) {

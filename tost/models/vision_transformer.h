@@ -21,6 +21,7 @@ class VisionTransformer : public ImageClassifier {
   torch::Tensor forward_traced(const torch::Tensor& images, VisionTrace& trace) override;
 
   torch::Tensor cls_token;  // [1, 1, C]
+  torch::Tensor registers;  // [1, R, C]; undefined without
   std::shared_ptr<PatchStem> patch_embed;
   std::shared_ptr<FourierPosition> pos_embeder;                // (sic)
   std::shared_ptr<torch::nn::ModuleListImpl> blocks;           // of Block
