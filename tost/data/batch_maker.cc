@@ -17,6 +17,7 @@ LoaderConfig checked(LoaderConfig config, const ImageDataset& dataset) {
   check_preprocess(config.preprocess);
   check_augment(config.augment);
   check_mix(config.mix);
+  if (config.corruption.active()) check_corruption(config.corruption);
   if (config.batch_size < 1)
     fail_usage("The batch size must be at least 1, not ", config.batch_size, ".");
   if (config.workers < 0 || config.workers > 256) {
@@ -101,7 +102,8 @@ void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random
     const Image image = read_training_image(batch, sample, random);
     augment_(image, random, to);
   } else {
-    normalize_(fit_image(dataset_->image(sample), p), to);
+    const Image fitted = fit_image(dataset_->image(sample), p);
+    normalize_(corrupt(fitted, config_.corruption, config_.seed, sample), to);
   }
   batch.labels.data_ptr<int64_t>()[slot] = dataset_->label(sample);
   batch.samples[static_cast<size_t>(slot)] = sample;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tost/data/augment.h"
+#include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
 #include "tost/data/mix.h"
 #include "tost/data/preprocess.h"
@@ -33,7 +34,8 @@ struct LoaderConfig {
   int64_t max_unreadable = 100;
   Preprocess preprocess;
   AugmentConfig augment;
-  MixConfig mix;  // training only
+  MixConfig mix;          // training only
+  Corruption corruption;  // evaluation only: done to the fitted picture, before normalising
 };
 
 struct Unreadable {

@@ -1,0 +1,45 @@
+// Damage to a picture, for measuring how well a classifier bears it. Free of torch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tost/io/image.h"
+
+namespace tost {
+
+inline constexpr int64_t kCorruptionStrengths = 5;
+
+// What each strength means; lengths are shares of the picture's side, so that pictures of all sizes
+// suffer alike. Strength 1 is the first entry.
+//   noise      Gaussian noise of this deviation, for values of 0 ... 1
+//   blur       Gaussian blur of this deviation, mirrored at the borders
+//   occlusion  a mid-grey square of this side at a random place inside the picture
+//   contrast   this share of every pixel's distance to the mean luma is left
+inline constexpr std::array<double, 5> kNoiseDeviation{0.04, 0.08, 0.12, 0.18, 0.26};
+inline constexpr std::array<double, 5> kBlurDeviation{0.0125, 0.025, 0.0375, 0.05, 0.075};
+inline constexpr std::array<double, 5> kOcclusionSide{0.2, 0.3, 0.4, 0.5, 0.6};
+inline constexpr std::array<double, 5> kContrastLeft{0.7, 0.5, 0.35, 0.2, 0.1};
+
+// "noise", "blur", "occlusion", "contrast".
+const std::vector<std::string>& corruption_kinds();
+
+struct Corruption {
+  std::string kind;      // empty: none
+  int64_t strength = 0;  // 1 ... kCorruptionStrengths
+
+  bool active() const { return !kind.empty(); }
+  bool operator==(const Corruption&) const = default;
+};
+
+// A usage Error for an unknown kind (nearest offered) or a strength that does not exist.
+void check_corruption(const Corruption& corruption);
+
+// The damaged picture, of the same size and channels. A pure function of its arguments; the noise
+// and the square's place depend on (seed, index) alone, so that a stronger corruption is more of
+// the same. An inactive corruption gives the picture back.
+Image corrupt(const Image& image, const Corruption& corruption, uint64_t seed, int64_t index);
+
+}  // namespace tost
