@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tost/io/token_file_map.h"
+#include "tost/io/mapped_file.h"
 
 namespace tost {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "tost/base/error.h"
-#include "tost/io/token_file_map.h"
+#include "tost/io/mapped_file.h"
 
 namespace tost {
 namespace {

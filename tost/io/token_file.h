@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tost/base/file.h"
-#include "tost/io/token_file_map.h"
+#include "tost/io/mapped_file.h"
 
 namespace tost {
 

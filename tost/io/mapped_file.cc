@@ -1,4 +1,4 @@
-#include "tost/io/token_file_map.h"
+#include "tost/io/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ struct Descriptor {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const std::filesystem::path& path, Access access) {
   const auto fail = [&] {
     fail_data("Cannot open '", path.string(), "': ", std::strerror(errno), ".");
   };
@@ -33,7 +33,9 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (!S_ISREG(info.st_mode)) fail_data("'", path.string(), "' is not a plain file.");
   if (info.st_size == 0) return;  // an empty mapping is refused by the system
   const auto size = static_cast<size_t>(info.st_size);
-  void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  const bool writable = access == Access::kCopyOnWrite;
+  void* at = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                    MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);
   if (at == MAP_FAILED) fail();
   bytes_ = {static_cast<const char*>(at), size};
 }

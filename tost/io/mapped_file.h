@@ -1,5 +1,5 @@
-// A file seen as memory, read-only. What another process cuts off it while it is open is lost: a
-// read there ends the program, as with every mapping.
+// A file seen as memory. What another process cuts off it while it is open is lost: a read there
+// ends the program, as with every mapping.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,11 @@ namespace tost {
 
 class MappedFile {
  public:
+  // kCopyOnWrite: the memory may be written to, which never reaches the file.
+  enum class Access { kRead, kCopyOnWrite };
+
   // Throws a data Error naming the file where it is missing, unreadable or not a plain file.
-  explicit MappedFile(const std::filesystem::path& path);
+  explicit MappedFile(const std::filesystem::path& path, Access access = Access::kRead);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
