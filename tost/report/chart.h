@@ -13,43 +13,43 @@ namespace tost {
 
 // Points that are not finite are left out of lines and bars, and leave a gap.
 struct Series {
-  std::string name;       // in the legend; "" keeps it out
-  std::vector<double> x;  // lines: same length as y
-  std::vector<double> y;
-  std::vector<double> spread;  // half width of the error bar or band; empty: none
-  int color = -1;              // number of the series colour; -1: its place in the list
+  std::string name{};       // in the legend; "" keeps it out
+  std::vector<double> x{};  // lines: same length as y
+  std::vector<double> y{};
+  std::vector<double> spread{};  // half width of the error bar or band; empty: none
+  int color = -1;                // number of the series colour; -1: its place in the list
   bool dashed = false;
   bool dotted_points = true;  // a mark at every point
 };
 
 struct ReferenceLine {
   double value = 0;
-  std::string label;
+  std::string label{};
 };
 
 struct Axis {
-  std::string label;
-  // NaN: from the data, rounded outwards to a tick.
+  std::string label{};
+  // NaN: from the data; y is rounded outwards to a tick.
   double low = std::nan(""), high = std::nan("");
   bool logarithmic = false;  // needs positive values; others are left out
   bool integer = false;      // ticks at whole numbers alone (layers)
 };
 
 struct LineChart {
-  std::string title;
-  Axis x, y;
-  std::vector<Series> series;
-  std::vector<ReferenceLine> horizontal;
-  bool bands = true;  // spread as a band, else as error bars
-  double width = 640, height = 320;
+  std::string title{};
+  Axis x{}, y{};
+  std::vector<Series> series{};
+  std::vector<ReferenceLine> horizontal{};
+  bool bands = true;                 // spread as a band, else as error bars
+  double width = 640, height = 320;  // a legend comes below, beyond the height
 };
 
 struct BarChart {
-  std::string title;
-  std::vector<std::string> groups;  // along x
-  std::vector<Series> series;       // y has one value a group; x is not used
-  Axis y;
-  std::vector<ReferenceLine> horizontal;
+  std::string title{};
+  std::vector<std::string> groups{};  // along x
+  std::vector<Series> series{};       // y has one value a group; x is not used
+  Axis y{};
+  std::vector<ReferenceLine> horizontal{};
   // Values as dots with error bars on an axis that need not begin at 0, as fits comparisons of
   // accuracies; false: bars from 0.
   bool dots = false;
@@ -57,14 +57,14 @@ struct BarChart {
 };
 
 struct HeatMap {
-  std::string title;
+  std::string title{};
   int64_t rows = 0, columns = 0;
-  std::vector<double> values;  // [rows * columns]
-  double low = 0, high = 1;    // ends of the colours; a bar beside shows them
+  std::vector<double> values{};  // [rows * columns]
+  double low = 0, high = 1;      // ends of the colours; a bar beside shows them
   ColorMap map = ColorMap::kSequential;
-  std::vector<std::string> row_names, column_names;  // empty: numbers
-  bool show_values = false;                          // in the cells
-  std::string row_label, column_label;
+  std::vector<std::string> row_names{}, column_names{};  // empty: numbers
+  bool show_values = false;  // in the cells, which then have room for them
+  std::string row_label{}, column_label{};
   double cell = 14;  // side of a cell
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -29,7 +30,7 @@ struct Paint {
   int series = 0;
   double opacity = 1;
   bool fixed = false;
-  Rgb rgb;
+  Rgb rgb{};
 
   static Paint of(Ink ink, double opacity = 1) { return {.ink = ink, .opacity = opacity}; }
   static Paint of_series(int series, double opacity = 1) {
@@ -44,45 +45,47 @@ struct Point {
 
 // Units are CSS pixels, y downwards.
 struct PathShape {
-  std::vector<Point> points;
+  std::vector<Point> points{};
   bool closed = false;
-  Paint stroke, fill;
+  Paint stroke{}, fill{};
   double width = 1.5;
   bool dashed = false;
 };
 struct CircleShape {
-  Point center;
+  Point center{};
   double radius = 3;
-  Paint stroke, fill;
-  std::string title;  // shown on hover; "" none
+  Paint stroke{}, fill{};
+  std::string title{};  // shown on hover; "" none
 };
 struct RectShape {
   double x = 0, y = 0, width = 0, height = 0;
-  Paint stroke, fill;
-  std::string title;
+  Paint stroke{}, fill{};
+  std::string title{};
 };
+inline constexpr double kMonoWidth = 0.602;
 enum class Anchor { kStart, kMiddle, kEnd };
 struct TextShape {
-  Point at;          // of the baseline
-  std::string text;  // UTF-8, escaped by the writer
+  Point at{};          // of the baseline
+  std::string text{};  // UTF-8, escaped by the writer
   double size = 12;
   Anchor anchor = Anchor::kStart;
   Paint paint = Paint::of(Ink::kText);
   bool bold = false;
   double degrees = 0;  // clockwise, around `at`
+  bool mono = false;   // fixed width: kMonoWidth * size a character, spaces kept
 };
 struct ImageShape {
   double x = 0, y = 0, width = 0, height = 0;
-  Image image;
+  Image image{};
   bool smooth = false;  // false: pixels stay squares when enlarged
-  std::string title;
+  std::string title{};
 };
 using Shape = std::variant<PathShape, CircleShape, RectShape, TextShape, ImageShape>;
 
 struct Drawing {
   double width = 0, height = 0;
-  std::string description;  // what it shows, for readers who cannot see it
-  std::vector<Shape> shapes;
+  std::string description{};  // what it shows, for readers who cannot see it
+  std::vector<Shape> shapes{};
 };
 
 // One <svg> element for use inside a page: role="img" with the description, size from viewBox (so
@@ -96,7 +99,10 @@ std::string to_svg_file(const Drawing& drawing, bool adaptive = true);
 // Pixels on the light ground, `scale` for one unit. Throws a usage Error above 64 million pixels.
 Image to_image(const Drawing& drawing, double scale = 2);
 
-// Width in units of `text` at `size`, estimated for a sans-serif face.
-double text_width(const std::string& text, double size);
+// Width in units of `text` at `size`, estimated for a wide sans-serif face.
+double text_width(std::string_view text, double size, bool bold = false);
+
+// `text` where it is no wider than `width`, else its beginning and an ellipsis.
+std::string fit_text(std::string_view text, double size, double width, bool bold = false);
 
 }  // namespace tost

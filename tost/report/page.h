@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,8 @@
 
 namespace tost {
 
-// & < > " ' as entities; bytes that are not UTF-8 and control characters become U+FFFD.
+// & < > " ' as entities; bytes that are not UTF-8, control characters (but for tabs and line feeds)
+// and what XML forbids become U+FFFD.
 std::string escape_html(std::string_view text);
 // data:image/png;base64,... of one or three channels.
 std::string png_data_uri(const Image& image);
@@ -101,7 +103,9 @@ class Page {
   std::string title_, subtitle_, body_;
   std::vector<std::pair<std::string, std::string>> contents_;
   std::vector<Panel> panels_;
+  std::vector<std::string> choosers_;
   bool in_section_ = false;
+  int open_details_ = 0;
 };
 
 // Writes `folder`/index.html, report.json and panels/NAME.png; a new report is written beside and

@@ -1,0 +1,19 @@
+// Parts of a page as drawings, for their PNG files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tost/report/page.h"
+
+namespace tost {
+
+Drawing picture_panel(const Image& image, double width, bool smooth);
+Drawing thumbs_panel(const ThumbGrid& grid);
+Drawing colored_text_panel(const std::vector<ColoredText>& runs);
+
+// How strongly the ground behind a run of text is coloured, so that text in the page's own colour
+// stays legible on light and on dark ground.
+double ground_opacity(double strength);
+
+}  // namespace tost

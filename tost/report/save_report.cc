@@ -1,0 +1,149 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/report/page.h"
+#include "tost/report/report_json.h"
+
+namespace tost {
+namespace fs = std::filesystem;
+namespace {
+
+bool holds_report(const fs::path& folder) {
+  const fs::path json = folder / "report.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(fs::symlink_status(json, ignored))) return false;
+  std::FILE* file = std::fopen(json.c_str(), "rb");
+  if (file == nullptr) return false;
+  std::string start(kReportMarker.size(), '\0');
+  const size_t read = std::fread(start.data(), 1, start.size(), file);
+  std::fclose(file);
+  return read == start.size() && start == kReportMarker;
+}
+
+// Name of something in the folder that no report has; "" if there is none.
+std::string foreign_file(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_panels =
+        name == "panels" && entry.symlink_status().type() == fs::file_type::directory;
+    if (is_panels) {
+      for (const fs::directory_entry& panel : fs::directory_iterator(entry.path())) {
+        if (panel.path().extension() != ".png" || panel.is_directory()) {
+          return "panels/" + panel.path().filename().string();
+        }
+      }
+    } else if ((name != "index.html" && name != "report.json") || entry.is_directory()) {
+      return name;
+    }
+  }
+  return "";
+}
+
+// Whether there is an earlier report to replace. Refuses everything else that is in the way.
+bool must_replace(const fs::path& folder, bool overwrite) {
+  if (!fs::exists(fs::symlink_status(folder))) return false;
+  if (!fs::is_directory(folder)) {
+    fail_usage("'", folder.string(), "' is a file; give the name of a folder for the report.");
+  }
+  if (fs::is_empty(folder)) return false;
+  if (!overwrite) {
+    fail_usage("'", folder.string(),
+               "' already holds files; choose another folder, or allow an earlier report to be "
+               "overwritten.");
+  }
+  if (!holds_report(folder)) {
+    fail_usage("'", folder.string(),
+               "' holds files but no report; only a report is overwritten, choose another folder.");
+  }
+  const std::string foreign = foreign_file(folder);
+  if (!foreign.empty()) {
+    fail_usage("'", folder.string(), "' holds '", foreign,
+               "', which is no part of a report; move it away or choose another folder.");
+  }
+  return true;
+}
+
+void write_synced(const fs::path& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.sync();
+  file.close();
+}
+
+void write_files(const fs::path& folder, const Page& page, const nlohmann::json& numbers) {
+  make_directories(folder / "panels");
+  write_synced(folder / "index.html", page.html());
+  write_synced(folder / "report.json", report_json(numbers));
+  for (const auto& [name, png] : page.panels()) {
+    write_synced(folder / "panels" / (name + ".png"), png);
+  }
+  sync_directory(folder / "panels");
+  sync_directory(folder);
+}
+
+[[noreturn]] void fail_rename(const fs::path& to, int error) {
+  fail_data("Cannot put the report at '", to.string(), "': ", std::strerror(error), ".");
+}
+
+// Exchanges the new folder with the old one: in one step where the file system can, else by way of
+// `aside`, from which the old one returns if the new one cannot be put in place.
+void exchange(const fs::path& fresh, const fs::path& target, const fs::path& aside) {
+#ifdef RENAME_EXCHANGE
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
+#endif
+  if (std::rename(target.c_str(), aside.c_str()) != 0) fail_rename(target, errno);
+  if (std::rename(fresh.c_str(), target.c_str()) != 0) {
+    const int error = errno;
+    if (std::rename(aside.c_str(), target.c_str()) != 0) {
+      fail_data("Cannot put the report at '", target.string(), "': ", std::strerror(error),
+                "; the earlier one is now '", aside.string(), "'.");
+    }
+    fail_rename(target, error);
+  }
+}
+
+}  // namespace
+
+void save_report(const fs::path& folder, const Page& page, const nlohmann::json& numbers,
+                 bool overwrite) {
+  if (folder.empty()) fail_usage("The report needs a folder; its name is empty.");
+  std::error_code error;
+  fs::path target = fs::weakly_canonical(folder, error);
+  if (error) fail_data("Cannot reach '", folder.string(), "': ", error.message(), ".");
+  if (target.filename().empty()) target = target.parent_path();
+  if (target == target.root_path()) {
+    fail_usage("The report cannot be written over '", target.string(), "'; give a folder.");
+  }
+  const bool replace = must_replace(target, overwrite);
+  make_directories(target.parent_path());
+  const auto sibling = [&](const char* what) {
+    return target.parent_path() / cat('.', target.filename().string(), what, ::getpid());
+  };
+  const fs::path fresh = sibling(".new-"), aside = sibling(".old-");
+  try {
+    fs::remove_all(fresh, error);
+    write_files(fresh, page, numbers);
+    if (replace) {
+      exchange(fresh, target, aside);
+    } else if (std::rename(fresh.c_str(), target.c_str()) != 0) {
+      fail_rename(target, errno);
+    }
+  } catch (...) {
+    fs::remove_all(fresh, error);
+    throw;
+  }
+  sync_directory(target.parent_path());
+  fs::remove_all(fresh, error);
+  fs::remove_all(aside, error);
+}
+
+}  // namespace tost
