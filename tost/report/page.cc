@@ -100,6 +100,13 @@ std::string run_html(const ColoredText& run) {
          rgba(std::clamp(run.strength, 0.0, 1.0)) + "\">" + inner + "</span>";
 }
 
+std::string passage_html(const std::string& name, const std::vector<ColoredText>& runs,
+                         const std::string& caption) {
+  std::string html = "<p class=\"passage\">";
+  for (const ColoredText& run : runs) html += run_html(run);
+  return figure(name, html + "</p>", caption, "text");
+}
+
 }  // namespace
 
 Page::Page(std::string title, std::string subtitle)
@@ -209,8 +216,8 @@ void Page::thumbs(const ThumbGrid& grid) {
   body_ += thumbs_html(grid);
 }
 
-void Page::chooser(const std::string& name,
-                   const std::vector<std::pair<std::string, ThumbGrid>>& views) {
+void Page::add_chooser(const std::string& name,
+                       const std::vector<std::pair<std::string, std::string>>& views) {
   check_name("name of a chooser", name);
   if (std::find(choosers_.begin(), choosers_.end(), name) != choosers_.end()) {
     fail_usage("Report page: two choosers have the name '", name, "'.");
@@ -219,23 +226,40 @@ void Page::chooser(const std::string& name,
   choosers_.push_back(name);
   std::string html = "<div class=\"chooser\" role=\"radiogroup\">";
   for (size_t v = 0; v < views.size(); ++v) {
-    const auto& [label, grid] = views[v];
-    check_grid(grid);
-    add_panel(grid.name, thumbs_panel(grid));
     const std::string id = cat("pick_", name, "_", v);
     html += "<input type=\"radio\" name=\"pick_" + name + "\" id=\"" + id + '"' +
-            (v == 0 ? " checked" : "") + "><label for=\"" + id + "\">" + escape_html(label) +
-            "</label><div class=\"view\">" + thumbs_html(grid) + "</div>";
+            (v == 0 ? " checked" : "") + "><label for=\"" + id + "\">" +
+            escape_html(views[v].first) + "</label><div class=\"view\">" + views[v].second +
+            "</div>";
   }
   body_ += html + "</div>\n";
+}
+
+void Page::chooser(const std::string& name,
+                   const std::vector<std::pair<std::string, ThumbGrid>>& views) {
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (const auto& [label, grid] : views) {
+    check_grid(grid);
+    add_panel(grid.name, thumbs_panel(grid));
+    parts.emplace_back(label, thumbs_html(grid));
+  }
+  add_chooser(name, parts);
+}
+
+void Page::text_chooser(const std::string& name, const std::vector<TextView>& views) {
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (size_t v = 0; v < views.size(); ++v) {
+    const std::string panel = cat(name, '-', v + 1);
+    add_panel(panel, colored_text_panel(views[v].runs));
+    parts.emplace_back(views[v].label, passage_html(panel, views[v].runs, views[v].caption));
+  }
+  add_chooser(name, parts);
 }
 
 void Page::colored_text(const std::string& name, const std::vector<ColoredText>& runs,
                         const std::string& caption) {
   add_panel(name, colored_text_panel(runs));
-  std::string html = "<p class=\"passage\">";
-  for (const ColoredText& run : runs) html += run_html(run);
-  body_ += figure(name, html + "</p>", caption, "text");
+  body_ += passage_html(name, runs, caption);
 }
 
 void Page::begin_details(const std::string& summary) {

@@ -59,6 +59,13 @@ struct ColoredText {
   bool strong = false;
 };
 
+// One of several colourings of a passage.
+struct TextView {
+  std::string label;  // on its button
+  std::vector<ColoredText> runs;
+  std::string caption;
+};
+
 // Plain strings are escaped by the page. Panels of one name are a usage Error.
 class Page {
  public:
@@ -85,6 +92,8 @@ class Page {
                const std::vector<std::pair<std::string, ThumbGrid>>& views);
   void colored_text(const std::string& name, const std::vector<ColoredText>& runs,
                     const std::string& caption = "");
+  // As chooser(), of colourings of a passage; the panels are NAME-1, NAME-2 and so on.
+  void text_chooser(const std::string& name, const std::vector<TextView>& views);
   // Folded away until opened; open on paper. Everything between is inside.
   void begin_details(const std::string& summary);
   void end_details();
@@ -99,6 +108,9 @@ class Page {
     Drawing drawing;
   };
   void add_panel(const std::string& name, Drawing drawing);
+  // Labels and what they show.
+  void add_chooser(const std::string& name,
+                   const std::vector<std::pair<std::string, std::string>>& views);
 
   std::string title_, subtitle_, body_;
   std::vector<std::pair<std::string, std::string>> contents_;

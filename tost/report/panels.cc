@@ -13,6 +13,7 @@ constexpr double kMargin = 10;
 constexpr double kGap = 6;
 constexpr double kSize = 11;
 constexpr double kLine = 15;
+constexpr uint32_t kBreakPlace = 0x200B;  // where HTML may break a line; takes no room
 
 void put_text(Drawing& drawing, Point at, const std::string& text, Anchor anchor, double room) {
   drawing.shapes.push_back(TextShape{.at = at,
@@ -124,6 +125,7 @@ Drawing colored_text_panel(const std::vector<ColoredText>& runs) {
       width = 0;
     };
     for (const uint32_t code : code_points(run.text)) {
+      if (code == kBreakPlace) continue;
       if (code == '\n' || x + width + advance > kWidth - kMargin) {
         flush();
         x = kMargin;
