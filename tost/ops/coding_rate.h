@@ -1,46 +1,51 @@
 // Coding rates and their variational bound: what a token-statistics layer is derived from
 // (arXiv 2412.17810, Theorem 1 and its corollary). For measuring and for tests; everything is
-// computed in float64 whatever the input's dtype, is differentiable and deterministic.
+// computed in float64 whatever the input's dtype, and is deterministic. Differentiable in z, w and
+// u; pi counts as a constant, as in the derivation.
 //
 // f(x) = log(1 + scale * x). In the theory scale = d / eps^2; the released layer's D = 1 / (1 + S)
 // is f' with scale 1. Tokens are rows: z [..., N, C]; pi [..., H, N] as the operator gives it;
 // w [..., N, C] the projected tokens, head k in columns kP ... kP+P-1. Results have the leading
-// dimensions of z or w. Every function throws a usage Error for shapes that do not fit, a scale
-// that is not positive and finite, or no tokens. A group without tokens (n_k = 0) counts 0.
+// dimensions of z or w. Every function throws a usage Error for shapes or dtypes that do not fit, a
+// scale that is not positive and finite, or no tokens. A group without tokens (n_k = 0) counts 0.
+// A sample with a value that is not finite gives one that is not. Sizes up to 1e150.
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 
 namespace tost {
 
-// R = 1/2 logdet(I + scale/N z^T z), from the smaller of the two Gram matrices.
-torch::Tensor coding_rate(const torch::Tensor& z, double scale);
+// R = 1/2 logdet(I + scale/N z^T z), from the singular values of z: a Gram matrix would square
+// their range and lose the small ones.
+at::Tensor coding_rate(const at::Tensor& z, double scale);
 
 // R_c = 1/2 sum_k n_k/N logdet(I + scale/n_k z^T Diag(pi_k) z), n_k = sum_j pi_kj: the rate of the
 // groups in the whole space.
-torch::Tensor compression_rate(const torch::Tensor& z, const torch::Tensor& pi, double scale);
+at::Tensor compression_rate(const at::Tensor& z, const at::Tensor& pi, double scale);
 
 // The same inside each head's own coordinates: 1/2 sum_k n_k/N logdet(I + scale/n_k w_k^T
 // Diag(pi_k) w_k). At most compression_bound(w, pi, scale), for any w; with equality where each
 // group's features are uncorrelated. At most compression_rate where w = z U, U orthonormal per
 // head; equal to it where every U_k is square.
-torch::Tensor head_compression_rate(const torch::Tensor& w, const torch::Tensor& pi, double scale);
+at::Tensor head_compression_rate(const at::Tensor& w, const at::Tensor& pi, double scale);
 
 // R_var = 1/2 sum_k n_k/N sum_i f(1/n_k sum_j pi_kj w_jki^2): what a layer descends on. A bound of
 // compression_rate (Theorem 1) where w = z U with U_k orthonormal and image(z_k) inside image(U_k).
-torch::Tensor compression_bound(const torch::Tensor& w, const torch::Tensor& pi, double scale);
+at::Tensor compression_bound(const at::Tensor& w, const at::Tensor& pi, double scale);
 
 // Gradient of compression_bound(z U, pi, scale) in z with pi held constant, [..., N, C]:
 // 1/N sum_k U_k D_k U_k^T z Diag(pi_k). u [H, C, P], columns need not be orthonormal.
-torch::Tensor compression_bound_gradient(const torch::Tensor& z, const torch::Tensor& u,
-                                         const torch::Tensor& pi, double scale);
+at::Tensor compression_bound_gradient(const at::Tensor& z, const at::Tensor& u,
+                                      const at::Tensor& pi, double scale);
 
 // z [..., N, C] times u [H, C, P] as the operator's layout [..., N, H P].
-torch::Tensor project_heads(const torch::Tensor& z, const torch::Tensor& u);
+at::Tensor project_heads(const at::Tensor& z, const at::Tensor& u);
 
 // Each token's part in each head scaled to unit norm (below 1e-12 it stays), as the layer-wise
 // compression figure needs: compression_bound of it with scale P / 0.01 is at most
 // 1/2 P log(1 + 1 / 0.01), 110.763 for P = 48.
-torch::Tensor unit_heads(const torch::Tensor& w, int64_t heads);
+at::Tensor unit_heads(const at::Tensor& w, int64_t heads);
 
 }  // namespace tost

@@ -1,0 +1,88 @@
+#include "tost/eval/layer_rates.h"
+
+#include "tost/models/block.h"
+#include "tost/ops/coding_rate.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+constexpr double kReleasedScale = 1, kEpsilonSquared = 0.01;
+
+// What one block computed; empty where its mixer has no memberships.
+struct Seen {
+  Tensor z, w, pi, mixer_output, mixed;
+};
+
+Tensor layer_compression(const Tensor& w, const Tensor& pi) {
+  const int64_t heads = pi.size(1);
+  const double width = double(w.size(2) / heads);
+  return compression_bound(unit_heads(w, heads), pi, width / kEpsilonSquared);
+}
+
+template <class Mixer>
+LayerRates rates_of(const Mixer& mixer, const LayerNorm& norm, const Tensor& gamma,
+                    const Seen& seen) {
+  const torch::NoGradGuard no_grad;
+  const auto u = mixer.subspaces();
+  if (!u.defined() || !seen.pi.defined()) return {};
+  LayerRates rates;
+  rates.released = bound_and_exact(seen.w, seen.pi, kReleasedScale);
+  rates.theory = bound_and_exact(seen.w, seen.pi, double(seen.w.size(2)) / kEpsilonSquared);
+  rates.compression_before = layer_compression(seen.w, seen.pi);
+  rates.compression_after = layer_compression(mixer.project(norm.forward(seen.mixed)), seen.pi);
+  const auto objective = [&](const Tensor& z) {
+    return compression_bound(project_heads(z, u), seen.pi, kReleasedScale);
+  };
+  const auto z = seen.z.to(torch::kDouble), step = seen.mixer_output.to(torch::kDouble);
+  rates.objective = objective(z);
+  rates.objective_stepped = objective(z + gamma.to(torch::kDouble) * step);
+  rates.objective_unscaled = objective(z + step);
+  return rates;
+}
+
+}  // namespace
+
+BoundAndExact bound_and_exact(const Tensor& w, const Tensor& pi, double scale) {
+  return {compression_bound(w, pi, scale), head_compression_rate(w, pi, scale)};
+}
+
+std::vector<LayerRates> layer_rates(const ImageClassifier& model, const VisionTrace& trace) {
+  std::vector<LayerRates> layers;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* block = module->as<Block>();
+    if (block == nullptr) continue;
+    const size_t i = layers.size();
+    layers.push_back(
+        rates_of(*block->attn, *block->norm1, block->gamma1,
+                 {trace.mixer_inputs.at(i), trace.projections.at(i), trace.memberships.at(i),
+                  trace.mixer_outputs.at(i), trace.mixed.at(i)}));
+  }
+  return layers;
+}
+
+std::vector<LayerRates> layer_rates(const LanguageModel& model, const LanguageTrace& trace) {
+  std::vector<LayerRates> layers;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* block = module->as<GptBlock>();
+    if (block == nullptr) continue;
+    const auto& seen = trace.blocks.at(layers.size());
+    layers.push_back(
+        rates_of(*block->attn, *block->ln_1, block->gamma1,
+                 {seen.mixer_input, seen.mixer.w, seen.mixer.pi, seen.mixer_output, seen.mixed}));
+  }
+  return layers;
+}
+
+bool has_layer_rates(const torch::nn::Module& model) {
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* mixer = module->as<TokenMixer>();
+    const auto* causal = module->as<CausalMixer>();
+    if (mixer != nullptr && mixer->subspaces().defined()) return true;
+    if (causal != nullptr && causal->subspaces().defined()) return true;
+  }
+  return false;
+}
+
+}  // namespace tost

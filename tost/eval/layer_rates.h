@@ -1,0 +1,53 @@
+// What each layer of a network does to its objective, in numbers: the variational bound, how far
+// the exact rate lies below it, the layer-wise compression of the paper's figure, and whether the
+// layer's own step lowers what it was derived from (arXiv 2412.17810, Theorem 1).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "tost/models/image_classifier.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+
+// Both at one scale (ops/coding_rate.h), per sample [B] float64; bound - exact is the gap, >= 0.
+struct BoundAndExact {
+  torch::Tensor bound;  // compression_bound of w
+  torch::Tensor exact;  // head_compression_rate of w
+};
+
+BoundAndExact bound_and_exact(const torch::Tensor& w, const torch::Tensor& pi, double scale);
+
+// Of one layer. Tensors are float64 [B], one entry a sample; all are undefined for a layer whose
+// mixer has no memberships. z are the normalised tokens that go into the mixer, w their
+// projection, pi their memberships; registers count as tokens, as they do in the layer. In causal
+// models the sums run over the whole passage with every token's own membership, where the layer
+// itself sums over the tokens so far.
+struct LayerRates {
+  // Of w and pi, as the layer saw them.
+  BoundAndExact released;  // scale 1, the f of the released layer
+  BoundAndExact theory;    // scale C / 0.01: d / eps^2 with eps^2 = 0.01
+
+  // The measure of the layer-wise compression figure: compression_bound of unit_heads with scale
+  // P / 0.01, at most 1/2 P log(101). `before`: of w. `after`: of the tokens after the mixer's
+  // residual, through this layer's own norm and projection (its bias and convolution included)
+  // once more, with the same pi.
+  torch::Tensor compression_before, compression_after;
+
+  // compression_bound at scale 1 of z U, without bias or convolution, pi held fixed: at the input
+  // z, at z + gamma1 * mixer(z) as the network steps (LayerScale included), and at z + mixer(z).
+  torch::Tensor objective, objective_stepped, objective_unscaled;
+
+  bool defined() const { return objective.defined(); }
+};
+
+// One entry a block, from a trace that the same model has just filled. Without gradients.
+std::vector<LayerRates> layer_rates(const ImageClassifier& model, const VisionTrace& trace);
+std::vector<LayerRates> layer_rates(const LanguageModel& model, const LanguageTrace& trace);
+
+// Whether any layer of the model has rates.
+bool has_layer_rates(const torch::nn::Module& model);
+
+}  // namespace tost
