@@ -101,6 +101,7 @@ std::string encode_session_start(double wall_time, int64_t step) {
 
 EventFile::EventFile(const std::filesystem::path& directory, int64_t first_step)
     : path_(new_path(directory)), file_(path_) {
+  sync_directory(directory);
   file_.write(frame_record(encode_file_version(now())));
   if (first_step > 0) file_.write(frame_record(encode_session_start(now(), first_step)));
 }

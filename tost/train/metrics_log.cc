@@ -41,7 +41,9 @@ OutputFile open_log(const fs::path& path, int64_t last_step) {
 }  // namespace
 
 MetricsLog::MetricsLog(const fs::path& path, int64_t last_step)
-    : file_(open_log(path, last_step)) {}
+    : file_(open_log(path, last_step)) {
+  sync_directory(path.parent_path());  // else a crash can take the whole file, flushed or not
+}
 
 void MetricsLog::add(const json& line) {
   file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
