@@ -9,8 +9,8 @@
 namespace tost {
 namespace {
 
-constexpr double kMargin = 12;
-constexpr double kInset = 10;
+constexpr double kMargin = 1;  // pages and pictures add their own
+constexpr double kInset = 8;
 constexpr double kLabelRoom = 110;
 constexpr double kLeastPlot = 48;
 
@@ -81,7 +81,7 @@ void Frame::line(Point from, Point to, Paint paint, double width, bool dashed) {
 Frame begin_frame(const FrameParts& parts, const Axis& y, std::vector<double> values, Ends ends) {
   Frame frame;
   frame.drawing.width = std::max(parts.width, 160.0);
-  frame.top = kMargin;
+  frame.top = 4;
   const double words = frame.drawing.width - 2 * kMargin;
   if (!parts.title.empty()) {
     frame.text({kMargin, frame.top + kTitleSize}, fit_text(parts.title, kTitleSize, words, true),
@@ -150,14 +150,14 @@ void draw_legend(Frame& frame, const std::vector<LegendEntry>& entries) {
     frame.text({x + kKey, y}, name, kLabelSize, Anchor::kStart, Paint::of(Ink::kText));
     x += width + kGap;
   }
-  frame.drawing.height = y + kMargin;
+  frame.drawing.height = y + 6;
 }
 
 Drawing empty_chart(const std::string& title, double width, double height) {
   Frame frame;
   frame.drawing.width = std::max(width, 160.0);
   frame.drawing.height = std::max(height, 96.0);
-  frame.text({kMargin, kMargin + kTitleSize},
+  frame.text({kMargin, 4 + kTitleSize},
              fit_text(title, kTitleSize, frame.drawing.width - 2 * kMargin, true), kTitleSize,
              Anchor::kStart, Paint::of(Ink::kText), 0, true);
   frame.text({frame.drawing.width / 2, frame.drawing.height / 2 + 8}, "No values to show.",

@@ -17,13 +17,21 @@ double mix(double a, double b, double t) {
   return a + (b - a) * t;
 }
 
-// From dark violet over teal to light yellow: lightness rises evenly, the hue turns with it.
+// From dark violet over teal to light yellow. Lightness rises evenly; the hue turns the slower the
+// more chroma there is, so that neighbouring steps differ equally.
 Table sequential() {
+  const auto chroma = [](double t) {
+    const double from_middle = t - 0.42;
+    return 32 + (from_middle < 0 ? 80 : 95) * from_middle * from_middle;
+  };
+  std::array<double, kSteps> turned{};
+  for (size_t i = 1; i < kSteps; ++i) {
+    turned[i] = turned[i - 1] + 1 / chroma((static_cast<double>(i) - 0.5) / (kSteps - 1));
+  }
   Table table;
-  for (int i = 0; i < kSteps; ++i) {
-    const double t = i / (kSteps - 1.0);
-    table[static_cast<size_t>(i)] =
-        rgb_of({mix(14, 93, t), mix(48, 62, t), mix(305, 96, std::pow(t, 0.9))});
+  for (size_t i = 0; i < kSteps; ++i) {
+    const double t = static_cast<double>(i) / (kSteps - 1);
+    table[i] = rgb_of({mix(13, 93, t), chroma(t), mix(308, 98, turned[i] / turned.back())});
   }
   return table;
 }

@@ -8,7 +8,7 @@
 namespace tost {
 namespace {
 
-constexpr double kMargin = 12;
+constexpr double kMargin = 2;
 constexpr double kNameRoom = 130;
 constexpr double kValueCell = 38;       // least side of a cell that shows its value
 constexpr int64_t kSingleCells = 2500;  // above it the cells are one picture
@@ -18,10 +18,10 @@ struct Names {
   double longest = 0;
 };
 
-// Names, or numbers as often as they have room.
+// Names, or numbers, as often as they have room; `room` is what one needs, in cells.
 Names names_of(const std::vector<std::string>& given, int64_t count, double room) {
   Names names;
-  const int64_t every = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(room)));
+  const int64_t every = static_cast<int64_t>(nice_step(std::max(room, 1.0)));
   for (int64_t i = 0; i < count; ++i) {
     std::string name = given.empty() ? std::to_string(i) : given[static_cast<size_t>(i)];
     if (i % every != 0) name.clear();
@@ -47,8 +47,16 @@ double place_of(const HeatMap& chart, double value) {
   return half_span == 0 ? 0.5 : (value / 2 - chart.low / 2) / half_span;
 }
 
+// Two significant digits of the largest value.
+int decimals_of(const HeatMap& chart) {
+  const double largest = std::max(std::abs(chart.low), std::abs(chart.high));
+  if (largest < 1e-290) return 0;
+  return std::clamp(2 - static_cast<int>(std::ceil(std::log10(largest))), 0, 6);
+}
+
 void draw_cells(Frame& frame, const HeatMap& chart, double cell) {
   const double gap = cell >= 10 ? 1 : 0;
+  const int decimals = decimals_of(chart);
   for (int64_t r = 0; r < chart.rows; ++r) {
     for (int64_t c = 0; c < chart.columns; ++c) {
       const double value = chart.values[static_cast<size_t>(r * chart.columns + c)];
@@ -64,10 +72,10 @@ void draw_cells(Frame& frame, const HeatMap& chart, double cell) {
                                                         name_at(chart.column_names, c) + ": " +
                                                         format_value(value)});
       if (!chart.show_values) continue;
-      const Rgb ink = lightness_of(color) > 58 ? Rgb{0x12, 0x14, 0x18} : Rgb{0xff, 0xff, 0xff};
+      const Rgb ink = lightness_of(color) > 50 ? Rgb{0x12, 0x14, 0x18} : Rgb{0xff, 0xff, 0xff};
       frame.text({x + cell / 2, y + cell / 2 + 3.8},
-                 fit_text(std::isnan(value) ? "–" : format_value(value, 2), 10.5, cell), 10.5,
-                 Anchor::kMiddle, Paint::of_rgb(ink));
+                 fit_text(std::isnan(value) ? "–" : format_fixed(value, decimals), 10.5, cell),
+                 10.5, Anchor::kMiddle, Paint::of_rgb(ink));
     }
   }
 }
@@ -149,6 +157,17 @@ std::string description_of(const HeatMap& chart) {
              ".");
 }
 
+// Cells that show their values have room for them, and if possible for upright names.
+double side_of(const HeatMap& chart) {
+  if (!chart.show_values) return std::max(chart.cell, 0.5);
+  double side = std::max(chart.cell, kValueCell);
+  for (const std::string& name : chart.column_names) {
+    const double needed = text_width(name, kTickSize) + 6;
+    if (needed < 1.6 * kValueCell) side = std::max(side, needed);
+  }
+  return side;
+}
+
 }  // namespace
 
 Drawing draw(const HeatMap& chart) {
@@ -157,17 +176,17 @@ Drawing draw(const HeatMap& chart) {
   check_names(chart, "columns", chart.column_names.size(), chart.columns);
   const Image cells =
       heat_image(chart.values, chart.rows, chart.columns, chart.low, chart.high, chart.map);
-  const double cell = std::max(chart.cell, chart.show_values ? kValueCell : 0.5);
+  const double cell = side_of(chart);
   const Names rows = names_of(chart.row_names, chart.rows, 14 / cell);
   Names columns = names_of(chart.column_names, chart.columns, 14 / cell);
   bool upright = columns.longest <= cell - 4;
-  if (!upright && chart.column_names.empty()) {  // fewer numbers instead of tilted ones
+  if (!upright && chart.column_names.empty()) {  // fewer numbers instead of turned ones
     columns = names_of({}, chart.columns, (columns.longest + 8) / cell);
     upright = true;
   }
   Frame frame;
   frame.left = kMargin + (chart.row_label.empty() ? 0 : kLabelSize + 8) + rows.longest + 6;
-  frame.top = kMargin + (chart.title.empty() ? 4 : kTitleSize + 14);
+  frame.top = chart.title.empty() ? 6 : kTitleSize + 18;
   frame.right = frame.left + static_cast<double>(chart.columns) * cell;
   frame.bottom = frame.top + static_cast<double>(chart.rows) * cell;
   frame.drawing.height = draw_column_names(frame, chart, columns, cell, upright);
@@ -186,7 +205,7 @@ Drawing draw(const HeatMap& chart) {
     frame.drawing.width =
         std::max(frame.drawing.width,
                  std::min(320.0, text_width(chart.title, kTitleSize, true) + 2 * kMargin));
-    frame.text({kMargin, kMargin + kTitleSize},
+    frame.text({kMargin, 4 + kTitleSize},
                fit_text(chart.title, kTitleSize, frame.drawing.width - 2 * kMargin, true),
                kTitleSize, Anchor::kStart, Paint::of(Ink::kText), 0, true);
   }

@@ -169,10 +169,12 @@ void draw_x_axis(Frame& frame, const Axis& axis) {
 
 Scale x_scale(const LineChart& chart, const std::vector<double>& values, double width) {
   // Fewer ticks until their labels have room.
-  for (int count = std::max(2, static_cast<int>(width / 64));; --count) {
+  for (int count = std::max(2, static_cast<int>(width / 42));; --count) {
     Scale scale = make_scale(chart.x, values, count, Ends::kTight);
     double needed = 0;
-    for (const Tick& tick : scale.ticks) needed += text_width(tick.label, kTickSize) + 14;
+    for (const Tick& tick : scale.ticks) {
+      if (!tick.label.empty()) needed += text_width(tick.label, kTickSize) + 14;
+    }
     if (needed <= width || count <= 2) return scale;
   }
 }

@@ -31,10 +31,11 @@ std::string figure(const std::string& name, const std::string& inside, const std
          "</figure>\n";
 }
 
-// On narrow screens a chart shrinks to two thirds and then scrolls, so that its words stay legible.
+// On narrow screens a chart shrinks to three quarters and then scrolls, so that its words stay
+// legible.
 std::string chart_html(const Drawing& drawing) {
-  return "<div class=\"scroll\" style=\"--least:" + coordinate(drawing.width * 0.7) + "px\">" +
-         to_svg(drawing) + "</div>";
+  return "<div class=\"scroll\" style=\"--least:" + coordinate(std::floor(drawing.width * 0.75)) +
+         "px\">" + to_svg(drawing) + "</div>";
 }
 
 std::string image_html(const Image& image, const std::string& alt, double width, bool smooth) {
@@ -53,8 +54,14 @@ std::string thumb_html(const Thumb& thumb, double side) {
   return html + "</td>";
 }
 
+// Scrolls sideways by keyboard too.
+std::string scroll_box(const std::string& what) {
+  return "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"" +
+         escape_html(what.empty() ? "table" : what) + "\">";
+}
+
 std::string thumbs_html(const ThumbGrid& grid) {
-  std::string html = "<div class=\"scroll\" tabindex=\"0\"><table class=\"thumbs\">";
+  std::string html = scroll_box(grid.caption) + "<table class=\"thumbs\">";
   if (!grid.column_names.empty()) {
     html += "<thead><tr>";
     if (!grid.row_names.empty()) html += "<td></td>";
@@ -147,8 +154,11 @@ void Page::facts(const std::vector<std::pair<std::string, std::string>>& rows) {
 }
 
 void Page::table(const Table& table) {
-  std::string html = "<div class=\"scroll\" tabindex=\"0\"><table class=\"data\">";
-  if (!table.caption.empty()) html += "<caption>" + escape_html(table.caption) + "</caption>";
+  std::string html = "<figure>";
+  if (!table.caption.empty()) {
+    html += "<figcaption class=\"above\">" + escape_html(table.caption) + "</figcaption>";
+  }
+  html += scroll_box(table.caption) + "<table class=\"data\">";
   const auto cell_class = [](const TableCell& cell) -> std::string {
     if (cell.number) return cell.strong ? " class=\"n b\"" : " class=\"n\"";
     return cell.strong ? " class=\"b\"" : "";
@@ -171,7 +181,7 @@ void Page::table(const Table& table) {
     }
     html += "</tr>";
   }
-  body_ += "<figure>" + html + "</tbody></table></div></figure>\n";
+  body_ += html + "</tbody></table></div></figure>\n";
 }
 
 void Page::add_panel(const std::string& name, Drawing drawing) {

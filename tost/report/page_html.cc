@@ -5,6 +5,7 @@
 #include "tost/report/color_map.h"
 #include "tost/report/page.h"
 #include "tost/report/page_style.h"
+#include "tost/report/panels.h"
 
 namespace tost {
 namespace {
@@ -61,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> Page::panels() const {
   std::vector<std::pair<std::string, std::string>> files;
   for (const Panel& panel : panels_) {
     // Panels too large at twice the size are made as large as pictures may be.
-    const Drawing& drawing = panel.drawing;
+    const Drawing drawing = with_margin(panel.drawing, 12);
     double scale = std::min(2.0, std::sqrt(kMost / (drawing.width * drawing.height)));
     scale = std::min(scale, 32000 / std::max(drawing.width, drawing.height));
     files.emplace_back(panel.name, encode_png(to_image(drawing, scale)));

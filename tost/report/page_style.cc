@@ -40,24 +40,25 @@ nav{position:sticky;top:2rem;align-self:start;max-height:calc(100vh - 4rem);over
 nav ol{display:block}
 nav li{border-left:2px solid var(--grid);padding-left:.9rem}
 nav li:hover{border-color:var(--accent)}
+nav ol{scroll-target-group:auto}
+nav a:target-current{color:var(--accent)}
 }
 )css";
 
 constexpr char kFigures[] = R"css(
 figure{margin:1.8rem 0}
-figcaption,caption{font-size:.88rem;line-height:1.5;color:var(--muted);text-align:left}
-figcaption{max-width:44rem;margin-top:.7rem}
+figcaption{font-size:.88rem;line-height:1.5;color:var(--muted);max-width:44rem;margin-top:.7rem}
+figcaption.above{margin:0 0 .5rem}
 svg{display:block;font-variant-numeric:tabular-nums}
 img{display:block;max-width:100%;height:auto;border-radius:3px}
 .pixels{image-rendering:pixelated}
 .scroll{overflow-x:auto;overscroll-behavior-x:contain;padding-bottom:2px}
-.scroll svg{max-width:100%;height:auto}
+.scroll svg{max-width:100%;min-width:var(--least);height:auto}
 .beside{display:flex;flex-wrap:wrap;gap:1.6rem 2.4rem;align-items:flex-start}
 .beside>.scroll{max-width:100%}
 table{border-collapse:collapse}
-caption{padding-bottom:.6rem}
-.data{font-size:.93rem;font-variant-numeric:tabular-nums}
-.data th,.data td{padding:.42rem 1.1rem .42rem 0;text-align:left;vertical-align:baseline}
+.data{width:max-content;font-size:.93rem;font-variant-numeric:tabular-nums}
+.data th,.data td{max-width:26rem;padding:.42rem 1.1rem .42rem 0;text-align:left;vertical-align:baseline}
 .data thead th{font-weight:600;font-size:.85rem;color:var(--muted);border-bottom:1px solid var(--muted)}
 .data tbody tr{border-bottom:1px solid var(--grid)}
 .data .n{text-align:right;white-space:nowrap}
@@ -69,7 +70,7 @@ dd{margin:0;font-variant-numeric:tabular-nums}
 .thumbs{font-size:.8rem;line-height:1.3}
 .thumbs th{font-weight:400;color:var(--muted)}
 .thumbs thead th{padding:0 .35rem .35rem 0;text-align:center;vertical-align:bottom}
-.thumbs tbody th{padding-right:.8rem;text-align:right;white-space:nowrap;position:sticky;left:0;
+.thumbs tbody th{padding-right:.9rem;text-align:left;min-width:3rem;max-width:9rem;position:sticky;left:0;
 background:var(--surface);z-index:1}
 .thumbs td{padding:0 .35rem .35rem 0;vertical-align:top;text-align:center}
 .thumbs span{display:block;padding-top:.2rem;color:var(--muted);font-variant-numeric:tabular-nums}
@@ -99,6 +100,7 @@ details[open]{padding-bottom:.6rem}
 h1{font-size:1.65rem}
 dl{grid-template-columns:minmax(0,1fr);gap:0}
 dd{margin-bottom:.6rem}
+.thumbs tbody th{max-width:5rem}
 }
 )css";
 

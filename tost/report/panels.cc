@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-constexpr double kMargin = 10;
+constexpr double kMargin = 0;  // with_margin adds one
 constexpr double kGap = 6;
 constexpr double kSize = 11;
 constexpr double kLine = 15;
@@ -57,7 +57,31 @@ double put_row(Drawing& drawing, const ThumbGrid& grid, const std::vector<Thumb>
   return top + height + (labels ? kLine : 0) + kGap;
 }
 
+void move(PathShape& path, double by) {
+  for (Point& point : path.points) point = {point.x + by, point.y + by};
+}
+void move(CircleShape& circle, double by) {
+  circle.center = {circle.center.x + by, circle.center.y + by};
+}
+void move(TextShape& text, double by) {
+  text.at = {text.at.x + by, text.at.y + by};
+}
+template <typename Box>
+void move(Box& box, double by) {
+  box.x += by;
+  box.y += by;
+}
+
 }  // namespace
+
+Drawing with_margin(Drawing drawing, double margin) {
+  drawing.width += 2 * margin;
+  drawing.height += 2 * margin;
+  for (Shape& shape : drawing.shapes) {
+    std::visit([margin](auto& one) { move(one, margin); }, shape);
+  }
+  return drawing;
+}
 
 Drawing picture_panel(const Image& image, double width, bool smooth) {
   Drawing drawing{.width = width, .height = height_on_page(image, width)};

@@ -12,6 +12,9 @@ Drawing picture_panel(const Image& image, double width, bool smooth);
 Drawing thumbs_panel(const ThumbGrid& grid);
 Drawing colored_text_panel(const std::vector<ColoredText>& runs);
 
+// The drawing with an empty margin on every side.
+Drawing with_margin(Drawing drawing, double margin);
+
 // How strongly the ground behind a run of text is coloured, so that text in the page's own colour
 // stays legible on light and on dark ground.
 double ground_opacity(double strength);

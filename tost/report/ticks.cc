@@ -8,29 +8,10 @@
 namespace tost {
 namespace {
 
-// 1, 2 or 5 times a power of ten, at least `least`.
-double nice_step(double least) {
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least * (1 - 1e-9)) return factor * power;
-  }
-  return 10 * power;
-}
-
 std::string superscript(int number) {
   constexpr const char* kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
   std::string text;
   for (const char c : std::to_string(number)) text += c == '-' ? "⁻" : kDigits[c - '0'];
-  return text;
-}
-
-std::string fixed(double value, int decimals) {
-  char buffer[400];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, decimals);
-  std::string text(buffer, end.ptr);
-  if (text.find_first_not_of("-0.") == std::string::npos && text[0] == '-') text.erase(0, 1);
-  if (text[0] == '-') text.replace(0, 1, "−");
   return text;
 }
 
@@ -52,13 +33,13 @@ int exponent_of(double value) {
 }
 
 std::string power_of_ten(double mantissa, int decimals, int exponent) {
-  return fixed(mantissa, decimals) + "×10" + superscript(exponent);
+  return format_fixed(mantissa, decimals) + "×10" + superscript(exponent);
 }
 
 std::string log_label(double value) {
   const int exponent = static_cast<int>(std::lround(std::floor(std::log10(value) + 1e-9)));
   const double mantissa = value / std::pow(10, exponent);
-  if (exponent >= -3 && exponent <= 4) return grouped(fixed(value, std::max(0, -exponent)));
+  if (exponent >= -3 && exponent <= 4) return grouped(format_fixed(value, std::max(0, -exponent)));
   if (std::abs(mantissa - 1) < 1e-6) return "10" + superscript(exponent);
   return power_of_ten(mantissa, 0, exponent);
 }
@@ -76,7 +57,7 @@ void add_linear_ticks(Scale& scale, double step) {
     const double value = k * step;
     const std::string label = k == 0   ? "0"
                               : powers ? power_of_ten(value / unit, decimals, exponent)
-                                       : grouped(fixed(value, decimals));
+                                       : grouped(format_fixed(value, decimals));
     scale.ticks.push_back({value, label});
   }
 }
@@ -135,6 +116,24 @@ void make_logarithmic(Scale& scale, const Axis& axis, int count, bool tight) {
 
 }  // namespace
 
+double nice_step(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least * (1 - 1e-9)) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::string format_fixed(double value, int decimals) {
+  char buffer[400];
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, decimals);
+  std::string text(buffer, end.ptr);
+  if (text.find_first_not_of("-0.") == std::string::npos && text[0] == '-') text.erase(0, 1);
+  if (text[0] == '-') text.replace(0, 1, "−");
+  return text;
+}
+
 double Scale::place(double value) const {
   if (logarithmic) return std::log(value / low) / std::log(high / low);
   return (value - low) / (high - low);
@@ -191,7 +190,7 @@ std::string format_value(double value, int digits) {
     if (mantissa[0] == '-') mantissa.replace(0, 1, "−");
     return mantissa + "×10" + superscript(exponent);
   }
-  std::string plain = fixed(value, std::max(0, digits - 1 - exponent));
+  std::string plain = format_fixed(value, std::max(0, digits - 1 - exponent));
   if (plain.find('.') != std::string::npos) {
     plain.erase(plain.find_last_not_of('0') + 1);
     if (plain.back() == '.') plain.pop_back();

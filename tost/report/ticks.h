@@ -38,6 +38,10 @@ enum class Ends {
 };
 Scale make_scale(const Axis& axis, std::span<const double> values, int count, Ends ends);
 
+// The least of 1, 2 or 5 times a power of ten that is not below `least` > 0.
+double nice_step(double least);
+
+std::string format_fixed(double value, int decimals);  // "−0.25"
 // With `digits` significant digits: "0.125", "1.2×10⁻⁷", "−3", "12,000"; "no value" for NaN.
 std::string format_value(double value, int digits = 4);
 
