@@ -1,0 +1,34 @@
+// Pickles of protocols up to 5 as data. The machine that Python's pickle runs, except that it never
+// calls, imports or looks up anything: where Python would, it notes what was named and with which
+// arguments.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tost/io/pickle_tree.h"
+
+namespace tost {
+
+// What a pickle may take. A value costs 40 bytes of memory and at least one byte of the pickle.
+struct PickleLimits {
+  int64_t values = 10'000'000;
+  int64_t items = 40'000'000;  // references in all containers
+  int64_t stack = 10'000'000;
+  int64_t memo = 5'000'000;
+  int64_t depth = 1000;  // of marks, and of values in each other
+};
+
+// The pickle at the beginning of `bytes`, which must outlive the tree; `consumed` gets its length.
+// Where `consumed` is null, nothing may follow the pickle. `where` names file and entry in
+// messages.
+//
+// Throws a data Error naming the byte for: an unknown opcode, extension codes, buffers outside of
+// the pickle, frames that do not fit, a missing STOP, a stack or memo used before it was filled, a
+// mark in the wrong place, keys that cannot be keys, a key twice in a dict, strings that are not
+// UTF-8, changes to what cannot be changed (a tuple, a class), and whatever goes over a limit.
+PickleTree read_pickle(std::string_view bytes, const std::string& where, size_t* consumed = nullptr,
+                       const PickleLimits& limits = {});
+
+}  // namespace tost

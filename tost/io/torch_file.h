@@ -1,0 +1,98 @@
+// Files of torch.save as data: what they hold, and their tensors as views of the file's own bytes.
+// Nothing of them is ever executed, imported or looked up, and nothing is allocated because a file
+// claims a size. Free of torch; torch_tensors.h makes tensors of it.
+//
+// Both layouts are read: the zip archive (torch 1.6 and later) and the row of pickles before it.
+// The tar files of torch 0.1, TorchScript programs and big-endian files are refused.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tost/io/pickle_tree.h"
+#include "tost/io/torch_dtype.h"
+
+namespace tost {
+
+// A block of bytes in the file. Tensors on the same storage share it.
+struct TorchStorage {
+  std::string_view key;
+  std::string_view location;  // the device it was saved from: "cpu", "cuda:0"
+  std::string_view bytes;     // unchecked; TorchFile::storage_bytes() gives them checked
+  bool has_crc = false;
+  uint32_t crc = 0;
+};
+
+// Elements offset + sum(index * stride) of a storage, for every index within `shape`; all of them
+// lie inside of the storage.
+struct TorchTensor {
+  TorchDtype dtype = TorchDtype::kFloat32;
+  std::vector<int64_t> shape, strides;  // >= 0, as many of each, at most 64; strides in elements
+  int64_t offset = 0;                   // in elements
+  size_t storage = 0;                   // index of it
+  bool requires_grad = false;
+  bool parameter = false;  // torch.nn.Parameter
+
+  int64_t elements() const;
+  bool contiguous() const;
+};
+
+// A tensor may claim more elements than its storage holds (strides of 0 do that), up to this many.
+inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
+
+enum class TorchLayout { kZip, kLegacy };
+
+// What the readers of the two layouts hand over.
+struct TorchParts {
+  TorchLayout layout = TorchLayout::kZip;
+  std::string version;  // the zip archive's own; else the protocol of the legacy layout
+  PickleTree tree;
+  std::vector<TorchStorage> storages;
+  std::unordered_map<PickleId, size_t> storage_of;  // index by persistent id
+};
+
+class TorchFile {
+ public:
+  // Maps the file; the mapping lives as long as the object. The bytes are private to this process:
+  // writing to them never reaches the file. Throws a data Error in one sentence for whatever is
+  // wrong with it.
+  static std::shared_ptr<const TorchFile> open(const std::filesystem::path& path);
+  // The same of bytes in memory that `owner` keeps alive; `name` stands for the file in messages.
+  static std::shared_ptr<const TorchFile> parse(std::string_view bytes, const std::string& name,
+                                                std::shared_ptr<const void> owner = nullptr);
+
+  const std::string& name() const { return name_; }
+  TorchLayout layout() const { return parts_.layout; }
+  const std::string& version() const { return parts_.version; }
+  const PickleTree& tree() const { return parts_.tree; }
+  PickleId root() const { return parts_.tree.root(); }
+
+  const std::vector<TorchStorage>& storages() const { return parts_.storages; }
+  // After its checksum was compared (once). Throws a data Error where it does not fit.
+  std::string_view storage_bytes(size_t storage) const;
+
+  // What the value is as a tensor; nullptr where it is none.
+  const TorchTensor* tensor(PickleId id) const;
+  // Index of the storage a persistent id names; nullptr for any other value.
+  const size_t* storage(PickleId id) const;
+
+ private:
+  TorchFile() = default;
+
+  std::string name_;
+  std::shared_ptr<const void> owner_;
+  TorchParts parts_;
+  std::unordered_map<PickleId, TorchTensor> tensors_;
+  mutable std::unique_ptr<std::atomic<bool>[]> checked_;
+};
+
+// Whether the bytes begin as one of the layouts does (the tar files of torch 0.1 included).
+bool looks_like_torch_file(std::string_view bytes);
+
+}  // namespace tost

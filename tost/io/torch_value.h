@@ -1,0 +1,39 @@
+// Finding one's way in what a torch file holds: dicts by key whatever class they were saved as, and
+// tensors by name.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tost/io/torch_file.h"
+
+namespace tost {
+
+// key, value, key, value, … of a dict, OrderedDict, defaultdict or Counter; the attributes of an
+// argparse.Namespace or any other object whose state is a dict. Empty for everything else.
+std::vector<PickleId> torch_fields(const PickleTree& tree, PickleId id);
+
+// Whether torch_fields() of the value are the items of a dict.
+bool is_torch_dict(const PickleTree& tree, PickleId id);
+
+// The value under `key` among the fields; nullopt where there is none.
+std::optional<PickleId> torch_field(const PickleTree& tree, PickleId id, std::string_view key);
+
+struct NamedTorchTensor {
+  std::string name;  // the keys and positions that lead to it, joined by dots
+  PickleId id = 0;
+  const TorchTensor* tensor = nullptr;
+};
+
+// Every tensor that can be reached from `from`, in order. A container that several paths lead to is
+// entered by the first alone, so that time and memory are linear in the file; names are cut after
+// 1024 bytes.
+std::vector<NamedTorchTensor> list_torch_tensors(const TorchFile& file, PickleId from);
+
+// A number that the value is: an int, float or bool, a numpy scalar or a tensor of one element of a
+// real type. nullopt for everything else.
+std::optional<double> torch_number(const TorchFile& file, PickleId id);
+
+}  // namespace tost
