@@ -27,6 +27,9 @@ std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& confi
   }
   if (init == WeightInit::kOfficial) {
     init_linears(*model);
+    for (const auto& module : model->modules(/*include_self=*/false)) {
+      if (auto* mixer = module->as<TokenMixer>()) mixer->draw_weights();
+    }
     if (auto* transformer = model->as<VisionTransformer>()) {
       const torch::NoGradGuard no_grad;
       transformer->cls_token.normal_(0, 0.02);

@@ -6,6 +6,7 @@
 #include "tost/base/text.h"
 #include "tost/models/mixer_attention.h"
 #include "tost/models/mixer_tssa.h"
+#include "tost/models/mixer_tssa_tied.h"
 
 namespace tost {
 namespace {
@@ -34,6 +35,7 @@ constexpr std::array kMixers{
                [](int64_t c, int64_t p, int64_t) { return 2 * c * p + c; }},
     MixerEntry{"tssa-uniform", make<TssaUniformMixer>, 2,
                [](int64_t c, int64_t, int64_t) { return c; }},
+    MixerEntry{"tssa-tied", make<TssaTiedMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
     MixerEntry{"none", make<NoMixer>, 2, [](int64_t, int64_t, int64_t) { return int64_t{0}; }},
 };
 

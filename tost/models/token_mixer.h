@@ -44,6 +44,10 @@ class TokenMixer : public torch::nn::Module {
   virtual torch::Tensor subspaces() const { return {}; }
   // w of any tokens x [B, N, C] by the same projection, its bias included; undefined as above.
   virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
+
+  // Draws those weights that a new mixer leaves uninitialised beside Linear's, from torch's default
+  // generator.
+  virtual void draw_weights() {}
 };
 
 std::vector<std::string> mixer_names();
@@ -54,10 +58,11 @@ void check_mixer_name(const std::string& name);
 // Throws a usage Error for an unknown name (with the nearest one) or heads that do not divide dim.
 void check_mixer(const std::string& name, const MixerConfig& config);
 
-// Checked as above. Linear weights are uninitialised (see layers.h).
+// Checked as above. Weights are uninitialised (see layers.h and draw_weights()).
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config);
 
-// Multiply-adds of one call on one sequence of `tokens`, projections included.
+// Multiply-adds of one call on one sequence of `tokens`, projections included; what tssa-tied
+// spends on orthonormal weights once a batch is not.
 int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens);
 
 }  // namespace tost

@@ -1,0 +1,59 @@
+#include "tost/models/mixer_tssa_tied.h"
+
+#include <cmath>
+
+#include "tost/ops/tssa_plain.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+// U [H, C, P] as one matrix [C, H P].
+Tensor side_by_side(const Tensor& u) {
+  return u.transpose(0, 1).flatten(1);
+}
+
+}  // namespace
+
+TssaTiedMixer::TssaTiedMixer(const MixerConfig& config) {
+  const int64_t width = config.dim / config.heads;
+  basis = register_parameter("basis", torch::empty({config.heads, config.dim, width}));
+  log_eta = register_parameter("log_eta", torch::full({1}, std::log(double(width))));
+  step = register_parameter("step", torch::ones({1}));
+}
+
+void TssaTiedMixer::draw_weights() {
+  const torch::NoGradGuard no_grad;
+  basis.normal_(0, 0.02);
+}
+
+Tensor TssaTiedMixer::subspaces() const {
+  const auto [q, r] = torch::linalg_qr(basis);
+  const auto diagonal = r.diagonal(0, 1, 2).detach();
+  return q * torch::where(diagonal < 0, -1, 1).to(q.scalar_type()).unsqueeze(1);
+}
+
+Tensor TssaTiedMixer::project(const Tensor& x) const {
+  return torch::matmul(x, side_by_side(subspaces()));
+}
+
+Tensor TssaTiedMixer::forward(const Tensor& x, const MixerCall& call) {
+  const int64_t batch = x.size(0), tokens = x.size(1), heads = basis.size(0);
+  const auto u = side_by_side(subspaces());
+  const auto w = torch::matmul(x, u);
+  const auto split = w.to(tssa_accumulation_dtype(w.scalar_type()))
+                         .view({batch, tokens, heads, -1})
+                         .transpose(1, 2);  // [B, H, N, P]
+  const auto squares = split.square();
+  const auto pi = (squares.sum(-1) * (0.5 * (-log_eta).exp())).softmax(1);  // [B, H, N]
+  const auto count = pi.sum(-1, /*keepdim=*/true).clamp_min(1e-8);
+  const auto moment = torch::matmul((pi / count).unsqueeze(2), squares);  // [B, H, 1, P]
+  const auto y = split * pi.unsqueeze(-1) * (-step / (1 + moment));
+  if (call.trace != nullptr) *call.trace = {w, pi};
+  const auto merged = y.transpose(1, 2).reshape(w.sizes()).to(w.scalar_type());
+  return torch::matmul(merged, u.t());
+}
+
+}  // namespace tost
