@@ -122,7 +122,7 @@ void PickleMachine::push_line_number(const PickleStep& step) {
   if (step.op->code == 'F') {
     double number = 0;
     const auto [stop, error] = std::from_chars(text.data(), end, number);
-    if (error != std::errc() || stop != end) fail(cat(quoted(step.arg), " is not a number"));
+    if (error != std::errc() || stop != end) fail(cat(shown(step.arg), " is not a number"));
     const PickleId id = tree_.add(PickleKind::kFloat, at_);
     tree_.values_[id].number = number;
     return push(id);
@@ -130,7 +130,7 @@ void PickleMachine::push_line_number(const PickleStep& step) {
   int64_t integer = 0;
   const auto [stop, error] = std::from_chars(text.data(), end, integer);
   if (error != std::errc() || stop != end) {
-    fail(cat(quoted(step.arg), " is not an integer of 64 bits"));
+    fail(cat(shown(step.arg), " is not an integer of 64 bits"));
   }
   push_integer(integer);
 }
@@ -201,7 +201,7 @@ uint64_t PickleMachine::line_index(const PickleStep& step) {
   uint64_t index = 0;
   const char* const end = step.arg.data() + step.arg.size();
   const auto [stop, error] = std::from_chars(step.arg.data(), end, index);
-  if (error != std::errc() || stop != end) fail(cat(quoted(step.arg), " is no place of the memo"));
+  if (error != std::errc() || stop != end) fail(cat(shown(step.arg), " is no place of the memo"));
   return index;
 }
 
@@ -242,7 +242,7 @@ void PickleMachine::check_keys_once(PickleId id) {
   for (size_t i = 0; i < pairs.size(); i += 2) {
     const PickleValue& key = tree_[pairs[i]];
     if (key.kind == PickleKind::kString && !names.insert(key.text).second) {
-      fail(cat("the key ", quoted(key.text), " stands twice in a dict"));
+      fail(cat("the key ", shown(key.text), " stands twice in a dict"));
     }
     if (key.kind == PickleKind::kInt && !numbers.insert(key.integer).second) {
       fail(cat("the key ", key.integer, " stands twice in a dict"));

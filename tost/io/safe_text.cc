@@ -79,7 +79,7 @@ std::string escaped(std::string_view text, size_t most) {
   return out;
 }
 
-std::string quoted(std::string_view text, size_t most) {
+std::string shown(std::string_view text, size_t most) {
   return "'" + escaped(text, most) + "'";
 }
 

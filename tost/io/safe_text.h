@@ -16,7 +16,8 @@ bool is_utf8(std::string_view text);
 // "…" then shows.
 std::string escaped(std::string_view text, size_t most = 200);
 
-// escaped() between apostrophes.
-std::string quoted(std::string_view text, size_t most = 200);
+// escaped() between apostrophes. (Not `quoted`: std::quoted would be found first, and escapes
+// nothing.)
+std::string shown(std::string_view text, size_t most = 200);
 
 }  // namespace tost

@@ -67,7 +67,7 @@ std::string_view TorchFile::storage_bytes(size_t storage) const {
   const TorchStorage& block = parts_.storages.at(storage);
   if (block.has_crc && !checked_[storage].load(std::memory_order_acquire)) {
     if (zip_crc32(block.bytes) != block.crc) {
-      fail_torch(name_, cat("the checksum of storage ", quoted(block.key),
+      fail_torch(name_, cat("the checksum of storage ", shown(block.key),
                             " does not fit its bytes; the file is damaged"));
     }
     checked_[storage].store(true, std::memory_order_release);

@@ -32,7 +32,7 @@ class LegacyReader {
     for (const auto& [id, ref] : refs_) {
       const auto [found, fresh] = width_.emplace(ref.key, ref.dtype->bytes);
       if (!fresh && found->second != ref.dtype->bytes && ref.elements != 0) {
-        fail_torch(file_, cat("storage ", quoted(ref.key), " is of two types"));
+        fail_torch(file_, cat("storage ", shown(ref.key), " is of two types"));
       }
     }
     read_storages(next_pickle());
@@ -87,10 +87,10 @@ class LegacyReader {
       const int64_t elements = pickle_signed(rest_.substr(0, 8));
       rest_.remove_prefix(8);
       const int64_t bytes =
-          checked_mul(elements, width->second, cat("'", file_, "': storage ", quoted(key)));
+          checked_mul(elements, width->second, cat("'", file_, "': storage ", shown(key)));
       if (static_cast<uint64_t>(bytes) > rest_.size()) fail_truncated(key);
       if (!data_.emplace(width->first, rest_.substr(0, static_cast<size_t>(bytes))).second) {
-        fail_torch(file_, cat("two storages are called ", quoted(key)));
+        fail_torch(file_, cat("two storages are called ", shown(key)));
       }
       rest_.remove_prefix(static_cast<size_t>(bytes));
     }
@@ -101,16 +101,16 @@ class LegacyReader {
 
   [[noreturn]] void fail_truncated(std::string_view key) const {
     fail_torch(file_,
-               cat("storage ", quoted(key), " reaches past the end; the file may be truncated"));
+               cat("storage ", shown(key), " reaches past the end; the file may be truncated"));
   }
 
   void add_storage(PickleId id, const TorchStorageRef& ref) {
-    const std::string what = cat("'", file_, "': storage ", quoted(ref.key));
+    const std::string what = cat("'", file_, "': storage ", shown(ref.key));
     const auto data = data_.find(ref.key);
-    if (data == data_.end()) fail_torch(file_, cat("storage ", quoted(ref.key), " is missing"));
+    if (data == data_.end()) fail_torch(file_, cat("storage ", shown(ref.key), " is missing"));
     const int64_t bytes = checked_mul(ref.elements, ref.dtype->bytes, what);
     if (static_cast<size_t>(bytes) != data->second.size()) {
-      fail_torch(file_, cat("storage ", quoted(ref.key), " should have ", bytes, " bytes and has ",
+      fail_torch(file_, cat("storage ", shown(ref.key), " should have ", bytes, " bytes and has ",
                             data->second.size()));
     }
     std::string_view key = ref.key, place = data->second;
@@ -118,7 +118,7 @@ class LegacyReader {
       const int64_t begin = checked_mul(ref.view_offset, ref.dtype->bytes, what);
       const int64_t size = checked_mul(ref.view_elements, ref.dtype->bytes, what);
       if (checked_add(begin, size, what) > bytes) {
-        fail_torch(file_, cat("a view of storage ", quoted(ref.key), " reaches past its end"));
+        fail_torch(file_, cat("a view of storage ", shown(ref.key), " reaches past its end"));
       }
       key = ref.view_key;
       place = place.substr(static_cast<size_t>(begin), static_cast<size_t>(size));
@@ -127,7 +127,7 @@ class LegacyReader {
     if (fresh) parts_.storages.push_back({key, ref.location, place, false, 0});
     if (parts_.storages[found->second].bytes.data() != place.data() ||
         parts_.storages[found->second].bytes.size() != place.size()) {
-      fail_torch(file_, cat("two storages are called ", quoted(key)));
+      fail_torch(file_, cat("two storages are called ", shown(key)));
     }
     parts_.storage_of.emplace(id, found->second);
   }

@@ -31,7 +31,7 @@ const TorchDtypeInfo* read_storage_class(const PickleTree& tree, PickleId id,
       named.module == "torch" || named.module == "torch.storage" || named.module == "torch.cuda";
   const TorchDtypeInfo* info = known_module ? find_torch_storage(named.name) : nullptr;
   if (info == nullptr) {
-    fail_torch(file, cat("there is no class of storages ", quoted(named.full_name())));
+    fail_torch(file, cat("there is no class of storages ", shown(named.full_name())));
   }
   return info;
 }
@@ -57,14 +57,14 @@ bool read_storage_ref(const PickleTree& tree, PickleId id, const std::string& fi
   ref.dtype = read_storage_class(tree, parts[1], file);
   ref.key = read_key(tree, parts[2], file);
   if (!tree.is(parts[3], PickleKind::kString)) {
-    fail_torch(file, cat("storage ", quoted(ref.key), " has no location"));
+    fail_torch(file, cat("storage ", shown(ref.key), " has no location"));
   }
   ref.location = tree[parts[3]].text;
   ref.elements = read_count(tree, parts[4], "size", file);
   if (parts.size() == 5 || tree.is(parts[5], PickleKind::kNone)) return true;
   const auto& view = tree.items(parts[5]);
   if (!tree.is(parts[5], PickleKind::kTuple) || view.size() != 3) {
-    fail_torch(file, cat("the view of storage ", quoted(ref.key), " is damaged"));
+    fail_torch(file, cat("the view of storage ", shown(ref.key), " is damaged"));
   }
   ref.is_view = true;
   ref.view_key = read_key(tree, view[0], file);

@@ -16,12 +16,12 @@ std::string common_folder(const ZipArchive& archive, const std::string& file) {
   const std::string_view first = archive.entries().front().name;
   const size_t slash = first.find('/');
   if (slash == first.npos) {
-    fail_torch(file, cat("its entry ", quoted(first), " lies in no folder"));
+    fail_torch(file, cat("its entry ", shown(first), " lies in no folder"));
   }
   const std::string_view folder = first.substr(0, slash + 1);
   for (const ZipEntry& entry : archive.entries()) {
     if (entry.name.substr(0, folder.size()) != folder) {
-      fail_torch(file, cat("its entries ", quoted(first), " and ", quoted(entry.name),
+      fail_torch(file, cat("its entries ", shown(first), " and ", shown(entry.name),
                            " lie in different folders"));
     }
   }
@@ -38,7 +38,7 @@ std::string read_version(const ZipArchive& archive, const std::string& folder,
   int version = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   if (error != std::errc() || stop != text.data() + text.size() || version < 1 || version > 10) {
-    fail_torch(file, cat("its version is ", quoted(text, 20), "; 1 to 10 are known"));
+    fail_torch(file, cat("its version is ", shown(text, 20), "; 1 to 10 are known"));
   }
   return std::string(text);
 }
@@ -52,7 +52,7 @@ void check_byte_order(const ZipArchive& archive, const std::string& folder,
     fail_torch(file,
                "it was saved on a big-endian machine; load and save it on a little-endian one");
   }
-  if (order != "little") fail_torch(file, cat("its byte order is ", quoted(order, 20)));
+  if (order != "little") fail_torch(file, cat("its byte order is ", shown(order, 20)));
 }
 
 class ZipReader {
@@ -66,7 +66,7 @@ class ZipReader {
     if (archive_.find(folder_ + "constants.pkl") != nullptr) {
       fail_torch(file_, "it is a TorchScript program (torch.jit.save), not a checkpoint");
     }
-    if (pickle == nullptr) fail_torch(file_, cat("it has no entry ", quoted(folder_ + "data.pkl")));
+    if (pickle == nullptr) fail_torch(file_, cat("it has no entry ", shown(folder_ + "data.pkl")));
     parts_.version = read_version(archive_, folder_, file_);
     check_byte_order(archive_, folder_, file_);
     parts_.tree = read_pickle(archive_.read(*pickle), cat("'", file_, "'"));
@@ -82,18 +82,18 @@ class ZipReader {
     if (!read_storage_ref(parts_.tree, id, file_, ref) || ref.is_view) {
       fail_torch(file_, "a persistent id is of the layout before torch 1.6");
     }
-    const int64_t bytes = checked_mul(ref.elements, ref.dtype->bytes,
-                                      cat("'", file_, "': storage ", quoted(ref.key)));
+    const int64_t bytes =
+        checked_mul(ref.elements, ref.dtype->bytes, cat("'", file_, "': storage ", shown(ref.key)));
     const auto [found, fresh] = by_key_.emplace(ref.key, parts_.storages.size());
     if (fresh) {
       const ZipEntry* entry = archive_.find(cat(folder_, "data/", ref.key));
-      if (entry == nullptr) fail_torch(file_, cat("storage ", quoted(ref.key), " is missing"));
+      if (entry == nullptr) fail_torch(file_, cat("storage ", shown(ref.key), " is missing"));
       parts_.storages.push_back({ref.key, ref.location, entry->bytes, true, entry->crc});
     }
     const auto held = static_cast<int64_t>(parts_.storages[found->second].bytes.size());
     if (held != bytes) {
       fail_torch(file_,
-                 cat("storage ", quoted(ref.key), " should have ", bytes, " bytes and has ", held));
+                 cat("storage ", shown(ref.key), " should have ", bytes, " bytes and has ", held));
     }
     parts_.storage_of.emplace(id, found->second);
   }

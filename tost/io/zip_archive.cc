@@ -24,7 +24,7 @@ struct LocalHeader {
 // What stands before the data, in bytes [record.header, end).
 LocalHeader read_local(std::string_view bytes, const ZipRecord& record, uint64_t end,
                        const std::string& file) {
-  const std::string name = quoted(record.entry.name);
+  const std::string name = shown(record.entry.name);
   const uint64_t at = record.header;
   if (end - at < kHeaderSize || zip_number<uint32_t>(bytes, at) != kHeaderMark) {
     fail_zip(file,
@@ -68,7 +68,7 @@ bool descriptor_agrees(std::string_view descriptor, const ZipRecord& record) {
 // Checks that the entry fills bytes [record.header, end) exactly, and sets its `bytes`.
 void place_entry(std::string_view bytes, ZipRecord& record, uint64_t end, const std::string& file) {
   const LocalHeader local = read_local(bytes, record, end, file);
-  const std::string name = quoted(record.entry.name);
+  const std::string name = shown(record.entry.name);
   if (end - local.data < record.size) {
     fail_zip(file, cat("entry ", name, " claims ", record.size, " bytes where ", end - local.data,
                        " are before what follows"));
@@ -105,7 +105,7 @@ ZipArchive::ZipArchive(std::string_view bytes, const std::string& file) : file_(
       fail_zip(file, cat("two entries lie at byte ", next));
     }
     if (record.header != reached || next > end.begin) {
-      fail_zip(file, cat("entry ", quoted(record.entry.name), " begins at byte ", record.header,
+      fail_zip(file, cat("entry ", shown(record.entry.name), " begins at byte ", record.header,
                          " where ", reached, " was expected"));
     }
     place_entry(bytes, record, next, file);
@@ -117,7 +117,7 @@ ZipArchive::ZipArchive(std::string_view bytes, const std::string& file) : file_(
   entries_.reserve(records.size());
   for (const ZipRecord& record : records) {
     if (!by_name_.emplace(record.entry.name, entries_.size()).second) {
-      fail_zip(file, cat("two entries are called ", quoted(record.entry.name)));
+      fail_zip(file, cat("two entries are called ", shown(record.entry.name)));
     }
     entries_.push_back(record.entry);
   }
@@ -130,7 +130,7 @@ const ZipEntry* ZipArchive::find(std::string_view name) const {
 
 std::string_view ZipArchive::read(const ZipEntry& entry) const {
   if (zip_crc32(entry.bytes) != entry.crc) {
-    fail_zip(file_, cat("the checksum of entry ", quoted(entry.name),
+    fail_zip(file_, cat("the checksum of entry ", shown(entry.name),
                         " does not fit its bytes; the file is damaged"));
   }
   return entry.bytes;

@@ -67,7 +67,7 @@ uint64_t read_end64(std::string_view bytes, uint64_t at, ZipEnd& found, uint64_t
 
 void check_name(std::string_view name, const std::string& file) {
   const auto refuse = [&](const char* why) {
-    fail_zip(file, cat("the name ", quoted(name), " of an entry ", why));
+    fail_zip(file, cat("the name ", shown(name), " of an entry ", why));
   };
   if (name.empty()) refuse("is empty");
   if (name.size() > 4096) refuse("is longer than 4096 bytes");
@@ -106,7 +106,7 @@ ZipRecord read_record(std::string_view bytes, uint64_t at, uint64_t& next, uint6
   record.size = zip_number<uint32_t>(bytes, at + 24);
   record.header = zip_number<uint32_t>(bytes, at + 42);
   check_name(record.entry.name, file);
-  const std::string name = quoted(record.entry.name);
+  const std::string name = shown(record.entry.name);
   if ((record.flags & kEncrypted) != 0) fail_zip(file, cat("entry ", name, " is encrypted"));
   if (zip_number<uint16_t>(bytes, at + 10) != 0) {
     fail_zip(file,
@@ -174,7 +174,7 @@ void read_zip64_field(std::string_view extra, uint64_t& size, uint64_t& stored, 
                       const std::string& file, std::string_view name) {
   constexpr uint64_t kElsewhere = 0xffffffff;
   const auto refuse = [&](const char* what) {
-    fail_zip(file, cat("entry ", quoted(name), " has ", what));
+    fail_zip(file, cat("entry ", shown(name), " has ", what));
   };
   bool seen = false;
   while (!extra.empty()) {
