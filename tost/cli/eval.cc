@@ -49,6 +49,10 @@ void print_text(const nlohmann::json& report) {
             << report["split"].get<std::string>() << "), " << std::setprecision(0)
             << report["images_per_s"].get<double>() << " a second\n"
             << "model   " << report["checkpoint"].get<std::string>() << "\n";
+  if (report.contains("corruption")) {
+    std::cout << "damage  " << report["corruption"]["kind"].get<std::string>() << ", strength "
+              << report["corruption"]["strength"].get<int64_t>() << "\n";
+  }
   if (!report.contains("per_class")) return;
   for (const auto& row : report["per_class"]) {
     std::cout << "  " << std::left << std::setw(24) << row["class"].get<std::string>() << std::right
@@ -62,6 +66,7 @@ void print_text(const nlohmann::json& report) {
 
 void run_image_eval(EvalCommand& options) {
   set_threads(options.run.threads);
+  if (options.corruption.active()) check_corruption(options.corruption);
   if (options.split.empty()) options.split = "test";
   LoadedModel loaded =
       load_model_file(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
@@ -71,6 +76,7 @@ void run_image_eval(EvalCommand& options) {
   config.batch_size = options.batch == 0 ? 100 : options.batch;
   config.workers = options.workers;
   config.preprocess = loaded.info.preprocess;
+  config.corruption = options.corruption;
   ImageLoader loader(dataset, config);
 
   ProgressLine progress(options.quiet || options.run.json);
@@ -91,6 +97,10 @@ void run_image_eval(EvalCommand& options) {
   report["data"] = options.data.path;
   report["split"] = options.split;
   report["model"] = loaded.info.config.name;
+  if (options.corruption.active()) {
+    report["corruption"] = {{"kind", options.corruption.kind},
+                            {"strength", options.corruption.strength}};
+  }
   if (options.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
   options.run.json ? print_json(report) : print_text(report);
 }
@@ -144,11 +154,20 @@ void add_eval_command(CLI::App& app) {
   flags->image = {
       command->get_option("--data-format"),
       command->add_option("--workers", options->workers, "Loader threads")->capture_default_str(),
-      command->add_flag("--per-class", options->per_class, "Accuracy of each class as well")};
+      command->add_flag("--per-class", options->per_class, "Accuracy of each class as well"),
+      command->add_option("--corrupt", options->corruption.kind,
+                          "Damage the pictures, once they have the model's size: " +
+                              join(corruption_kinds(), ", "))};
+  CLI::Option* strength =
+      command->add_option("--strength", options->corruption.strength, "of --corrupt, 1 to 5")
+          ->capture_default_str()
+          ->needs("--corrupt");
+  flags->image.push_back(strength);
   for (CLI::Option* flag : flags->image) flag->group("Image models");
   flags->language = add_language_eval_options(*command, *options);
   add_example(*command,
               "  tost eval run --data fashion-mnist\n"
+              "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
               "  tost eval run --data wikitext-2 --protocol official\n"
               "  tost eval run --data lambada --task lambada");
   command->callback([command, flags, options] { run_eval(*command, *flags, *options); });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tost/cli/options.h"
+#include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
 #include "tost/eval/language_loss.h"
 
@@ -25,6 +26,7 @@ struct EvalCommand {
   // Pictures alone.
   int64_t workers = 1;
   bool per_class = false;
+  Corruption corruption{"", 3};
   // Language alone.
   std::string task = "loss";  // loss, lambada, choice
   LanguageLossOptions loss;
