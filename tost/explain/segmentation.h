@@ -1,0 +1,69 @@
+// Do memberships find the object? Scores against known masks, beside chance and k-means.
+//
+// A candidate mask is "the tokens whose likeliest head is k", "the tokens whose membership in k is
+// above its mean over the picture", or the complement of either (a head may well stand for the
+// background). The candidate is chosen on one half of the pictures, by its mean intersection over
+// union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
+// are heads, its centres come from the first half too, and its clusters and their complements are
+// candidates by the same rule.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tost/explain/measures.h"
+
+namespace tost {
+
+// One picture's tokens in one layer.
+struct SegmentationSample {
+  torch::Tensor pi;  // memberships of the patches [H, N]; undefined: no heads to score
+  torch::Tensor w;   // projected patches [N, C]; undefined without
+  torch::Tensor z;   // block output [N, C]
+};
+
+// The chosen candidate and its score on the other half.
+struct MaskScore {
+  int64_t group = 0;        // head or cluster, from 1; 0: no score
+  bool complement = false;  // the mask is what the group leaves out
+  double iou = std::nan("");
+  double deviation = std::nan("");  // over pictures
+  double chance = std::nan("");     // masks of the same sizes, placed at random
+};
+
+struct HeadScore {
+  double hard_iou = 0, soft_iou = 0;      // of likeliest head; of membership above its mean
+  double auc = 0, average_precision = 0;  // of the membership as a score; 0.5 is chance for auc
+};
+
+struct SegmentationLayer {
+  std::vector<HeadScore> heads;  // means over all pictures
+  MaskScore hard, soft;
+  MaskScore k_means_w, k_means_z;
+  // The best head (by |auc - 1/2| on the first half; negated where auc < 1/2) on the second.
+  int64_t auc_head = 0;
+  double auc = std::nan(""), average_precision = std::nan("");
+};
+
+struct Segmentation {
+  int64_t pictures = 0;
+  int64_t skipped = 0;       // pictures whose object fills no patch
+  double object_share = 0;   // of all tokens: what "every token" scores, and chance precision
+  MaskScore average_object;  // the tokens that hold the object in half of the first half's pictures
+  std::vector<SegmentationLayer> layers;
+};
+
+// Masks of one layer's pictures in the order of `truth`; all of one token count. Fewer than two
+// pictures with an object: everything NaN. Deterministic in `seed`.
+SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
+                              const std::vector<TokenMask>& truth, int64_t clusters, uint64_t seed);
+
+// The tokens where at least half of the even pictures have the object, scored on the odd ones.
+MaskScore score_average_object(const std::vector<TokenMask>& truth);
+
+}  // namespace tost

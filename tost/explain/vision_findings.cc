@@ -1,0 +1,183 @@
+#include "tost/explain/vision_findings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/explain/vision_images.h"
+
+namespace tost {
+namespace {
+
+// Indices of the layers where `value` is finite, by value.
+template <class Value>
+std::vector<size_t> ordered_layers(size_t count, Value value) {
+  std::vector<size_t> layers;
+  for (size_t i = 0; i < count; ++i) {
+    if (std::isfinite(value(i))) layers.push_back(i);
+  }
+  std::stable_sort(layers.begin(), layers.end(),
+                   [&](size_t a, size_t b) { return value(a) < value(b); });
+  return layers;
+}
+
+template <class Value>
+double mean_over_layers(const SplitStatistics& split, Value value) {
+  std::vector<double> values;
+  for (const LayerStatistics& layer : split.layers) values.push_back(value(layer));
+  return spread_of(values).mean;
+}
+
+}  // namespace
+
+std::string entropy_finding(const SplitStatistics& split) {
+  const auto entropy = [&](size_t i) { return split.layers[i].entropy.mean; };
+  const auto order = ordered_layers(split.layers.size(), entropy);
+  if (order.empty()) return "";
+  const double lowest = entropy(order.front());
+  return cat("Heads are shared out most clearly in layer ", order.front() + 1, " (entropy ",
+             shown(lowest), " of log H) and least in layer ", order.back() + 1, " (",
+             shown(entropy(order.back())), "). ",
+             lowest > 0.97   ? "That is next to uniform: memberships hardly tell tokens apart."
+             : lowest > 0.85 ? "Memberships lean towards a head, but most tokens belong a little "
+                               "to every one."
+                             : "There tokens do choose their heads.");
+}
+
+std::string compression_finding(const SplitStatistics& split, double ceiling) {
+  const auto after = [&](size_t i) { return split.layers[i].rate_after.mean; };
+  const auto order = ordered_layers(split.layers.size(), after);
+  if (order.empty()) return "";
+  const size_t count = split.layers.size();
+  int64_t falls = 0, steps = 0, lowered = 0;
+  for (size_t i = 0; i < count; ++i) {
+    lowered += after(i) < split.layers[i].rate_input.mean;
+    if (i > 0) {
+      ++steps;
+      falls += after(i) < after(i - 1);
+    }
+  }
+  const double first = after(0), last = after(count - 1);
+  const std::string direction = last < first - 0.005 * ceiling   ? "falls"
+                                : last > first + 0.005 * ceiling ? "rises"
+                                                                 : "stays about level";
+  return cat("From the first to the last layer the rate after the residual ", direction, ", from ",
+             shown(first, 4), " to ", shown(last, 4), " (ceiling ", shown(ceiling, 6), "), with ",
+             falls, " of ", steps, " steps downwards; the layer's own addition lowers the mean in ",
+             lowered, " of ", count, " layers.");
+}
+
+std::string correlation_finding(const SplitStatistics& split) {
+  const double found =
+      mean_over_layers(split, [](const auto& layer) { return layer.off_diagonal_mean; });
+  if (!std::isfinite(found)) return "";
+  const double chance =
+      mean_over_layers(split, [](const auto& layer) { return layer.off_diagonal_chance; });
+  const double share =
+      mean_over_layers(split, [](const auto& layer) { return layer.diagonal_share.mean; });
+  const double unit =
+      mean_over_layers(split, [](const auto& layer) { return layer.diagonal_share_unit.mean; });
+  const double missed = 1 - share;
+  return cat("Is the diagonal statistic enough? Two features of a head correlate by ", shown(found),
+             " on average (independent ones would show ", shown(chance),
+             " by chance). The diagonal overstates the rate: the full coding rate is ",
+             percent(share), " of what the diagonal says at the released scale, and ",
+             percent(unit), " with unit-norm heads. ",
+             missed < 0.1   ? "So the diagonal says nearly all of it."
+             : missed < 0.3 ? "So it says most of it, and misses a noticeable part."
+                            : "So it misses a good part: features inside a head are far from "
+                              "uncorrelated.");
+}
+
+std::string spectra_finding(const std::vector<HeadSpectra>& spectra, int64_t width) {
+  if (spectra.empty()) return "";
+  std::vector<double> overlap, effective;
+  int64_t lowest_rank = width;
+  for (const HeadSpectra& layer : spectra) {
+    overlap.push_back(layer.mean_overlap);
+    effective.push_back(layer.effective_rank);
+    lowest_rank = std::min(lowest_rank, layer.rank);
+  }
+  const double mean = spread_of(overlap).mean, chance = spectra.front().chance_overlap;
+  const std::string coverage =
+      lowest_rank == width
+          ? cat("The heads together span the whole space of ", width, " dimensions in every layer")
+          : cat("The heads together span at least ", lowest_rank, " of ", width, " dimensions");
+  std::string sentence = cat(coverage, ", with an effective rank of ",
+                             shown(spread_of(effective).mean), " on average.");
+  if (!std::isfinite(mean)) return sentence;
+  return cat(sentence, " Two heads' subspaces overlap by ", shown(mean),
+             " (mean squared cosine); two random ones would by ", shown(chance), ": ",
+             mean < 0.8 * chance   ? "training moved them apart."
+             : mean > 1.2 * chance ? "they share more directions than chance would give."
+                                   : "about what chance gives, so they are neither orthogonal, as "
+                                     "the theory has them, nor alike.");
+}
+
+std::string norm_finding(const SplitStatistics& split, int64_t registers) {
+  const auto share = [&](size_t i) { return split.layers[i].norms.beyond_deviations; };
+  const auto order = ordered_layers(split.layers.size(), share);
+  if (order.empty()) return "";
+  const size_t worst = order.back();
+  const NormStatistics& norms = split.layers[worst].norms;
+  const bool artefacts = share(worst) > 0.001 && norms.beyond_medians > 0.001;
+  std::string sentence =
+      cat("Most outliers are in layer ", worst + 1, ": ", percent(share(worst), 2),
+          " of its tokens are longer than the mean plus four deviations, ",
+          percent(norms.beyond_medians, 2), " longer than three medians. ",
+          artefacts ? "These are high-norm tokens as large vision transformers grow them."
+                    : "High-norm artefacts are not to be seen here.");
+  if (registers == 0) {
+    return cat(sentence,
+               " To see the same with registers, train with --model-options "
+               "'{\"registers\": 4}'.");
+  }
+  const NormStatistics& last = split.layers.back().norms;
+  return cat(sentence, " After the last layer the ", registers, " registers are ",
+             shown(last.register_mean), " long on average, patches ", shown(last.mean), ".");
+}
+
+std::string segmentation_finding(const Segmentation& s) {
+  const auto iou = [&](size_t i) { return s.layers[i].hard.iou; };
+  const auto order = ordered_layers(s.layers.size(), iou);
+  if (order.empty()) return "";
+  const size_t best = order.back();
+  const SegmentationLayer& layer = s.layers[best];
+  const double rival = std::fmax(layer.k_means_w.iou, layer.k_means_z.iou);
+  const auto against = [&](double other) {
+    return layer.hard.iou > other + 0.02   ? "better than"
+           : layer.hard.iou < other - 0.02 ? "worse than"
+                                           : "about as well as";
+  };
+  return cat("The best match is ", layer.hard.complement ? "the complement of " : "", "head ",
+             layer.hard.group, " of layer ", best + 1, ": IoU ", shown(layer.hard.iou),
+             " where masks of its size placed at random score ", shown(layer.hard.chance),
+             ". That is ", against(rival), " k-means on the same layer (", shown(rival), ") and ",
+             against(s.average_object.iou),
+             " the average object's place, which looks at no "
+             "picture at all (",
+             shown(s.average_object.iou), ").");
+}
+
+std::string bound_finding(const SplitStatistics& split) {
+  if (split.layers.empty() || split.layers.front().gaps.empty()) return "";
+  const auto relative = [](size_t scale) {
+    return [scale](const LayerStatistics& layer) {
+      return layer.gaps[scale].gap.mean / layer.gaps[scale].bound.mean;
+    };
+  };
+  const double lowered =
+      mean_over_layers(split, [](const auto& layer) { return layer.objective.lowered; });
+  const double unscaled =
+      mean_over_layers(split, [](const auto& layer) { return layer.objective.lowered_unscaled; });
+  return cat("The bound lies above the exact rate in the heads' coordinates by ",
+             percent(mean_over_layers(split, relative(0))),
+             " of its value at the released scale 1, "
+             "and by ",
+             percent(mean_over_layers(split, relative(1))),
+             " at the theory's d / ε². A layer's step lowers its own objective for ",
+             percent(lowered), " of pictures on average as the network takes it, and for ",
+             percent(unscaled), " without LayerScale.");
+}
+
+}  // namespace tost

@@ -1,0 +1,59 @@
+#include "tost/explain/vision_images.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "tost/io/resize.h"
+
+namespace tost {
+
+std::vector<double> to_vector(const torch::Tensor& values) {
+  const auto flat = values.to(torch::kDouble).contiguous();
+  return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
+}
+
+Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low,
+                double high) {
+  return heat_image(to_vector(values), rows, columns, low, high);
+}
+
+Image groups_image(const torch::Tensor& groups, int64_t rows, int64_t columns) {
+  const auto flat = groups.contiguous();
+  return group_image({flat.data_ptr<int64_t>(), flat.data_ptr<int64_t>() + flat.numel()}, rows,
+                     columns);
+}
+
+Image reduced(const Image& image, int64_t side) {
+  const int64_t longer = std::max(image.width, image.height);
+  Image colored = to_channels(image, 3);
+  if (longer <= side) return colored;
+  return resize(colored, std::max<int64_t>(1, image.width * side / longer),
+                std::max<int64_t>(1, image.height * side / longer), Filter::kBicubic);
+}
+
+Image map_over(const Image& picture, const torch::Tensor& values, int64_t rows, int64_t columns) {
+  const double low = values.min().item<double>(), high = values.max().item<double>();
+  return blend(to_channels(to_channels(picture, 1), 3), map_image(values, rows, columns, low, high),
+               0.65, /*smooth=*/false);
+}
+
+std::string range_of(const torch::Tensor& values) {
+  return shown(values.min().item<double>(), 2) + " – " + shown(values.max().item<double>(), 2);
+}
+
+std::string shown(double value, int digits) {
+  if (!std::isfinite(value)) return "–";
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+  return buffer;
+}
+
+std::string percent(double share, int decimals) {
+  if (!std::isfinite(share)) return "–";
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f %%", decimals, 100 * share);
+  return buffer;
+}
+
+}  // namespace tost

@@ -1,0 +1,36 @@
+// Maps over a grid of patches as pictures.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tost/explain/picture_maps.h"
+#include "tost/io/image.h"
+#include "tost/report/color_map.h"
+
+namespace tost {
+
+std::vector<double> to_vector(const torch::Tensor& values);
+
+// values [N] or [rows, columns] as one pixel a value.
+Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low,
+                double high);
+// groups [N], from 0, in their colours.
+Image groups_image(const torch::Tensor& groups, int64_t rows, int64_t columns);
+
+// `image` with its longer side reduced to `side` where it is longer, in colour.
+Image reduced(const Image& image, int64_t side);
+
+// values from their own smallest to their largest, laid over the picture.
+Image map_over(const Image& picture, const torch::Tensor& values, int64_t rows, int64_t columns);
+
+// "0.12 ... 0.40"
+std::string range_of(const torch::Tensor& values);
+// `digits` significant digits; "–" for what is not finite.
+std::string shown(double value, int digits = 3);
+std::string percent(double share, int decimals = 1);
+
+}  // namespace tost
