@@ -46,7 +46,11 @@ void draw_names(Frame& frame, const BarChart& chart, const NameLayout& layout, d
   }
 }
 
-void draw_error_bar(Frame& frame, const Series& series, size_t g, double x, Paint paint) {
+struct Place {
+  double middle = 0, width = 0;
+};
+
+void draw_error_bar(Frame& frame, const Series& series, size_t g, Place place, Paint paint) {
   if (series.spread.empty() || !can_be_shown(series.spread[g], false)) return;
   const auto height = [&](double value) {
     if (!can_be_shown(value, frame.y.logarithmic)) return frame.bottom;
@@ -54,14 +58,11 @@ void draw_error_bar(Frame& frame, const Series& series, size_t g, double x, Pain
   };
   const double high = height(series.y[g] + series.spread[g]);
   const double low = height(series.y[g] - series.spread[g]);
+  const double x = place.middle, cap = std::min(3.5, place.width / 2);
   frame.line({x, low}, {x, high}, paint, 1.5);
-  frame.line({x - 3.5, low}, {x + 3.5, low}, paint, 1.5);
-  frame.line({x - 3.5, high}, {x + 3.5, high}, paint, 1.5);
+  frame.line({x - cap, low}, {x + cap, low}, paint, 1.5);
+  frame.line({x - cap, high}, {x + cap, high}, paint, 1.5);
 }
-
-struct Place {
-  double middle = 0, width = 0;
-};
 
 void draw_value(Frame& frame, const BarChart& chart, size_t s, size_t g, Place place) {
   const Series& series = chart.series[s];
@@ -72,7 +73,7 @@ void draw_value(Frame& frame, const BarChart& chart, size_t s, size_t g, Place p
   const std::string title = chart.groups[g] + name + ": " + value_with_spread(series, g);
   const double y = std::clamp(frame.y_of(value), frame.top, frame.bottom);
   if (chart.dots) {
-    draw_error_bar(frame, series, g, place.middle, Paint::of_series(color));
+    draw_error_bar(frame, series, g, place, Paint::of_series(color));
     if (!frame.y_inside(value)) return;
     frame.drawing.shapes.push_back(CircleShape{.center = {place.middle, y},
                                                .radius = std::clamp(place.width / 2, 2.0, 4.5),
@@ -88,7 +89,7 @@ void draw_value(Frame& frame, const BarChart& chart, size_t s, size_t g, Place p
                                            .height = std::abs(zero - y),
                                            .fill = Paint::of_series(color),
                                            .title = title});
-  draw_error_bar(frame, series, g, place.middle, Paint::of(Ink::kText, 0.8));
+  draw_error_bar(frame, series, g, place, Paint::of(Ink::kText, 0.8));
 }
 
 void draw_values(Frame& frame, const BarChart& chart, double slot) {

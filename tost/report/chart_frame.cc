@@ -101,7 +101,7 @@ Frame begin_frame(const FrameParts& parts, const Axis& y, std::vector<double> va
   frame.left = kMargin + widest(frame.y.ticks) + 8;
   const double room = reference_room(parts.horizontal);
   frame.right =
-      std::max(frame.drawing.width - (room > 0 ? room + 6 : 0) - kMargin, frame.left + kLeastPlot);
+      std::max(frame.drawing.width - (room > 0 ? room + 6 : 10) - kMargin, frame.left + kLeastPlot);
   frame.drawing.width = std::max(frame.drawing.width, frame.right + kMargin);
   draw_y_axis(frame);
   return frame;

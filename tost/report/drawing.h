@@ -37,6 +37,7 @@ struct Paint {
     return {.ink = Ink::kSeries, .series = series, .opacity = opacity};
   }
   static Paint of_rgb(Rgb rgb) { return {.fixed = true, .rgb = rgb}; }
+  bool operator==(const Paint&) const = default;
 };
 
 struct Point {

@@ -1,6 +1,7 @@
 #include <cairo.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <memory>
 #include <numbers>
 
@@ -53,6 +54,24 @@ bool has_font(cairo_t* context) {
   cairo_scaled_font_t* font = cairo_get_scaled_font(context);
   return cairo_scaled_font_status(font) == CAIRO_STATUS_SUCCESS;
 }
+
+struct FiniteCheck {
+  static void all(std::initializer_list<double> values) {
+    for (const double value : values) coordinate(value);
+  }
+  void operator()(const PathShape& path) const {
+    all({path.width});
+    for (const Point& point : path.points) all({point.x, point.y});
+  }
+  void operator()(const CircleShape& c) const { all({c.center.x, c.center.y, c.radius}); }
+  void operator()(const TextShape& text) const {
+    all({text.at.x, text.at.y, text.size, text.degrees});
+  }
+  template <typename Box>
+  void operator()(const Box& box) const {
+    all({box.x, box.y, box.width, box.height});
+  }
+};
 
 class Painter {
  public:
@@ -166,7 +185,7 @@ Image to_image(const Drawing& drawing, double scale) {
     fail_usage("A drawing of ", drawing.width, " x ", drawing.height, " units at ", scale,
                " pixels a unit: a picture needs 1 to 64 million pixels and sides below 32768.");
   }
-  to_svg(drawing);  // refuses coordinates that are not finite
+  for (const Shape& shape : drawing.shapes) std::visit(FiniteCheck{}, shape);
   const auto columns = static_cast<int64_t>(width), rows = static_cast<int64_t>(height);
   const Surface surface = new_surface(columns, rows);
   const Context context(cairo_create(surface.get()), cairo_destroy);

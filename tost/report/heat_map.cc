@@ -103,7 +103,7 @@ void draw_color_bar(Frame& frame, const HeatMap& chart, double x) {
     widest = std::max(widest, text_width(tick.label, kTickSize));
   }
   frame.drawing.width = std::max(frame.drawing.width, x + 15 + widest + kMargin);
-  frame.drawing.height = std::max(frame.drawing.height, frame.top + height + kMargin);
+  frame.drawing.height = std::max(frame.drawing.height, frame.top + height + 6);
 }
 
 void draw_row_names(Frame& frame, const HeatMap& chart, const Names& names, double cell) {

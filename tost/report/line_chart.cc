@@ -155,7 +155,8 @@ void draw_x_axis(Frame& frame, const Axis& axis) {
                Paint::of(Ink::kMuted));
     const double half = text_width(tick.label, kTickSize) / 2;
     if (tick.label.empty() || x - half < free_from) continue;
-    frame.text({x, frame.bottom + 18}, tick.label, kTickSize, Anchor::kMiddle,
+    const double middle = std::min(x, frame.drawing.width - half);
+    frame.text({middle, frame.bottom + 18}, tick.label, kTickSize, Anchor::kMiddle,
                Paint::of(Ink::kMuted));
     free_from = x + half + 6;
   }

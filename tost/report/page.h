@@ -21,7 +21,7 @@ std::string escape_html(std::string_view text);
 std::string png_data_uri(const Image& image);
 
 struct TableCell {
-  std::string text;
+  std::string text{};
   bool number = false;  // right-aligned, tabular figures
   bool strong = false;
 };
@@ -34,9 +34,9 @@ struct Table {
 
 // A small picture with its words; `side` is its width on the page in pixels.
 struct Thumb {
-  Image image;
-  std::string label;  // above or below; "" none
-  std::string alt;
+  Image image{};
+  std::string label{};  // above or below; "" none
+  std::string alt{};
   bool smooth = false;
 };
 
@@ -52,16 +52,16 @@ struct ThumbGrid {
 
 // A run of text on a ground of its own; for passages whose tokens are coloured.
 struct ColoredText {
-  std::string text;
-  Rgb color;
+  std::string text{};
+  Rgb color{};
   double strength = 0;  // 0 no ground ... 1 full colour
-  std::string title;    // on hover
+  std::string title{};  // on hover
   bool strong = false;
 };
 
 // One of several colourings of a passage.
 struct TextView {
-  std::string label;  // on its button
+  std::string label{};  // on its button
   std::vector<ColoredText> runs;
   std::string caption;
 };

@@ -113,7 +113,8 @@ body{font-size:10.5pt}
 nav{position:static;max-height:none;break-after:avoid}
 nav ol{columns:2}
 section{break-inside:auto}
-h2,h3,summary,.chooser>label{break-after:avoid}
+h2,h3,.lead,summary,.chooser>label{break-after:avoid}
+summary{list-style:none}
 figure,.note,tr,.view{break-inside:avoid}
 details{border:0;padding:0}
 details::details-content{content-visibility:visible;height:auto;display:block}

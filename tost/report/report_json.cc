@@ -41,7 +41,9 @@ void append(std::string& out, const json& value, size_t depth) {
 }  // namespace
 
 std::string report_json(const json& numbers) {
-  if (!numbers.is_object()) fail_usage("The numbers of a report must be a JSON object.");
+  if (!numbers.is_object() && !numbers.is_null()) {
+    fail_usage("The numbers of a report must be a JSON object.");
+  }
   std::string out(kReportMarker);
   for (const auto& [key, value] : numbers.items()) {
     if (key == "tost_report") continue;

@@ -73,12 +73,12 @@ std::string coordinate(double value, std::string_view what) {
 double text_width(std::string_view text, double size, bool bold) {
   double thousandths = 0;
   for (const uint32_t code : code_points(text)) thousandths += advance(code);
-  return thousandths * size / 1000 * (bold ? 1.08 : 1);
+  return thousandths * size / 1000 * (bold ? 1.16 : 1);
 }
 
 std::string fit_text(std::string_view text, double size, double width, bool bold) {
   if (text_width(text, size, bold) <= width) return clean_text(text);
-  const double factor = size / 1000 * (bold ? 1.08 : 1);
+  const double factor = size / 1000 * (bold ? 1.16 : 1);
   double used = advance(kEllipsis) * factor;
   std::string fitted;
   for (const uint32_t code : code_points(text)) {
