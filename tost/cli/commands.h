@@ -8,6 +8,7 @@ namespace tost {
 // Each adds its subcommand to `app`; the work is done in the subcommand's callback, which throws
 // tost::Error.
 void add_train_command(CLI::App& app);
+void add_sweep_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_generate_command(CLI::App& app);

@@ -1,0 +1,132 @@
+#include <cmath>
+#include <cstdio>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/sweep/sweep_report.h"
+
+namespace tost {
+namespace {
+
+std::string fixed(double value, int digits, bool sign = false) {
+  char text[64];
+  std::snprintf(text, sizeof text, sign ? "%+.*f" : "%.*f", digits, value);
+  return text;
+}
+
+// "91.20 ± 0.34"; without spread of a single run; "–" of none.
+std::string shown(const MeanSpread& value, double scale, int digits, bool sign = false) {
+  if (value.n == 0 || !std::isfinite(value.mean)) return "–";
+  const std::string mean = fixed(scale * value.mean, digits, sign);
+  return std::isfinite(value.spread) ? mean + " ± " + fixed(scale * value.spread, digits) : mean;
+}
+
+struct ScoreColumn {
+  std::string key, heading;
+  double scale;
+  int digits;
+};
+
+const ScoreColumn kTop1{"top1", "top-1 %", 100, 2};
+const ScoreColumn kLoss{"loss", "loss", 1, 4};
+
+bool any_heads(const SweepSummary& summary) {
+  for (const VariantSummary& v : summary.variants) {
+    if (v.heads) return true;
+  }
+  return false;
+}
+
+TableCell number(std::string text) {
+  return {.text = std::move(text), .number = true};
+}
+
+std::string count_of(const VariantSummary& v) {
+  return v.failed == 0 ? cat(v.by_seed.size()) : cat(v.by_seed.size(), " (", v.failed, " failed)");
+}
+
+Table main_table(const SweepSummary& summary) {
+  const bool pictures = summary.metric == "top1";
+  const ScoreColumn& main = pictures ? kTop1 : kLoss;
+  const bool heads = any_heads(summary);
+  Table table;
+  table.header = {"variant", "parameters"};
+  if (heads) table.header.insert(table.header.end(), {"heads", "p"});
+  table.header.push_back(main.heading);
+  table.header.push_back("difference to " + summary.variants.front().variant);
+  if (pictures) table.header.push_back(kLoss.heading);
+  table.header.insert(table.header.end(), {"seeds", "seconds", "processor s"});
+  for (const VariantSummary& v : summary.variants) {
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}};
+    row.push_back(number(v.parameters > 0 ? human_number(v.parameters) : "–"));
+    if (heads) {
+      row.push_back(number(v.heads ? cat(*v.heads) : "–"));
+      row.push_back(number(v.head_width ? cat(*v.head_width) : "–"));
+    }
+    row.push_back(number(shown(v.score, main.scale, main.digits)));
+    row.push_back(number(shown(v.difference, main.scale, main.digits, true)));
+    if (pictures) {
+      const auto loss = v.scores.find(kLoss.key);
+      row.push_back(number(loss == v.scores.end() ? "–" : shown(loss->second, 1, kLoss.digits)));
+    }
+    row.push_back(number(count_of(v)));
+    row.push_back(number(shown({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
+    row.push_back(number(shown({v.cpu_seconds.n, v.cpu_seconds.mean, NAN}, 1, 0)));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table corruption_table(const SweepSummary& summary) {
+  Table table;
+  table.caption = "Top-1 % under corruption, mean over the strengths";
+  table.header = {"variant", "whole"};
+  for (const std::string& kind : summary.kinds) table.header.push_back(kind);
+  for (const VariantSummary& v : summary.variants) {
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}, number(shown(v.score, 100, 2))};
+    for (const std::string& kind : summary.kinds) {
+      row.push_back(number(shown(v.corrupted_mean.at(kind), 100, 2)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string to_markdown(const Table& table) {
+  std::string text = table.caption.empty() ? "" : table.caption + ":\n\n";
+  text += "| " + join(table.header, " | ") + " |\n|";
+  for (size_t i = 0; i < table.header.size(); ++i) {
+    text += !table.rows.empty() && table.rows.front()[i].number ? "---:|" : "---|";
+  }
+  text += "\n";
+  for (const auto& row : table.rows) {
+    text += "|";
+    for (const TableCell& cell : row) text += " " + cell.text + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<Table> results_tables(const SweepSummary& summary) {
+  std::vector<Table> tables{main_table(summary)};
+  if (!summary.kinds.empty()) tables.push_back(corruption_table(summary));
+  return tables;
+}
+
+std::string results_markdown(const SweepSpec& spec, const SweepSummary& summary,
+                             const std::vector<SweepStep>& steps) {
+  std::string text = "# " + spec.title + "\n";
+  if (!spec.note.empty()) text += "\n" + spec.note + "\n";
+  for (const Table& table : results_tables(summary)) text += "\n" + to_markdown(table);
+  text += "\n± is the sample standard deviation over seeds; differences are taken seed by seed.\n";
+  for (const SweepStep& step : steps) {
+    if (!step.record || step.record->error.empty()) continue;
+    text += cat("\nFailed: ", step.run.variant, ", seed ", step.run.seed, ": ", step.record->error,
+                "\n");
+  }
+  return text;
+}
+
+}  // namespace tost

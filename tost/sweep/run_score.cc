@@ -1,0 +1,155 @@
+#include "tost/sweep/run_score.h"
+
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/eval/evaluate.h"
+#include "tost/eval/model_file.h"
+#include "tost/eval/run_layout.h"
+#include "tost/train/vision_train_config.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Pictures of one data split, and the model they are shown to.
+class Scorer {
+ public:
+  Scorer(const fs::path& run, const std::atomic<bool>* stop)
+      : config_(make_config(vision_train_form(), read_config_file(run / kConfigFile))),
+        loaded_(load_model_file(final_checkpoint(run),
+                                config_.evaluate_ema ? Weights::kEma : Weights::kRaw)),
+        stop_(stop) {}
+
+  std::optional<EvalResult> score(const std::string& split, const Corruption& corruption) {
+    if (dataset_ == nullptr || split != split_) {
+      dataset_ = open_image_dataset(data_spec(config_), split);
+      split_ = split;
+    }
+    LoaderConfig loader_config;
+    loader_config.batch_size = config_.eval_batch;
+    loader_config.workers = 0;
+    loader_config.preprocess = loaded_.info.preprocess;
+    loader_config.corruption = corruption;
+    ImageLoader loader(dataset_, loader_config);
+    EvalOptions options;
+    options.precision = config_.precision;
+    options.stop = stop_;
+    return evaluate(*loaded_.model, loader, options);
+  }
+
+  const VisionConfig& model() const { return loaded_.info.config; }
+
+ private:
+  VisionTrainConfig config_;
+  LoadedModel loaded_;
+  const std::atomic<bool>* stop_;
+  std::shared_ptr<const ImageDataset> dataset_;
+  std::string split_;
+};
+
+bool score_pictures(const fs::path& run, const json& rule, RunRecord& record,
+                    const std::atomic<bool>* stop) {
+  Scorer scorer(run, stop);
+  const auto clean = scorer.score(rule.at("split").get<std::string>(), {});
+  if (!clean) return false;
+  record.scores = {{"top1", clean->top1}, {"top5", clean->top5}, {"loss", clean->loss}};
+  record.corrupted.clear();
+  const json& corruptions = rule.at("corruptions");
+  if (corruptions.is_null()) return true;
+  const std::string split = corruptions.at("split").get<std::string>();
+  for (const json& kind : corruptions.at("kinds")) {
+    std::vector<double>& values = record.corrupted[kind.get<std::string>()];
+    for (const json& strength : corruptions.at("strengths")) {
+      const auto result = scorer.score(split, {kind.get<std::string>(), strength.get<int64_t>()});
+      if (!result) return false;
+      values.push_back(result->top1);
+    }
+  }
+  return true;
+}
+
+// The evaluations in a run's log, in order.
+std::vector<json> read_evaluations(const fs::path& run) {
+  const fs::path path = run / kMetricsFile;
+  const std::string text = read_file(path, int64_t{1} << 30);
+  std::vector<json> found;
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    json line = json::parse(text.begin() + int64_t(begin), text.begin() + int64_t(end), nullptr,
+                            /*allow_exceptions=*/false);
+    if (!line.is_object()) fail_data("'", path.string(), "' has a line that is no JSON object.");
+    if (line.value("kind", json()) == "eval") found.push_back(std::move(line));
+  }
+  return found;
+}
+
+double number(const json& line, const std::string& key) {
+  const auto value = line.find(key);
+  return value != line.end() && value->is_number() ? value->get<double>() : std::nan("");
+}
+
+ScoreCurve curve_of(const std::vector<json>& evaluations, const std::string& metric) {
+  ScoreCurve curve;
+  for (const json& line : evaluations) {
+    curve.steps.push_back(static_cast<int64_t>(number(line, "step")));
+    curve.epochs.push_back(static_cast<int64_t>(number(line, "epoch")));
+    curve.values.push_back(number(line, metric));
+  }
+  return curve;
+}
+
+// Mixers without heads have them in their configuration all the same.
+void read_heads(const fs::path& run, RunRecord& record) {
+  const json model = json::parse(read_file(run / kModelInfoFile, int64_t{64} << 20), nullptr,
+                                 /*allow_exceptions=*/false);
+  if (!model.is_object() || !model.contains("config")) return;
+  const json& config = model["config"];
+  const double dim = number(config, "dim"), heads = number(config, "heads");
+  if (config.value("mixer", json()) == "none" || config.value("architecture", json()) == "linear")
+    return;
+  if (!(heads >= 1 && dim >= heads)) return;
+  record.heads = static_cast<int64_t>(heads);
+  record.head_width = static_cast<int64_t>(dim / heads);
+}
+
+}  // namespace
+
+json scoring_rule(const SweepSpec& spec, const std::string& kind) {
+  if (kind != "vision") return {{"split", "validation"}, {"corruptions", nullptr}};
+  json corruptions;
+  if (spec.corruptions) {
+    corruptions = {{"kinds", spec.corruptions->kinds},
+                   {"strengths", spec.corruptions->strengths},
+                   {"split", spec.corruptions->split}};
+  }
+  return {{"split", spec.split.empty() ? "test" : spec.split}, {"corruptions", corruptions}};
+}
+
+fs::path final_checkpoint(const fs::path& run) {
+  const fs::path found = follow_pointer(run / kCheckpointFolder, kLatestPointer);
+  if (found.empty()) fail_data("'", run.string(), "' has no checkpoint to score.");
+  return found;
+}
+
+bool score_run(const fs::path& run, const std::string& kind, const json& rule, RunRecord& record,
+               const std::atomic<bool>* stop) {
+  const std::vector<json> evaluations = read_evaluations(run);
+  record.metric = kind == "vision" ? "top1" : "loss";
+  if (kind == "vision") {
+    if (!score_pictures(run, rule, record, stop)) return false;
+  } else if (evaluations.empty()) {
+    fail_data("'", run.string(), "' has no evaluation to read the loss from.");
+  } else {
+    record.scores = {{"loss", number(evaluations.back(), "loss")}};
+  }
+  record.curve = curve_of(evaluations, record.metric);
+  read_heads(run, record);
+  record.scored_by = rule;
+  return true;
+}
+
+}  // namespace tost

@@ -1,0 +1,33 @@
+// The files of results in a sweep's folder.
+#pragma once
+
+#include "tost/report/drawing.h"
+#include "tost/report/page.h"
+#include "tost/sweep/sweep_summary.h"
+
+namespace tost {
+
+// Every run with its settings and scores, and the summary of every variant. Spreads of less than
+// two runs are null.
+nlohmann::json results_json(const SweepSpec& spec, const SweepSummary& summary,
+                            const std::vector<SweepStep>& steps);
+// One line a run.
+std::string results_csv(const SweepSummary& summary, const std::vector<SweepStep>& steps);
+
+// Variant, parameters, heads and p where there are any, the scores as mean ± spread, the difference
+// to the first variant, seeds and seconds; then one table of the corruptions where there are any.
+std::vector<Table> results_tables(const SweepSummary& summary);
+std::string results_markdown(const SweepSpec& spec, const SweepSummary& summary,
+                             const std::vector<SweepStep>& steps);
+Drawing results_plot(const SweepSpec& spec, const SweepSummary& summary);
+Page results_page(const SweepSpec& spec, const SweepSummary& summary,
+                  const std::vector<SweepStep>& steps, const std::string& command);
+
+// Writes results.json, results.csv, results.md, plot.svg, plot.png and index.html, each whole or
+// not at all. `command` is what makes the sweep, for the page. Throws a data Error when one cannot
+// be written.
+void write_results(const SweepSpec& spec, const SweepPlan& plan,
+                   const std::vector<SweepStep>& steps, const std::filesystem::path& out,
+                   const std::string& command);
+
+}  // namespace tost
