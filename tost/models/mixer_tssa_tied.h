@@ -26,8 +26,8 @@ class TssaTiedMixer : public TokenMixer {
 
   torch::Tensor basis;    // [H, C, P], normal with deviation 0.02, as the released projection
   torch::Tensor log_eta;  // [1]; eta starts at P, where logits deviate by 1 / sqrt(2 P)
-  // [1]; starts at 1, the largest value that reverses no direction whatever Pi is, since
-  // sum_k Pi_kj U_k D_k U_k^T is at most the identity.
+  // [1]; any value in (0, 2) lowers the bound at the layer's input with Pi held fixed, see
+  // compression_bound. Starts at 1, the largest that turns no direction round.
   torch::Tensor step;
 };
 

@@ -9,6 +9,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -97,14 +98,19 @@ Groups groups_of(const Tensor& membership) {
   return g;
 }
 
-// logdet(I + aᵀa) over the last two dimensions. Only values are asked of the decomposition, so
-// repeated and vanishing singular values have their gradient.
+// logdet(I + aᵀa) over the last two dimensions. Singular values that are mere rounding beside the
+// largest count as 0, so that repeated tokens stay so at any size. Only values are asked of the
+// decomposition, so repeated and vanishing ones have their gradient.
 Tensor log_det(const Tensor& a) {
   const auto finite = a.isfinite().all(-1).all(-1);
   const auto safe = at::where(finite.unsqueeze(-1).unsqueeze(-1), a, at::zeros_like(a));
-  const auto rate = at::log1p(at::linalg_svdvals(safe).square()).sum(-1);
-  return at::where(finite, rate,
-                   at::full({}, std::numeric_limits<double>::quiet_NaN(), rate.options()));
+  const auto values = at::linalg_svdvals(safe);
+  const double rounding =
+      std::numeric_limits<double>::epsilon() * double(std::max(a.size(-2), a.size(-1)));
+  const auto least = values.detach().amax({-1}, /*keepdim=*/true) * rounding;
+  const auto kept = at::where(values > least, values, at::zeros_like(values));
+  const auto nan = at::full({}, std::numeric_limits<double>::quiet_NaN(), a.options());
+  return at::where(finite, at::log1p(kept.square()).sum(-1), nan);
 }
 
 // Each head's second moments, the diagonal of w_kᵀ Diag(pi_k) w_k / n_k: [..., H, P].

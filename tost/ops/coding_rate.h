@@ -33,6 +33,9 @@ at::Tensor head_compression_rate(const at::Tensor& w, const at::Tensor& pi, doub
 
 // R_var = 1/2 sum_k n_k/N sum_i f(1/n_k sum_j pi_kj w_jki^2): what a layer descends on. A bound of
 // compression_rate (Theorem 1) where w = z U with U_k orthonormal and image(z_k) inside image(U_k).
+// With z U for w and orthonormal U_k, a step z - tau * gradient lowers it for every tau in
+// (0, 2 N / scale): f is concave, and each token's matrix sum_k pi_kj U_k D_k U_k^T is at most
+// `scale`.
 at::Tensor compression_bound(const at::Tensor& w, const at::Tensor& pi, double scale);
 
 // Gradient of compression_bound(z U, pi, scale) in z with pi held constant, [..., N, C]:
