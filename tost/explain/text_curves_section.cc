@@ -1,0 +1,237 @@
+// Compression, bound, correlations, spectra and norms by layer.
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/explain/text_sections.h"
+#include "tost/report/chart.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+constexpr size_t kNamedHeads = 8;  // lines a chart can tell apart
+
+using Pick = Spread (*)(const LayerStatistics&);
+
+Series curve(const std::string& name, const TextStatistics& statistics, Pick pick) {
+  Series series;
+  series.name = name;
+  for (size_t i = 0; i < statistics.rates.size(); ++i) {
+    const Spread value = pick(statistics.rates[i]);
+    series.x.push_back(double(i + 1));
+    series.y.push_back(value.mean);
+    series.spread.push_back(value.deviation);
+  }
+  return series;
+}
+
+LineChart by_layer(const std::string& title, const std::string& quantity) {
+  LineChart chart;
+  chart.title = title;
+  chart.x = {.label = "layer", .integer = true};
+  chart.y.label = quantity;
+  return chart;
+}
+
+bool any_rates(const TextReport& report) {
+  for (const auto& split : report.splits) {
+    for (const auto& layer : split.statistics.rates) {
+      if (layer.has_memberships) return true;
+    }
+  }
+  return false;
+}
+
+void add_compression(Page& page, const TextReport& report) {
+  auto chart = by_layer("Compression by layer", "R_var of unit-norm heads, nats");
+  auto output = by_layer("Before the residual addition", "R_var of unit-norm heads, nats");
+  int color = 0;
+  for (const auto& [split, statistics] : report.splits) {
+    auto before = curve(cat("input, ", split), statistics,
+                        [](const LayerStatistics& l) { return l.rate_input; });
+    auto after = curve(cat("after the residual, ", split), statistics,
+                       [](const LayerStatistics& l) { return l.rate_after; });
+    before.color = after.color = color++;
+    after.dashed = true;
+    chart.series.push_back(std::move(before));
+    chart.series.push_back(std::move(after));
+    output.series.push_back(curve(cat("mixer's output, ", split), statistics,
+                                  [](const LayerStatistics& l) { return l.rate_output; }));
+  }
+  const auto& config = report.info.config;
+  const double ceiling = compression_ceiling(config.dim / config.heads);
+  chart.horizontal.push_back({ceiling, cat("ceiling ", number_text(ceiling, 2))});
+  output.horizontal = chart.horizontal;
+  page.charts({{"compression", draw(chart)}, {"compression-output", draw(output)}},
+              "The paper's layer-wise measure: each head's part of a token at unit norm, "
+              "ε² = 0.01, second moments over the whole window; lower is more compressed. Mean and "
+              "standard deviation over windows. After the residual: normalised and projected by "
+              "the same layer once more, memberships held.");
+}
+
+void add_bound(Page& page, const TextReport& report) {
+  if (!report.bound) return;
+  page.heading("Variational bound and exact rate");
+  for (const auto& [split, statistics] : report.splits) {
+    Table table;
+    table.caption = cat("Over ", statistics.windows, " windows of the ", split,
+                        " text. Scale 1 is the f of the released layer, C / ε² the theory's. The "
+                        "step: the layer's objective at scale 1 before and after it, and the share "
+                        "of windows in which it fell.");
+    table.header = {"layer", "bound, scale 1",  "exact", "gap", "bound, scale C/ε²", "exact",
+                    "gap",   "before the step", "after", "fell"};
+    for (size_t i = 0; i < statistics.rates.size(); ++i) {
+      const auto& layer = statistics.rates[i];
+      if (layer.gaps.empty()) continue;
+      std::vector<TableCell> row = {{cat(i + 1), true}};
+      for (const auto& gap : layer.gaps) {
+        for (const Spread& s : {gap.bound, gap.exact_heads, gap.gap}) {
+          row.push_back({number_text(s.mean, 3), true});
+        }
+      }
+      row.push_back({number_text(layer.objective.before.mean, 4), true});
+      row.push_back({number_text(layer.objective.stepped.mean, 4), true});
+      row.push_back({number_text(100 * layer.objective.lowered, 0) + " %", true});
+      table.rows.push_back(std::move(row));
+    }
+    if (!table.rows.empty()) page.table(table);
+  }
+}
+
+std::vector<double> flat(const Tensor& values) {
+  const Tensor all = values.to(torch::kDouble).contiguous();
+  return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+}
+
+void add_correlations(Page& page, const TextReport& report) {
+  const auto& statistics = report.splits.back().statistics;
+  page.heading("Is the diagonal statistic enough?");
+  std::vector<std::pair<std::string, Drawing>> maps;
+  for (const int64_t number : report.layers) {
+    const auto& layer = statistics.rates[static_cast<size_t>(number - 1)];
+    if (!layer.correlations.defined()) continue;
+    const int64_t head = report.heads.front();
+    const Tensor r = layer.correlations[head - 1];
+    HeatMap map;
+    map.title = cat("Layer ", number, ", head ", head);
+    map.rows = map.columns = r.size(0);
+    map.values = flat(r);
+    map.cell = 220.0 / double(r.size(0));
+    maps.emplace_back(cat("correlations-layer-", number), draw(map));
+  }
+  page.charts(maps,
+              "Absolute correlations |r| between a head's features, weighted by membership, mean "
+              "over windows. The layer keeps the diagonal alone.");
+  Table table;
+  table.header = {"layer", "mean |r| off the diagonal", "by chance", "exact rate / diagonal sum"};
+  for (size_t i = 0; i < statistics.rates.size(); ++i) {
+    const auto& layer = statistics.rates[i];
+    if (!layer.has_memberships) continue;
+    table.rows.push_back({{cat(i + 1), true},
+                          {number_text(layer.off_diagonal_mean, 3), true},
+                          {number_text(layer.off_diagonal_chance, 3), true},
+                          {number_text(layer.diagonal_share.mean, 3), true}});
+  }
+  page.table(table);
+}
+
+Drawing head_values(const HeadSpectra& found, const TextReport& report, int64_t layer) {
+  LineChart chart;
+  chart.title = cat("Layer ", layer, ": singular values of U_k");
+  chart.width = 400;
+  chart.height = 260;
+  chart.x = {.label = "direction", .integer = true};
+  chart.y = {.label = "singular value", .low = 0};
+  for (const int64_t head : report.heads) {
+    if (chart.series.size() == kNamedHeads) break;
+    Series series;
+    series.name = cat("head ", head);
+    series.dotted_points = false;
+    series.y = flat(found.singular_values[head - 1]);
+    for (size_t i = 0; i < series.y.size(); ++i) series.x.push_back(double(i + 1));
+    chart.series.push_back(std::move(series));
+  }
+  return draw(chart);
+}
+
+Drawing overlap_map(const HeadSpectra& found, int64_t layer) {
+  HeatMap map;
+  map.title = cat("Layer ", layer, ": overlap of heads");
+  map.rows = map.columns = found.overlap.size(0);
+  map.values = flat(found.overlap);
+  map.show_values = map.rows <= 8;
+  map.cell = map.rows <= 8 ? 40 : 16;
+  for (int64_t head = 1; head <= map.rows; ++head) map.row_names.push_back(cat(head));
+  map.column_names = map.row_names;
+  map.row_label = map.column_label = "head";
+  return draw(map);
+}
+
+void add_spectra(Page& page, const TextReport& report) {
+  std::vector<std::pair<std::string, Drawing>> values, overlaps;
+  Table table;
+  table.caption =
+      "Overlap: mean squared cosine of the principal angles between two heads' "
+      "subspaces. Rank and effective rank (exp of the entropy of the singular values) "
+      "of all heads' projections together.";
+  table.header = {"layer", "overlap", "of random subspaces", "rank", "effective rank"};
+  for (const int64_t number : report.layers) {
+    const auto& found = report.spectra[static_cast<size_t>(number - 1)];
+    if (!found || !found->sum_values.defined()) continue;
+    values.emplace_back(cat("head-spectra-layer-", number), head_values(*found, report, number));
+    overlaps.emplace_back(cat("head-overlap-layer-", number), overlap_map(*found, number));
+    table.rows.push_back({{cat(number), true},
+                          {number_text(found->mean_overlap, 3), true},
+                          {number_text(found->chance_overlap, 3), true},
+                          {cat(found->rank, " of ", report.info.config.dim), true},
+                          {number_text(found->effective_rank, 1), true}});
+  }
+  if (table.rows.empty()) return;
+  page.heading("What the heads' subspaces span");
+  page.charts(values);
+  page.charts(overlaps);
+  page.table(table);
+}
+
+void add_norms(Page& page, const TextReport& report) {
+  auto chart = by_layer("Token norms after each layer", "|x|");
+  for (const auto& [split, statistics] : report.splits) {
+    chart.series.push_back(curve(split, statistics, [](const LayerStatistics& l) {
+      return Spread{l.norms.mean, l.norms.deviation, l.norms.tokens};
+    }));
+  }
+  page.heading("Token norms");
+  page.chart("norms", draw(chart), "Mean and standard deviation over tokens.");
+  Table table;
+  table.caption = cat("Of the ", report.splits.back().split, " text.");
+  table.header = {"layer", "mean", "median", "largest", "beyond 3 medians"};
+  const auto& rates = report.splits.back().statistics.rates;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    const auto& norms = rates[i].norms;
+    table.rows.push_back({{cat(i + 1), true},
+                          {number_text(norms.mean, 2), true},
+                          {number_text(norms.median, 2), true},
+                          {number_text(norms.largest, 2), true},
+                          {number_text(100 * norms.beyond_medians, 2) + " %", true}});
+  }
+  page.table(table);
+}
+
+}  // namespace
+
+void add_layer_curves(Page& page, const TextReport& report) {
+  const bool rates = any_rates(report);
+  bool spectra = false;
+  for (const auto& found : report.spectra) spectra = spectra || found.has_value();
+  if (report.splits.empty() && !spectra) return;
+  page.section("layers", "Layer by layer");
+  if (rates) add_compression(page, report);
+  if (rates) add_bound(page, report);
+  if (rates) add_correlations(page, report);
+  add_spectra(page, report);
+  if (!report.splits.empty()) add_norms(page, report);
+}
+
+}  // namespace tost

@@ -1,0 +1,151 @@
+#include "tost/explain/text_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tost/eval/language_eval_test.h"
+#include "tost/explain/text_json.h"
+#include "tost/explain/text_page.h"
+#include "tost/explain/text_rates.h"
+#include "tost/explain/text_sections.h"
+#include "tost/ops/coding_rate.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+// Bytes; a block of 12, two layers, two heads.
+struct Given {
+  LoadedLanguage language = testing::tiny_language("tssa", "none");
+  TextExplainOptions options;
+
+  Given() {
+    options.samples = 3;
+    options.data = "it";
+    options.held_split = "validation";
+    options.held = std::make_shared<TokenSource>(testing::source_of(testing::some_ids(90)));
+  }
+  Passage passage(const std::string& text) const {
+    return passage_of_text(language.info, text, "--text", 400);
+  }
+  TextReport explain(const std::string& text) const {
+    return explain_text(language, passage(text), options).value();
+  }
+};
+
+bool has(const std::string& page, const std::string& part) {
+  return page.find(part) != std::string::npos;
+}
+
+TEST(TextReport, HasEverySectionAndNumber) {
+  Given setup;
+  setup.options.bound = true;
+  setup.options.train = setup.options.held;
+  const auto report = setup.explain("a <b> & \n\x01");
+  const auto page = text_page(report, "<i>").html();
+  EXPECT_TRUE(has(page, "&lt;i&gt;"));
+  for (const char* id : {"surprise", "memberships", "own-effect", "influence", "layers"}) {
+    EXPECT_TRUE(has(page, std::string("<section id=\"") + id + "\">")) << id;
+  }
+  EXPECT_FALSE(has(page, "<b> &"));
+  const json numbers = to_json(report);
+  EXPECT_EQ(numbers["passage"]["tokens"][1], "·");
+  EXPECT_EQ(numbers["layers"].size(), 2u);
+  EXPECT_EQ(numbers["splits"].size(), 2u);
+  EXPECT_EQ(numbers["splits"][0]["layers"][0]["bound"].size(), 2u);
+  EXPECT_EQ(numbers["layers"][0]["subspaces"]["overlap"][0][0], 1);
+  EXPECT_EQ(summary_json(report)["tokens"], 10);
+}
+
+TEST(TextReport, RatesAreThoseOfTheWindows) {
+  Given setup;
+  const auto report = setup.explain("ab");
+  const auto& statistics = report.splits.at(0).statistics;
+  double input = 0, norm = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    LanguageTrace inside;
+    const auto ids = window_ids(*setup.options.held, {.count = 3}, statistics.length, i);
+    trace_text(*setup.language.model, ids, &inside);
+    const auto& block = inside.blocks[1];
+    input +=
+        compression_bound(unit_heads(block.mixer.w, 2), block.mixer.pi, 8 / 0.01).item<double>() /
+        3;
+    norm += block.output.norm(2, 2).mean().item<double>() / 3;
+  }
+  EXPECT_NEAR(statistics.rates[1].rate_input.mean, input, 1e-6);
+  EXPECT_LE(input, compression_ceiling(8) + 1e-9);
+  EXPECT_NEAR(statistics.rates[1].norms.mean, norm, 1e-3 * norm);
+}
+
+TEST(TextReport, OneTokenConstantPassagesAndNoData) {
+  Given setup;
+  setup.options.held = nullptr;
+  setup.options.no_data = "There is no data.";
+  for (const char* text : {"a", "aaaaaaaaaaaa"}) {
+    const auto report = setup.explain(text);
+    const auto page = text_page(report, "").html();
+    EXPECT_TRUE(has(page, "There is no data.")) << text;
+    EXPECT_FALSE(has(page, "<section id=\"taken\">"));
+    EXPECT_TRUE(to_json(report)["splits"].empty());
+  }
+  EXPECT_TRUE(to_json(setup.explain("a"))["passage"]["loss"].is_null());
+}
+
+TEST(TextReport, WeightsThatAreNotFinite) {
+  Given setup;
+  {
+    const torch::NoGradGuard no_grad;
+    setup.language.model->parameters()[0].fill_(std::nan(""));
+  }
+  const auto report = setup.explain("abc");
+  EXPECT_FALSE(has(text_page(report, "").html(), "nan"));
+  EXPECT_TRUE(to_json(report)["passage"]["loss"].is_null());
+}
+
+TEST(TextReport, MixersWithoutGroupsAndHybrids) {
+  Given setup;
+  setup.language.model = testing::tiny_model("softmax", "none");
+  setup.language.info.config = setup.language.model->config();
+  auto report = setup.explain("abcd");
+  EXPECT_TRUE(has(report.left_out.at(0), "1 (softmax), 2 (softmax)"));
+  EXPECT_FALSE(has(text_page(report, "").html(), "<section id=\"memberships\">"));
+
+  LanguageConfig config = testing::tiny_model("tssa", "none")->config();
+  config.hybrid_every = 2;
+  setup.language.model = make_language_model(config);
+  setup.language.info.config = config;
+  report = setup.explain("abcd");
+  EXPECT_TRUE(has(report.left_out.at(0), "No memberships, spectra or rates of layers 2 (softmax)"));
+  const auto page = text_page(report, "").html();
+  EXPECT_TRUE(has(page, "layer 1 (tssa)"));
+  EXPECT_TRUE(has(page, "<section id=\"memberships\">"));
+}
+
+TEST(TextReport, ChosenLayersHeadsAndStops) {
+  Given setup;
+  setup.options.layers = {2};
+  setup.options.heads = {2};
+  EXPECT_FALSE(has(text_page(setup.explain("abc"), "").html(), "layer 1 (tssa)"));
+  setup.options.layers = {3};
+  EXPECT_THROW(setup.explain("abc"), Error);
+  setup.options.layers = {};
+  const std::atomic<bool> stop = true;
+  setup.options.stop = &stop;
+  EXPECT_FALSE(explain_text(setup.language, setup.passage("abc"), setup.options).has_value());
+}
+
+TEST(TextSections, ExcerptsAndPlaces) {
+  Passage passage;
+  passage.tokens = {"·the", "·cat", "↵"};
+  EXPECT_EQ(excerpt(passage, 2), "·the·cat↵");
+  passage.tokens = std::vector<std::string>(40, "x");
+  EXPECT_EQ(excerpt(passage, 30), "…" + std::string(24, 'x'));
+  EXPECT_EQ(passage_text("a↵"), "a↵\n");
+  EXPECT_EQ(passage_text("#12"), "#12 ");
+  EXPECT_EQ(number_text(std::nan(""), 2), "–");
+}
+
+}  // namespace
+}  // namespace tost
