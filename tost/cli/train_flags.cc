@@ -27,7 +27,7 @@ const std::vector<Heading>& headings() {
         "ema_decay", "evaluate_ema"}},
       {"Records",
        {"evaluate_every", "evaluate_every_steps", "checkpoint_every", "checkpoint_every_steps",
-        "keep_last", "log_every"}},
+        "keep_last", "log_every", "bound_every_steps"}},
       {"Image models", {"image_size", "drop_path"}},
       {"Image data",
        {"data_format", "data_seed", "data_side", "train_size", "test_size", "workers",

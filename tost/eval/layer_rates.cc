@@ -42,6 +42,14 @@ LayerRates rates_of(const Mixer& mixer, const LayerNorm& norm, const Tensor& gam
   return rates;
 }
 
+// Whether a mixer of this name has rates, from its smallest example.
+template <class Mixer>
+bool mixer_has_rates(const std::shared_ptr<Mixer>& mixer) {
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.zero_();
+  return mixer->subspaces().defined();
+}
+
 }  // namespace
 
 BoundAndExact bound_and_exact(const Tensor& w, const Tensor& pi, double scale) {
@@ -73,6 +81,45 @@ std::vector<LayerRates> layer_rates(const LanguageModel& model, const LanguageTr
                  {seen.mixer_input, seen.mixer.w, seen.mixer.pi, seen.mixer_output, seen.mixed}));
   }
   return layers;
+}
+
+nlohmann::json to_json(const std::vector<LayerRates>& layers) {
+  auto list = nlohmann::json::array();
+  const auto mean = [](const Tensor& values) { return values.mean().item<double>(); };
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto& r = layers[i];
+    if (!r.defined()) continue;
+    list.push_back({{"layer", i + 1},
+                    {"bound", mean(r.released.bound)},
+                    {"exact", mean(r.released.exact)},
+                    {"gap", mean(r.released.bound - r.released.exact)},
+                    {"theory_bound", mean(r.theory.bound)},
+                    {"theory_exact", mean(r.theory.exact)},
+                    {"theory_gap", mean(r.theory.bound - r.theory.exact)},
+                    {"compression_before", mean(r.compression_before)},
+                    {"compression_after", mean(r.compression_after)},
+                    {"objective", mean(r.objective)},
+                    {"objective_stepped", mean(r.objective_stepped)},
+                    {"objective_unscaled", mean(r.objective_unscaled)}});
+  }
+  return list;
+}
+
+std::vector<std::string> vision_mixers_with_rates() {
+  std::vector<std::string> names;
+  for (const auto& name : mixer_names()) {
+    if (mixer_has_rates(make_mixer(name, {.dim = 1, .heads = 1}))) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> language_mixers_with_rates() {
+  std::vector<std::string> names;
+  for (const auto& name : causal_mixer_names()) {
+    const CausalMixerConfig one{.dim = 1, .heads = 1, .block = 1};
+    if (mixer_has_rates(make_causal_mixer(name, one))) names.push_back(name);
+  }
+  return names;
 }
 
 bool has_layer_rates(const torch::nn::Module& model) {

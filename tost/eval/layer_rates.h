@@ -5,6 +5,8 @@
 
 #include <torch/torch.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "tost/models/image_classifier.h"
@@ -47,7 +49,15 @@ struct LayerRates {
 std::vector<LayerRates> layer_rates(const ImageClassifier& model, const VisionTrace& trace);
 std::vector<LayerRates> layer_rates(const LanguageModel& model, const LanguageTrace& trace);
 
+// One object a layer that has rates, of means over the samples: "layer" from 1; "bound", "exact",
+// "gap" (released scale) and the same with "theory_" before them; the other members by their names.
+nlohmann::json to_json(const std::vector<LayerRates>& layers);
+
 // Whether any layer of the model has rates.
 bool has_layer_rates(const torch::nn::Module& model);
+
+// Of these mixers, those whose layers have rates, for messages.
+std::vector<std::string> vision_mixers_with_rates();
+std::vector<std::string> language_mixers_with_rates();
 
 }  // namespace tost

@@ -7,6 +7,8 @@
 #include <numbers>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/eval/layer_rates.h"
 #include "tost/eval/precision.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/state_dict.h"
@@ -20,6 +22,9 @@ using torch::Tensor;
 
 // Evaluation draws the same crops in every run, whatever its seed.
 constexpr uint64_t kEvaluationSeed = 0x5eed'e7a1;
+
+// Passages whose layers are measured; a measurement stays far below an evaluation.
+constexpr int64_t kBoundCrops = 8;
 
 // GPT-2's 50,257 ids get the 50,304 rows of the official models, a multiple of 64; any other
 // vocabulary is taken exactly.
@@ -92,6 +97,11 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   if (config.sample_every_steps > 0) check_sample(info_, config);
   model_ = make_language_model(info_.config);
   if (source) load_state_dict(*model_, state_dict(*source->model));
+  if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
+    fail_usage("bound_every_steps measures layers with memberships, which mixer ",
+               info_.config.mixer, " does not have; the mixers that do are ",
+               join(language_mixers_with_rates(), ", "), ".");
+  }
 }
 
 void LanguageTask::choose_scored_split() {
@@ -168,6 +178,14 @@ std::string LanguageTask::sample(int64_t step) {
                       .temperature = config_.sample_temperature,
                       .seed = uint64_t(config_.seed),
                       .stream = uint64_t(step)});
+}
+
+json LanguageTask::measure_bound() {
+  const torch::NoGradGuard no_grad;
+  const auto ids = crop_batch(*scored_, kBoundCrops, info_.config.block, kEvaluationSeed, 0).first;
+  LanguageTrace trace;
+  model_->hidden(ids, nullptr, &trace);
+  return {{"samples", kBoundCrops}, {"layers", to_json(layer_rates(*model_, trace))}};
 }
 
 json LanguageTask::model_description() const {

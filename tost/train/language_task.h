@@ -37,6 +37,8 @@ class LanguageTask : public TrainTask {
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
   BestMetric best_metric() const override { return {"loss", false}; }
   std::string sample(int64_t step) override;
+  // Of crops of the scored text, the same at every call.
+  nlohmann::json measure_bound() override;
   nlohmann::json model_description() const override;
   std::map<std::string, std::string> model_metadata() const override;
 

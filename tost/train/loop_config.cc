@@ -44,8 +44,9 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
             "steps between further checkpoints (0: none)")
       .integer("keep_last", &C::keep_last, 1, 100000, kFree,
                "newest checkpoints kept, beside the best one")
-      .integer("log_every", &C::log_every, 1, kMany, kFree,
-               "steps a line of metrics.jsonl sums up");
+      .integer("log_every", &C::log_every, 1, kMany, kFree, "steps a line of metrics.jsonl sums up")
+      .integer("bound_every_steps", &C::bound_every_steps, 0, kMany, kFree,
+               "steps between measurements of each layer's coding rates and their bound (0: none)");
 }
 
 FieldTable<LoopConfig> make_fields() {

@@ -10,7 +10,8 @@ using nlohmann::json;
 
 RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, std::string unit)
     : unit_(std::move(unit)),
-      metrics_(run / kMetricsFile, first_step),
+      // Nothing is kept of a process that died before its first checkpoint, not even step 0.
+      metrics_(run / kMetricsFile, first_step > 0 ? first_step : -1),
       events_(run, first_step > 0 ? first_step + 1 : 0) {}
 
 void RunLog::add_step(const StepReport& report) {
@@ -49,6 +50,22 @@ void RunLog::add_eval(const json& metrics) {
 
 void RunLog::add_sample(int64_t step, const std::string& text) {
   metrics_.add({{"kind", "sample"}, {"step", step}, {"text", text}});
+}
+
+void RunLog::add_bound(int64_t step, const json& measured) {
+  json line = measured;
+  line["kind"] = "bound";
+  line["step"] = step;
+  metrics_.add(line);
+  Scalars scalars;
+  for (const json& layer : measured.at("layers")) {
+    const std::string number = layer.at("layer").dump();
+    for (const auto& [key, value] : layer.items()) {
+      if (key == "layer") continue;
+      scalars.emplace_back("bound/" + key + "/" + number, value.get<double>());
+    }
+  }
+  events_.add(step, scalars);
 }
 
 void RunLog::flush() {

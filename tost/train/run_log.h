@@ -21,6 +21,8 @@ class RunLog {
   void add_eval(const nlohmann::json& metrics);
   // {"kind": "sample", "step", "text"}; bytes that are not UTF-8 are replaced.
   void add_sample(int64_t step, const std::string& text);
+  // {"kind": "bound", "step", "samples", "layers": [{"layer", "bound", "exact", "gap", ...}]}
+  void add_bound(int64_t step, const nlohmann::json& measured);
   void flush();
 
  private:

@@ -52,6 +52,12 @@ class TrainTask {
   // torch's default generator, so that looking does not change a run.
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
+  // Each layer's coding rates and bound on a fixed sample of evaluation data, the model being in
+  // evaluation mode: {"samples", "layers"}, layers as layer_rates gives them (eval/layer_rates.h).
+  // Draws nothing from torch's default generator. Asked for only where bound_every_steps is set,
+  // which a task without such layers refuses when it is made.
+  virtual nlohmann::json measure_bound() { return {}; }
+
   // Everything about the model but its weights, for the run folder: a resumed run is given it back.
   virtual nlohmann::json model_description() const = 0;
   // Stored with the weights, so that the file alone is enough to use the model.

@@ -87,6 +87,7 @@ TrainResult Trainer::train() {
   log_ = std::make_unique<RunLog>(run_, state_.step, task_.unit());
   task_.model().train();
   report_start();
+  if (bound_due() && state_.step == 0) measure_bound();  // where the curves begin
   bool interrupted = false;
   while (true) {
     if (evaluation_due() && !evaluate()) interrupted = true;
@@ -132,6 +133,7 @@ void Trainer::step() {
   timer_.step(state_.sums.samples - samples_before, task_.wait_seconds());
   report_step(lr);
   if (config_.sample_every_steps > 0 && state_.step % config_.sample_every_steps == 0) sample();
+  if (bound_due()) measure_bound();
   pass_messages();
 }
 
@@ -245,6 +247,20 @@ void Trainer::sample() {
   }
   log_->add_sample(state_.step, text);
   listener_.on_sample(state_.step, text);
+  timer_.restart(task_.wait_seconds());
+}
+
+bool Trainer::bound_due() const {
+  return config_.bound_every_steps > 0 && state_.step % config_.bound_every_steps == 0;
+}
+
+void Trainer::measure_bound() {
+  json measured;
+  {
+    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
+    measured = task_.measure_bound();
+  }
+  log_->add_bound(state_.step, measured);
   timer_.restart(task_.wait_seconds());
 }
 

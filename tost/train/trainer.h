@@ -61,6 +61,8 @@ class Trainer {
   bool checkpoint_due() const;
   void save();
   void sample();
+  bool bound_due() const;
+  void measure_bound();
   void pass_messages();
 
   LoopConfig config_;

@@ -3,13 +3,22 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/views.h"
 #include "tost/eval/evaluate.h"
+#include "tost/eval/layer_rates.h"
 #include "tost/eval/metrics.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/state_dict.h"
 #include "tost/train/vision_setup.h"
 
 namespace tost {
+namespace {
+
+// Enough for a mean over pictures; a measurement stays far below an evaluation.
+constexpr int64_t kBoundPictures = 16;
+
+}  // namespace
 
 using torch::Tensor;
 
@@ -31,6 +40,11 @@ VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo>
   make_loaders(train);
   model_ = make_image_classifier(info_.config);
   if (source) take_weights(*source);
+  if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
+    fail_usage("bound_every_steps measures layers with memberships, which mixer ",
+               info_.config.mixer, " does not have; the mixers that do are ",
+               join(vision_mixers_with_rates(), ", "), ".");
+  }
 }
 
 void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
@@ -99,6 +113,26 @@ std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop
   nlohmann::json metrics = to_json(*result);
   metrics["split"] = scored_split_;
   return metrics;
+}
+
+torch::Tensor VisionTask::bound_pictures() const {
+  const std::shared_ptr<const ImageDataset> all =
+      open_image_dataset(data_spec(config_), scored_split_);
+  const int64_t count = std::min(kBoundPictures, all->size());
+  std::vector<int64_t> spread;
+  for (int64_t i = 0; i < count; ++i) spread.push_back(i * all->size() / count);
+  ImageLoader loader(std::make_shared<SubsetDataset>(all, spread),
+                     {.batch_size = count, .workers = 0, .preprocess = info_.preprocess});
+  loader.start_epoch(0, 0);
+  return loader.next()->images;
+}
+
+nlohmann::json VisionTask::measure_bound() {
+  const torch::NoGradGuard no_grad;
+  if (!bound_pictures_.defined()) bound_pictures_ = bound_pictures();
+  VisionTrace trace;
+  model_->forward_traced(bound_pictures_, trace);
+  return {{"samples", bound_pictures_.size(0)}, {"layers", to_json(layer_rates(*model_, trace))}};
 }
 
 std::vector<std::string> VisionTask::take_messages() {

@@ -36,6 +36,8 @@ class VisionTask : public TrainTask {
   std::optional<nlohmann::json> evaluate(
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
   BestMetric best_metric() const override { return {"top1", true}; }
+  // Of pictures spread evenly over the scored split, the same at every call.
+  nlohmann::json measure_bound() override;
   nlohmann::json model_description() const override { return to_json(info_); }
   std::map<std::string, std::string> model_metadata() const override { return to_metadata(info_); }
   std::vector<std::string> take_messages() override;
@@ -43,12 +45,14 @@ class VisionTask : public TrainTask {
  private:
   void make_loaders(std::shared_ptr<const ImageDataset> train);
   void take_weights(const LoadedModel& source);
+  torch::Tensor bound_pictures() const;
 
   VisionTrainConfig config_;
   ModelInfo info_;
   std::string scored_split_;
   std::shared_ptr<ImageClassifier> model_;
   std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
+  torch::Tensor bound_pictures_;  // undefined before the first measure_bound()
   std::vector<std::string> messages_;
   int64_t named_ = 0;  // of the loader's unreadable pictures, those put into messages_
 };
