@@ -1,0 +1,168 @@
+#include "tost/cli/explain_text.h"
+
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/data/text_layout.h"
+#include "tost/eval/run_layout.h"
+#include "tost/explain/text_json.h"
+#include "tost/explain/text_page.h"
+#include "tost/train/language_train_config.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The configuration of the run that a model file lies in (RUN/checkpoints/STEP/FILE), if it does.
+std::optional<LanguageTrainConfig> run_config(const fs::path& model_file) {
+  const fs::path checkpoints = fs::absolute(model_file).parent_path().parent_path();
+  if (checkpoints.filename() != kCheckpointFolder) return std::nullopt;
+  const fs::path file = checkpoints.parent_path() / kConfigFile;
+  if (!fs::is_regular_file(file)) return std::nullopt;
+  nlohmann::json values = read_config_file(file);
+  values.erase("from");  // need not be there any more
+  return make_config(language_train_form(), values, cat("'", file.string(), "'"));
+}
+
+TextSpec spec_of(const ExplainCommand& command, const fs::path& model_file) {
+  TextSpec spec;
+  const auto config = run_config(model_file);
+  if (config) spec.holdout = config->holdout;
+  spec.path = command.data.path;
+  if (spec.path.empty() && config) spec.path = config->data;
+  return spec;
+}
+
+// A split that is there and not empty; null otherwise.
+std::shared_ptr<const TokenSource> open_part(const TextSpec& spec, const std::string& split,
+                                             const LanguageInfo& info) {
+  const TextLayout layout = find_text(spec.path, spec.holdout);
+  const bool held_back = split == "validation" && spec.holdout > 0;
+  if (layout.parts.count(split) == 0 && !held_back) return nullptr;
+  if (info.tokenizer == nullptr && !layout.tokens) {
+    fail_data("The model has no tokenizer, so that the text '", spec.path, "' cannot be read; ",
+              "give token files of the vocabulary it was trained on.");
+  }
+  return open_text_split(spec, split, info.tokenizer).tokens;
+}
+
+void open_data(const ExplainCommand& command, const TextSpec& spec, const LanguageInfo& info,
+               TextExplainOptions& options) {
+  options.data = spec.path;
+  std::vector<std::string> held = {"validation", "test"};
+  if (!command.split.empty()) held = {command.split == "val" ? "validation" : command.split};
+  for (const auto& split : held) {
+    if (options.held != nullptr) break;
+    options.held = command.split.empty() ? open_part(spec, split, info)
+                                         : open_text_split(spec, split, info.tokenizer).tokens;
+    options.held_split = split;
+  }
+  if (command.split != "train") options.train = open_part(spec, "train", info);
+}
+
+// Data that was not asked for may be gone; the report then says so.
+void add_data(const ExplainCommand& command, const LoadedLanguage& loaded,
+              TextExplainOptions& options) {
+  const TextSpec spec = spec_of(command, loaded.file);
+  if (spec.path.empty()) {
+    options.no_data =
+        "Statistics over windows are left out: the model file is not in a run "
+        "folder that names its data; give it with --data.";
+    return;
+  }
+  try {
+    open_data(command, spec, loaded.info, options);
+  } catch (const Error& error) {
+    if (!command.data.path.empty() || !command.split.empty()) throw;
+    options.train = options.held = nullptr;
+    options.no_data =
+        cat("Statistics over windows are left out: the run's data cannot be opened "
+            "any more (",
+            error.what(), ") Give it with --data.");
+  }
+}
+
+Passage passage_of(const CLI::App& app, const ExplainCommand& command, const LoadedLanguage& loaded,
+                   const TextExplainOptions& options) {
+  const bool given = app.count("--text") > 0;
+  if (command.images.size() + size_t(given) > 1) {
+    fail_usage("One passage is shown; give one file, or --text alone.");
+  }
+  if (given) return passage_of_text(loaded.info, command.text, "--text", command.max_tokens);
+  if (!command.images.empty()) {
+    return passage_of_file(loaded.info, command.images.front(), command.max_tokens);
+  }
+  const auto& source = options.held != nullptr ? options.held : options.train;
+  if (source == nullptr) {
+    fail_usage("There is no passage to show: the run's data cannot be found; give --text, a file, ",
+               "or --data.");
+  }
+  return passage_of_tokens(loaded.info, *source,
+                           cat("the beginning of '", options.data, "' (",
+                               options.held != nullptr ? options.held_split : "train", ")"),
+                           command.max_tokens);
+}
+
+void print_result(const TextReport& report, const ExplainCommand& command) {
+  const auto& loss = report.trace.loss;
+  std::printf("passage  %s tokens of %s", human_number(int64_t(report.passage.ids.size())).c_str(),
+              report.passage.source.c_str());
+  if (loss.numel() > 0) {
+    const double mean = loss.mean().item<double>();
+    std::printf(", loss %.3f, perplexity %.2f", mean, std::exp(mean));
+  }
+  std::printf("\n");
+  for (const auto& note : report.passage.notes) std::printf("note     %s\n", note.c_str());
+  for (const auto& note : report.left_out) std::printf("note     %s\n", note.c_str());
+  std::printf("%s\n", (fs::path(command.out) / "index.html").c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand& command) {
+  const std::vector<CLI::Option*> options = {
+      app.add_option("--text", command.text, "The passage to show (default: of the data)"),
+      app.add_option("--max-tokens", command.max_tokens, "Of the passage")->capture_default_str()};
+  for (CLI::Option* option : options) option->group("Language models");
+  return options;
+}
+
+void run_text_explain(const CLI::App& app, ExplainCommand& command) {
+  const LoadedLanguage loaded =
+      load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  TextExplainOptions options;
+  options.layers = command.layers;
+  options.heads = command.heads;
+  options.samples = command.samples;
+  options.all_samples = app.count("--samples") > 0;
+  options.bound = command.bound;
+  options.stop = stop_flag();
+  ProgressLine progress(command.quiet || command.run.json);
+  options.progress = [&](int64_t done, int64_t total, const std::string& what) {
+    progress.update(done, total, what);
+  };
+  add_data(command, loaded, options);
+  const Passage passage = passage_of(app, command, loaded, options);
+  const auto report = explain_text(loaded, passage, options);
+  progress.finish();
+  if (!report) {
+    std::cerr << "interrupted\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  save_report(command.out, text_page(*report, command.title), to_json(*report), command.overwrite);
+  if (command.run.json) {
+    nlohmann::json summary = summary_json(*report);
+    summary["out"] = command.out;
+    return print_json(summary);
+  }
+  print_result(*report, command);
+}
+
+}  // namespace tost
