@@ -74,7 +74,9 @@ void LayerSums::add_bounds(const VisionTrace& trace, size_t index, const LayerRa
 void LayerSums::add_correlations(const Tensor& w, const Tensor& pi) {
   const HeadCorrelations found = head_correlations(w, pi);
   add_to(correlations_, found.absolute);
+  add_to(centered_, found.centered);
   add_to(off_diagonal_, found.off_diagonal);
+  add_to(centered_off_diagonal_, found.centered_off_diagonal);
   append(chance_, found.chance.mean(1));
   pictures_ += w.size(0);
   append(share_, head_compression_rate(w, pi, 1) / compression_bound(w, pi, 1));
@@ -94,7 +96,10 @@ LayerStatistics LayerSums::result() const {
   if (pictures_ > 0) {
     layer.correlations = correlations_ / double(pictures_);
     layer.off_diagonal = off_diagonal_ / double(pictures_);
+    layer.centered = centered_ / double(pictures_);
+    layer.centered_off_diagonal = centered_off_diagonal_ / double(pictures_);
     layer.off_diagonal_mean = spread_of(layer.off_diagonal).mean;
+    layer.centered_off_diagonal_mean = spread_of(layer.centered_off_diagonal).mean;
     layer.off_diagonal_chance = spread_of(chance_).mean;
     layer.diagonal_share = spread_of(share_);
     layer.diagonal_share_unit = spread_of(share_unit_);

@@ -37,7 +37,8 @@ class LayerSums {
   bool has_memberships_ = false;
   std::vector<double> entropy_, input_, output_, after_, share_, share_unit_, chance_;
   int64_t pictures_ = 0;
-  torch::Tensor correlations_, off_diagonal_;  // sums over pictures
+  // Sums over pictures.
+  torch::Tensor correlations_, centered_, off_diagonal_, centered_off_diagonal_;
   std::vector<torch::Tensor> norms_, register_norms_;
   std::vector<GapValues> gaps_;
   StepValues step_;

@@ -77,8 +77,8 @@ MaskScore score_best(const GroupMasks& groups, const std::vector<TokenMask>& tru
   int64_t best = 0;
   bool best_complement = false;
   double best_iou = -1;
-  for (size_t group = 0; group < groups.size(); ++group) {
-    for (const bool complement : {false, true}) {
+  for (const bool complement : {false, true}) {
+    for (size_t group = 0; group < groups.size(); ++group) {
       const double iou = mean_iou(groups[group], truth, complement);
       if (iou <= best_iou) continue;
       best_iou = iou;

@@ -37,7 +37,7 @@ std::string entropy_finding(const SplitStatistics& split) {
   const double lowest = entropy(order.front());
   return cat("Heads are shared out most clearly in layer ", order.front() + 1, " (entropy ",
              shown(lowest), " of log H) and least in layer ", order.back() + 1, " (",
-             shown(entropy(order.back())), "). ",
+             shown(entropy(order.back()), 4), "). ",
              lowest > 0.97   ? "That is next to uniform: memberships hardly tell tokens apart."
              : lowest > 0.85 ? "Memberships lean towards a head, but most tokens belong a little "
                                "to every one."
@@ -77,16 +77,25 @@ std::string correlation_finding(const SplitStatistics& split) {
       mean_over_layers(split, [](const auto& layer) { return layer.diagonal_share.mean; });
   const double unit =
       mean_over_layers(split, [](const auto& layer) { return layer.diagonal_share_unit.mean; });
+  const double centered =
+      mean_over_layers(split, [](const auto& layer) { return layer.centered_off_diagonal_mean; });
   const double missed = 1 - share;
-  return cat("Is the diagonal statistic enough? Two features of a head correlate by ", shown(found),
-             " on average (independent ones would show ", shown(chance),
-             " by chance). The diagonal overstates the rate: the full coding rate is ",
-             percent(share), " of what the diagonal says at the released scale, and ",
-             percent(unit), " with unit-norm heads. ",
-             missed < 0.1   ? "So the diagonal says nearly all of it."
-             : missed < 0.3 ? "So it says most of it, and misses a noticeable part."
-                            : "So it misses a good part: features inside a head are far from "
-                              "uncorrelated.");
+  return cat(
+      "Is the diagonal statistic enough? In the second moments the layer takes, two features of a "
+      "head correlate by ",
+      shown(found), " on average; with the tokens' mean taken off, by ", shown(centered),
+      " (independent ones would show ", shown(chance),
+      " by chance). The full "
+      "coding rate is ",
+      percent(share), " of what the diagonal says at the released scale, and ", percent(unit),
+      " with unit-norm heads. ",
+      missed < 0.1   ? "So the diagonal says nearly all of it."
+      : missed < 0.3 ? "So the diagonal says most of it, and misses a noticeable part."
+      : found > 2 * centered
+          ? "So the diagonal misses a good part, mostly because a head's features share the "
+            "tokens' mean."
+          : "So the diagonal misses a good part: features inside a head are far from "
+            "uncorrelated.");
 }
 
 std::string spectra_finding(const std::vector<HeadSpectra>& spectra, int64_t width) {

@@ -13,9 +13,10 @@ std::vector<double> to_vector(const torch::Tensor& values) {
   return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
 }
 
-Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low,
-                double high) {
-  return heat_image(to_vector(values), rows, columns, low, high);
+Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low, double high,
+                ColorMap map) {
+  if (!std::isfinite(low) || !std::isfinite(high)) low = 0, high = 1;
+  return heat_image(to_vector(values), rows, columns, low, high, map);
 }
 
 Image groups_image(const torch::Tensor& groups, int64_t rows, int64_t columns) {
@@ -45,7 +46,13 @@ std::string range_of(const torch::Tensor& values) {
 std::string shown(double value, int digits) {
   if (!std::isfinite(value)) return "–";
   char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+  const double size = std::abs(value);
+  const bool whole = size < 1e6 && size >= std::pow(10.0, digits) - 0.5;
+  if (whole) {
+    std::snprintf(buffer, sizeof buffer, "%.0f", value);
+  } else {
+    std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+  }
   return buffer;
 }
 

@@ -15,9 +15,9 @@ namespace tost {
 
 std::vector<double> to_vector(const torch::Tensor& values);
 
-// values [N] or [rows, columns] as one pixel a value.
-Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low,
-                double high);
+// values [N] or [rows, columns] as one pixel a value; 0 ... 1 where the ends are not finite.
+Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low, double high,
+                ColorMap map = ColorMap::kSequential);
 // groups [N], from 0, in their colours.
 Image groups_image(const torch::Tensor& groups, int64_t rows, int64_t columns);
 
@@ -29,7 +29,8 @@ Image map_over(const Image& picture, const torch::Tensor& values, int64_t rows, 
 
 // "0.12 ... 0.40"
 std::string range_of(const torch::Tensor& values);
-// `digits` significant digits; "–" for what is not finite.
+// `digits` significant digits, all those before the point for numbers below a million; "–" for what
+// is not finite.
 std::string shown(double value, int digits = 3);
 std::string percent(double share, int decimals = 1);
 

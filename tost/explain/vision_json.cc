@@ -114,16 +114,20 @@ json to_json(const LayerStatistics& layer, const VisionReport& report, bool chos
                    {"output_before_residual", to_json(layer.rate_output)},
                    {"after_residual", to_json(layer.rate_after)}}}};
   if (layer.off_diagonal.defined()) {
-    object["correlation"] = {{"mean_off_diagonal", number(layer.off_diagonal_mean)},
-                             {"by_head", rounded(layer.off_diagonal, 5)},
-                             {"by_chance", number(layer.off_diagonal_chance)},
-                             {"diagonal_share", to_json(layer.diagonal_share)},
-                             {"diagonal_share_unit_heads", to_json(layer.diagonal_share_unit)}};
+    object["correlation"] = {
+        {"mean_off_diagonal", number(layer.off_diagonal_mean)},
+        {"by_head", rounded(layer.off_diagonal, 5)},
+        {"centered_mean_off_diagonal", number(layer.centered_off_diagonal_mean)},
+        {"centered_by_head", rounded(layer.centered_off_diagonal, 5)},
+        {"by_chance", number(layer.off_diagonal_chance)},
+        {"diagonal_share", to_json(layer.diagonal_share)},
+        {"diagonal_share_unit_heads", to_json(layer.diagonal_share_unit)}};
     if (chosen) {
       json matrices = json::array();
       for (const int64_t head : report.heads) {
-        matrices.push_back(
-            {{"head", head}, {"absolute", rounded(layer.correlations[head - 1], 3)}});
+        matrices.push_back({{"head", head},
+                            {"absolute", rounded(layer.correlations[head - 1], 3)},
+                            {"centered", rounded(layer.centered[head - 1], 3)}});
       }
       object["correlation"]["matrices"] = matrices;
     }

@@ -48,6 +48,35 @@ std::string file_part(const std::string& split) {
   return split == "train" ? "train" : "held";
 }
 
+// |correlation| matrices: rows are the chosen layers, columns the heads.
+ThumbGrid correlation_grid(const VisionReport& report, const SplitStatistics& split,
+                           bool centered) {
+  ThumbGrid grid;
+  grid.name = centered ? "correlations-centered" : "correlations";
+  grid.side = std::clamp(760.0 / double(report.heads.size()), 72.0, 160.0);
+  for (const int64_t head : report.heads) grid.column_names.push_back(cat("head ", head));
+  for (const int64_t number : report.layers) {
+    const LayerStatistics& layer = split.layers[size_t(number - 1)];
+    grid.row_names.push_back(cat("layer ", number));
+    auto& row = grid.rows.emplace_back();
+    for (const int64_t head : report.heads) {
+      const auto matrix = (centered ? layer.centered : layer.correlations)[head - 1];
+      const auto mean = (centered ? layer.centered_off_diagonal : layer.off_diagonal)[head - 1];
+      row.push_back({map_image(matrix, matrix.size(0), matrix.size(1), 0, 1),
+                     cat("mean ", shown(mean.item<double>(), 2)),
+                     cat("correlations of the features of head ", head, ", layer ", number)});
+    }
+  }
+  grid.caption =
+      cat("|correlation| of a head's P × P features over the tokens of a picture, weighted by "
+          "membership, from 0 (dark) to 1 (bright); mean of ",
+          pictures_of(split),
+          centered ? ". Covariances: the tokens' weighted mean is taken off."
+                   : ". Second moments, as the layer's own statistic: no mean is taken off.",
+          " Below each the mean off the diagonal.");
+  return grid;
+}
+
 }  // namespace
 
 const SplitStatistics* main_split(const VisionReport& report) {
@@ -69,7 +98,6 @@ void add_entropy_section(Page& page, const VisionReport& report) {
   if (!has_memberships(main)) return;
   page.section("entropy", "How decided memberships are", entropy_finding(*main));
   LineChart chart = layer_chart("Entropy of Π over heads", "entropy / log H");
-  chart.y.low = 0;
   chart.y.high = 1;
   for (const SplitStatistics& split : report.splits) {
     chart.series.push_back(
@@ -130,32 +158,19 @@ void add_correlation_section(Page& page, const VisionReport& report) {
   const SplitStatistics* main = main_split(report);
   if (!has_memberships(main) || !main->layers.front().correlations.defined()) return;
   page.section("correlations", "Correlations of projected tokens", correlation_finding(*main));
-  ThumbGrid grid;
-  grid.name = "correlations";
-  grid.side = std::clamp(760.0 / double(report.heads.size()), 72.0, 160.0);
-  for (const int64_t head : report.heads) grid.column_names.push_back(cat("head ", head));
-  for (const int64_t number : report.layers) {
-    const LayerStatistics& layer = main->layers[size_t(number - 1)];
-    grid.row_names.push_back(cat("layer ", number));
-    auto& row = grid.rows.emplace_back();
-    for (const int64_t head : report.heads) {
-      const torch::Tensor matrix = layer.correlations[head - 1];
-      row.push_back({map_image(matrix, matrix.size(0), matrix.size(1), 0, 1),
-                     cat("mean ", shown(layer.off_diagonal[head - 1].item<double>(), 2)),
-                     cat("correlations of the features of head ", head, ", layer ", number)});
-    }
-  }
-  grid.caption =
-      cat("|correlation| of a head's P × P features over the tokens of a picture, weighted by "
-          "membership, from 0 (dark) to 1 (bright); mean of ",
-          pictures_of(*main), ". Below each the mean off the diagonal.");
-  page.thumbs(grid);
+  page.chooser("correlation-kinds", {{"second moments", correlation_grid(report, *main, false)},
+                                     {"mean taken off", correlation_grid(report, *main, true)}});
   Table table;
-  table.header = {"layer", "mean off diagonal", "by chance", "full / diagonal, released scale",
+  table.header = {"layer",
+                  "mean off diagonal",
+                  "mean taken off",
+                  "by chance",
+                  "full / diagonal, released scale",
                   "full / diagonal, unit-norm heads"};
   for (size_t i = 0; i < main->layers.size(); ++i) {
     const LayerStatistics& layer = main->layers[i];
     table.rows.push_back({number_cell(cat(i + 1)), number_cell(shown(layer.off_diagonal_mean)),
+                          number_cell(shown(layer.centered_off_diagonal_mean)),
                           number_cell(shown(layer.off_diagonal_chance)),
                           number_cell(percent(layer.diagonal_share.mean)),
                           number_cell(percent(layer.diagonal_share_unit.mean))});

@@ -35,7 +35,7 @@ double thumb_side(size_t across) {
 void add_facts(Page& page, const PictureMaps& maps, size_t index) {
   const PictureInput& input = maps.input;
   page.picture(panel("picture", index), reduced(input.seen, 320), input.name, 200,
-               /*smooth=*/input.seen.width >= 128);
+               /*smooth=*/input.seen.width >= 48);
   std::vector<std::pair<std::string, std::string>> rows;
   if (!input.truth.empty()) rows.emplace_back("class", input.truth);
   for (size_t k = 0; k < maps.top.size(); ++k) {
@@ -52,34 +52,48 @@ void add_facts(Page& page, const PictureMaps& maps, size_t index) {
   page.facts(rows);
 }
 
-// Rows are layers; columns the heads, the likeliest head and the entropy.
+// One layer's maps of the heads, all at the scale 1/H - span ... 1/H + span, then the likeliest
+// head, the entropy and the norms.
+std::vector<Thumb> grid_row(const VisionReport& report, const PictureMaps& maps, size_t layer_index,
+                            double span) {
+  const PictureLayer& layer = maps.layers[layer_index];
+  const double middle = 1.0 / double(report.info.config.heads);
+  const std::string where = cat(", layer ", layer_index + 1, " of ", maps.input.name);
+  std::vector<Thumb> row;
+  for (const int64_t head : report.heads) {
+    row.push_back({map_image(layer.memberships[head - 1], maps.rows, maps.columns, middle - span,
+                             middle + span, ColorMap::kDiverging),
+                   "", cat("membership in head ", head, where)});
+  }
+  row.push_back(
+      {groups_image(layer.likeliest, maps.rows, maps.columns), "", cat("likeliest head", where)});
+  row.push_back({map_image(layer.entropy, maps.rows, maps.columns,
+                           layer.entropy.min().item<double>(), layer.entropy.max().item<double>()),
+                 cat("mean ", shown(layer.entropy.mean().item<double>(), 4)),
+                 cat("entropy", where)});
+  const double longest = layer.norms.max().item<double>();
+  row.push_back({map_image(layer.norms, maps.rows, maps.columns, 0, longest),
+                 cat("to ", shown(longest, 2)), cat("token norms", where)});
+  return row;
+}
+
 void add_grid(Page& page, const VisionReport& report, const PictureMaps& maps, size_t index) {
+  const double middle = 1.0 / double(report.info.config.heads);
   ThumbGrid grid;
   grid.name = panel("memberships", index);
   grid.column_names = head_names(report);
   grid.column_names.insert(grid.column_names.end(), {"likeliest head", "entropy", "norm"});
   grid.side = std::min(thumb_side(grid.column_names.size()), 96.0);
   for (size_t i = 0; i < maps.layers.size(); ++i) {
-    const PictureLayer& layer = maps.layers[i];
-    grid.row_names.push_back(cat("layer ", i + 1));
-    auto& row = grid.rows.emplace_back();
-    const std::string where = cat(", layer ", i + 1, " of ", maps.input.name);
-    for (const int64_t head : report.heads) {
-      row.push_back({map_image(layer.memberships[head - 1], maps.rows, maps.columns, 0, 1), "",
-                     cat("membership in head ", head, where)});
-    }
-    row.push_back(
-        {groups_image(layer.likeliest, maps.rows, maps.columns), "", cat("likeliest head", where)});
-    row.push_back({map_image(layer.entropy, maps.rows, maps.columns, 0, 1),
-                   shown(layer.entropy.mean().item<double>(), 2), cat("entropy", where)});
-    const double longest = layer.norms.max().item<double>();
-    row.push_back({map_image(layer.norms, maps.rows, maps.columns, 0, longest),
-                   cat("to ", shown(longest, 2)), cat("token norms", where)});
+    const double span = (maps.layers[i].memberships - middle).abs().max().item<double>();
+    grid.row_names.push_back(cat("layer ", i + 1, ", ± ", shown(span, 1)));
+    grid.rows.push_back(grid_row(report, maps, i, std::isfinite(span) ? span : 1));
   }
-  grid.caption =
-      "All layers at one scale: memberships and entropies from 0 (dark) to 1 (bright), norms from "
-      "0 "
-      "to the layer's longest token. Below the entropy its mean, divided by log H: 1 is undecided.";
+  grid.caption = cat(
+      "Memberships around the even share 1/H = ", shown(middle, 3),
+      " (the neutral colour), in each row at one scale for all heads, whose half width stands at "
+      "its left. Entropies from each map's lowest (dark) to its highest, below it the mean divided "
+      "by log H: 1 is undecided. Norms from 0 to the layer's longest token.");
   page.thumbs(grid);
 }
 

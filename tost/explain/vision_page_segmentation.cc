@@ -29,7 +29,7 @@ Drawing score_chart(const Segmentation& scores) {
       score_series(
           "likeliest head's size at random", scores, [](const auto& l) { return l.hard.chance; },
           /*dashed=*/true)};
-  chart.horizontal = {{scores.average_object.iou, "average object's place"},
+  chart.horizontal = {{scores.average_object.iou, "average object"},
                       {scores.object_share, "every token"}};
   return draw(chart);
 }

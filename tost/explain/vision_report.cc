@@ -66,7 +66,7 @@ bool add_split(VisionReport& report, ImageClassifier& model, const ImageDataset&
   wanted.samples = o.samples;
   wanted.full = full;
   wanted.bound = full && o.bound;
-  wanted.segment = full && data.has_mask() && !blocks_of(model).empty();
+  wanted.segment = full && data.has_mask() && !report.spectra.empty();
   wanted.stop = o.stop;
   if (o.progress) {
     wanted.progress = [&](int64_t done, int64_t total) {

@@ -48,9 +48,10 @@ struct LayerStatistics {
   Spread rate_output;  // of its output before the residual addition, projected by the same heads
   Spread rate_after;   // after the residual addition, normalised and projected as an input
   // Correlations of projected tokens, see token_correlations.h; mean over pictures.
-  torch::Tensor correlations;  // |r| [H, P, P]; undefined without projections
-  torch::Tensor off_diagonal;  // [H]
-  double off_diagonal_mean = std::nan(""), off_diagonal_chance = std::nan("");
+  torch::Tensor correlations, centered;  // |r| [H, P, P]; undefined without projections
+  torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
+  double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");
+  double off_diagonal_chance = std::nan("");
   // Exact rate of the groups in the heads' coordinates divided by the sum of logs of the diagonal:
   // 1 where the diagonal says it all. At the released scale 1, and of unit-norm heads.
   Spread diagonal_share, diagonal_share_unit;
