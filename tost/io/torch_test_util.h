@@ -13,7 +13,7 @@ namespace tost::testing {
 // `bytes` bytes of a little-endian number.
 inline std::string number(uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) & 0xff : 0);
   return out;
 }
 

@@ -109,8 +109,11 @@ ZipRecord read_record(std::string_view bytes, uint64_t at, uint64_t& next, uint6
   const std::string name = shown(record.entry.name);
   if ((record.flags & kEncrypted) != 0) fail_zip(file, cat("entry ", name, " is encrypted"));
   if (zip_number<uint16_t>(bytes, at + 10) != 0) {
-    fail_zip(file,
-             cat("entry ", name, " is compressed; torch.save stores its entries as they are"));
+    fail_zip(
+        file,
+        cat("entry ", name,
+            " is compressed; files of torch.save are not (programs of torch.jit.save are, and are "
+            "not read)"));
   }
   if (comment_size != 0) fail_zip(file, cat("entry ", name, " has a comment"));
   if (zip_number<uint16_t>(bytes, at + 34) != 0)

@@ -1,0 +1,51 @@
+// What the fuzz target and the replay of its corpus do with bytes: everything a reader of outside
+// files does, short of making tensors.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tost/base/error.h"
+#include "tost/io/torch_file.h"
+#include "tost/io/torch_inspect.h"
+#include "tost/io/torch_numpy.h"
+#include "tost/io/torch_test_util.h"
+#include "tost/io/torch_value.h"
+
+namespace tost::testing {
+
+inline void walk_torch_file(std::string_view bytes) {
+  const auto file = TorchFile::parse(bytes, "fuzz");
+  for (size_t i = 0; i < file->storages().size(); ++i) file->storage_bytes(i);
+  list_torch_tensors(*file, file->root());
+  for (PickleId id = 0; id < file->tree().size(); ++id) {
+    torch_fields(file->tree(), id);
+    torch_number(*file, id);
+    read_numpy(file->tree(), id);
+  }
+}
+
+// The first byte tells how the rest is taken: even, as a file; odd, as the pickle of an archive
+// with one storage of 16 bytes, past the checksum that would stop most changes. Whatever is wrong
+// ends in tost::Error; anything else that is thrown is a finding.
+inline void try_torch_bytes(std::string_view input) {
+  if (input.empty()) return;
+  const std::string_view rest = input.substr(1);
+  std::string file(rest);
+  if (input[0] % 2 != 0) {
+    file = make_zip({{"m/data.pkl", file}, {"m/data/0", std::string(16, 1)}, {"m/version", "3"}})
+               .bytes;
+  }
+  try {
+    walk_torch_file(file);
+  } catch (const Error&) {
+  }
+  try {
+    InspectOptions options;
+    options.statistics = options.calls = true;
+    inspect_torch_bytes(file, "fuzz", options);
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace tost::testing
