@@ -15,6 +15,7 @@ void add_generate_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_data_tokens_command(CLI::App& data);
 void add_info_command(CLI::App& app);
+void add_inspect_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_op_command(CLI::App& bench);
 void add_bench_train_command(CLI::App& bench);

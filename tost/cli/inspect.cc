@@ -1,0 +1,239 @@
+// tost inspect: what a weight file or checkpoint is and holds, without running anything of it.
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/eval/model_file.h"
+#include "tost/eval/run_layout.h"
+#include "tost/io/safe_text.h"
+#include "tost/io/torch_inspect.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct InspectCommand {
+  std::string path;
+  InspectOptions inspect;
+  bool json = false;
+};
+
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string label(const std::string& name) {
+  return name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ');
+}
+
+void print_tree(const Json& value, int indent) {
+  for (const auto& [key, item] : value.items()) {
+    std::cout << std::string(static_cast<size_t>(indent), ' ') << key;
+    if ((item.is_object() && !item.empty())) {
+      std::cout << "\n";
+      print_tree(item, indent + 2);
+    } else {
+      std::cout << "  " << text_of(item) << "\n";
+    }
+  }
+}
+
+void print_models(const Json& models) {
+  for (const Json& model : models) {
+    std::cout << label("model");
+    std::cout << model["family"].get<std::string>() << ":";
+    const char* separator = " ";
+    for (const auto& [key, value] : model.items()) {
+      if (key == "prefix" || key == "family" || value.is_null()) continue;
+      std::cout << separator << key << " " << text_of(value);
+      separator = ", ";
+    }
+    const auto prefix = model["prefix"].get<std::string>();
+    std::cout << (prefix.empty() ? "" : "   (" + prefix + "…)") << "\n";
+  }
+}
+
+void print_tensors(const Json& tensors) {
+  if (tensors.empty()) return;
+  size_t width = 4;
+  for (const Json& row : tensors) {
+    width = std::max(width, std::min<size_t>(60, row["name"].get_ref<const std::string&>().size()));
+  }
+  std::cout << "tensors\n";
+  for (const Json& row : tensors) {
+    std::cout << "  " << std::left << std::setw(static_cast<int>(width))
+              << row["name"].get<std::string>() << "  " << std::setw(9)
+              << row["dtype"].get<std::string>() << std::setw(18) << row["shape"].dump()
+              << std::right << std::setw(10) << human_bytes(row["bytes"].get<int64_t>());
+    if (row.contains("nan")) {
+      std::cout << "  min " << text_of(row["min"]) << " max " << text_of(row["max"]) << " NaN "
+                << row["nan"] << " inf " << row["inf"];
+    }
+    if (row.contains("strides")) std::cout << "  strides " << row["strides"].dump();
+    if (row.contains("shares")) std::cout << "  shares storage " << text_of(row["shares"]);
+    std::cout << "\n";
+  }
+}
+
+void print_classes(const Json& report) {
+  const Json& classes = report["classes"];
+  if (classes.empty()) return;
+  std::cout << "classes\n";
+  for (const bool harmless : {true, false}) {
+    for (const Json& row : classes) {
+      if (row["harmless"].get<bool>() != harmless) continue;
+      std::cout << "  " << (harmless ? "harmless  " : "UNKNOWN   ") << text_of(row["name"]);
+      if (row.contains("calls")) {
+        std::cout << "  (called " << row["calls"] << " times, first named at byte " << row["byte"]
+                  << ")";
+      }
+      std::cout << "\n";
+    }
+  }
+}
+
+void print_opcodes(const Json& pickles) {
+  std::cout << "opcodes     what unpickling would do; tost has done none of it\n";
+  for (const Json& pickle : pickles) {
+    for (const Json& row : pickle) {
+      if (row.contains("error")) {
+        std::cout << "  " << text_of(row["error"]) << "\n";
+        continue;
+      }
+      std::cout << std::setw(10) << row["byte"].get<int64_t>() << "  " << text_of(row["op"]);
+      if (row.contains("argument")) std::cout << " " << text_of(row["argument"]);
+      if (row.contains("effect")) std::cout << "   <- " << text_of(row["effect"]);
+      std::cout << "\n";
+    }
+  }
+}
+
+void print_report(const Json& report) {
+  std::cout << label("file") << text_of(report["file"]) << "\n"
+            << label("format") << text_of(report["format"]);
+  if (report.contains("version")) std::cout << ", version " << text_of(report["version"]);
+  std::cout << ", " << human_bytes(report["bytes"].get<int64_t>()) << "\n";
+  if (report.contains("tensors")) {
+    std::cout << label("holds") << report["tensors"].size() << " tensors, "
+              << human_number(report["elements"].get<int64_t>()) << " elements\n";
+    print_models(report["models"]);
+  }
+  for (const char* part : {"arguments", "metadata", "contents"}) {
+    if (!report.contains(part)) continue;
+    if (!report[part].is_object()) {
+      std::cout << label(part) << text_of(report[part]) << "\n";
+      continue;
+    }
+    std::cout << part << "\n";
+    print_tree(report[part], 2);
+  }
+  if (report.contains("classes")) print_classes(report);
+  if (report.contains("tensors")) print_tensors(report["tensors"]);
+  if (report.contains("opcodes")) print_opcodes(report["opcodes"]);
+}
+
+// The same with every text made safe to show; the caller has limited the nesting.
+Json escaped_json(const Json& value) {
+  if (value.is_string()) return escaped(value.get<std::string>());
+  if (!value.is_structured()) return value;
+  Json safe = value.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, item] : value.items()) {
+    if (value.is_array()) {
+      safe.push_back(escaped_json(item));
+    } else {
+      safe[escaped(key)] = escaped_json(item);
+    }
+  }
+  return safe;
+}
+
+// The folder of a checkpoint, or a run's best (else latest) one: every file of it.
+Json inspect_folder(const fs::path& path, const InspectOptions& options) {
+  const fs::path model = find_model_file(path);
+  const fs::path folder = model.parent_path();
+  Json report = {
+      {"folder", path.string()}, {"checkpoint", folder.string()}, {"format", "tost checkpoint"}};
+  for (const fs::path& run : {path, folder.parent_path().parent_path()}) {
+    if (!fs::exists(run / kConfigFile)) continue;
+    const std::string text = read_file(run / kConfigFile, 1 << 20);
+    // A limit on nesting, since this file too comes from outside.
+    const auto shallow = [](int depth, Json::parse_event_t, Json&) {
+      if (depth > 64) fail_data("The run's config.json is nested too deeply.");
+      return true;
+    };
+    const Json config = Json::parse(text, shallow, false);
+    if (config.is_object()) report["arguments"] = escaped_json(config);
+    break;
+  }
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  report["files"] = Json::array();
+  for (const fs::path& file : files) report["files"].push_back(inspect_weight_file(file, options));
+  return report;
+}
+
+void print_folder(const Json& report) {
+  std::cout << label("checkpoint") << text_of(report["checkpoint"]) << "\n";
+  if (report.contains("arguments")) {
+    std::cout << "arguments\n";
+    print_tree(report["arguments"], 2);
+  }
+  for (const Json& file : report["files"]) {
+    std::cout << "\n";
+    print_report(file);
+  }
+}
+
+void run_inspect(const InspectCommand& options) {
+  const bool folder = fs::is_directory(options.path);
+  const Json report = folder ? inspect_folder(options.path, options.inspect)
+                             : inspect_weight_file(options.path, options.inspect);
+  if (options.json) {
+    std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+  } else {
+    folder ? print_folder(report) : print_report(report);
+  }
+  std::cout.flush();
+  if (folder) return;
+  if (report["suspicious"].get<bool>()) {
+    std::cerr << "WARNING: this file names classes or functions that no checkpoint needs (UNKNOWN "
+                 "above). torch.load(weights_only=False) would run them; tost never does. "
+                 "`--unsafe-report` lists every step.\n";
+    set_exit_code(kExitData);
+  }
+  if (report.contains("error")) fail_data(report["error"].get<std::string>());
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "inspect", "What a weight file or checkpoint holds, without running any of it");
+  auto options = std::make_shared<InspectCommand>();
+  command
+      ->add_option("file", options->path,
+                   "A .pth, .pt or .safetensors file, or a run or checkpoint folder")
+      ->required();
+  command->add_flag("--stats", options->inspect.statistics,
+                    "Least and greatest value, NaN and infinities of every tensor");
+  command->add_flag("--unsafe-report", options->inspect.calls,
+                    "Every opcode of the pickle, and what running it would do");
+  command->add_flag("--json", options->json, "One JSON object on stdout instead of text");
+  add_example(*command,
+              "  tost inspect checkpoint.pth --stats\n"
+              "  tost inspect stranger.pt --unsafe-report");
+  command->callback([options] { run_inspect(*options); });
+}
+
+}  // namespace tost
