@@ -12,6 +12,7 @@ void add_sweep_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_data_tokens_command(CLI::App& data);
 void add_info_command(CLI::App& app);

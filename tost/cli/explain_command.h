@@ -18,14 +18,17 @@ struct ExplainCommand {
   bool overwrite = false;
   bool ema = false;
   bool quiet = false;
-  DataSpec data;                // path "": what the run was trained on
-  std::string split;            // empty: validation, else test
-  int64_t samples = 256;        // pictures or windows behind every statistic, of each split
-  std::vector<int64_t> layers;  // from 1; empty: first, middle and last
-  std::vector<int64_t> heads;   // from 1; empty: all
+  DataSpec data = {.path = ""};  // path "": what the run was trained on
+  std::string split;             // empty: validation, else test
+  int64_t samples = 256;         // pictures or windows behind every statistic, of each split
+  std::vector<int64_t> layers;   // from 1; empty: first, middle and last
+  std::vector<int64_t> heads;    // from 1; empty: all
   bool bound = false;
   // Pictures alone.
-  std::vector<std::string> images;
+  std::vector<std::string> images;  // none: a few of the data's
+  // Language alone; there `images` holds the file of the passage.
+  std::string text;
+  int64_t max_tokens = 400;
 };
 
 }  // namespace tost

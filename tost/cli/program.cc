@@ -84,6 +84,7 @@ void build_commands(CLI::App& app) {
   add_eval_command(app);
   add_predict_command(app);
   add_generate_command(app);
+  add_explain_command(app);
   add_data_command(app);
   add_info_command(app);
   add_inspect_command(app);

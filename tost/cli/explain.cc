@@ -1,0 +1,103 @@
+// tost explain: a page that shows the inside of a trained model; here the kinds of model part ways.
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/explain_text.h"
+#include "tost/cli/explain_vision.h"
+#include "tost/cli/program.h"
+#include "tost/eval/language_file.h"
+
+namespace tost {
+namespace {
+
+// Noticed now rather than when everything is computed.
+void check_out(const ExplainCommand& command) {
+  std::error_code ignored;
+  if (command.out.empty()) fail_usage("--out is empty; give a folder for the report.");
+  if (command.overwrite || !std::filesystem::exists(command.out, ignored)) return;
+  if (!std::filesystem::is_directory(command.out, ignored)) {
+    fail_usage("'", command.out, "' is a file; give --out a folder for the report.");
+  }
+  if (!std::filesystem::is_empty(command.out, ignored)) {
+    fail_usage("'", command.out,
+               "' already holds files; choose another folder, or replace an earlier report with "
+               "--overwrite.");
+  }
+}
+
+// Flags by the kind of model they go with.
+struct KindFlags {
+  std::vector<CLI::Option*> image, language;
+};
+
+void check_kind(const std::string& kind, const KindFlags& flags) {
+  const bool language = kind == "language";
+  for (const CLI::Option* flag : language ? flags.image : flags.language) {
+    if (flag->count() == 0) continue;
+    fail_usage(flag->get_name(), " goes with ", language ? "image" : "language",
+               " models, and this is ", language ? "a language" : "an image", " model.");
+  }
+}
+
+void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& command) {
+  set_threads(command.run.threads);
+  check_out(command);
+  if (command.samples < 1) {
+    fail_usage("--samples is ", command.samples, "; at least 1 is needed.");
+  }
+  const std::string kind =
+      model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  check_kind(kind, flags);
+  kind == "language" ? run_text_explain(app, command) : run_vision_explain(command);
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "explain", "Show the inside of a trained model as a page with its numbers");
+  auto options = std::make_shared<ExplainCommand>();
+  command
+      ->add_option("checkpoint", options->checkpoint,
+                   "Run folder, checkpoint folder or .safetensors file")
+      ->required();
+  command->add_option(
+      "images", options->images,
+      "JPEG or PNG files, or for a language model one text (- is stdin); without any, a few "
+      "of the data's pictures, or the beginning of its text");
+  command->add_option("--out", options->out, "Folder of the report")->required();
+  command->add_flag("--overwrite", options->overwrite, "Replace an earlier report there");
+  command->add_option("--title", options->title, "Of the page (default: from the model's name)");
+  add_data_options(*command, options->data, false);
+  command->get_option("--data")->description(
+      "Data behind the statistics (default: what the run was trained on)");
+  command->add_option("--split", options->split,
+                      "Shown beside train: validation or test (default: the first that is there)");
+  command->add_option("--samples", options->samples, "Pictures or windows of each split")
+      ->capture_default_str();
+  command
+      ->add_option("--layers", options->layers,
+                   "Layers of detailed panels, from 1: 1,6,12 (default: first, middle, last)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--heads", options->heads, "Heads shown, from 1: 1,3 (default: all)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_flag("--bound", options->bound,
+                    "Also the variational bound against the exact coding rate, layer by layer");
+  command->add_flag("--ema", options->ema, "Use the averaged weights");
+  command->add_flag("--quiet", options->quiet, "No progress");
+  add_run_options(*command, options->run);
+  auto flags = std::make_shared<KindFlags>();
+  flags->image = {command->get_option("--data-format")};
+  for (CLI::Option* flag : flags->image) flag->group("Image models");
+  flags->language = add_text_explain_options(*command, *options);
+  add_example(*command,
+              "  tost explain run photo.jpg other.png --out report\n"
+              "  tost explain run --out report --layers 1,6 --heads 2 --bound\n"
+              "  tost explain lm --text \"ROMEO: But soft\" --out report");
+  command->callback([command, flags, options] { run_explain(*command, *flags, *options); });
+}
+
+}  // namespace tost
