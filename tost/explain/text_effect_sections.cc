@@ -46,7 +46,7 @@ TextView colored(const TextReport& report, int64_t number, const Tensor& values,
                          shown ? std::clamp(value / high, 0.0, 1.0) : 0.0,
                          known ? cat(what, ": ", number_text(value, 4)) : ""});
   }
-  const double mean = values.size(0) > 0 ? values.nan_to_num(0).mean().item<double>() : 0;
+  const double mean = values.nanmean().item<double>();
   view.caption = cat("Full colour: ", number_text(high, 4), "; mean ", number_text(mean, 4), ".");
   return view;
 }
@@ -81,12 +81,12 @@ void add_strongest(Page& page, const TextReport& report) {
     const auto& layer = s.layers[static_cast<size_t>(number - 1)];
     std::vector<std::string> parts;
     for (const auto& row : layer.strongest) {
-      parts.push_back(cat(visible_token(report.info.tokenizer.get(), row.id), " ×",
+      parts.push_back(cat(visible_token(report.info.tokenizer.get(), row.id), "\u00A0×",
                           number_text(row.against, 2)));
     }
     table.rows.push_back({{layer_name(report, number)},
                           {number_text(layer.effect_mean, 4), true},
-                          {join(parts, "   ")}});
+                          {join(parts, "\u2003 ")}});
   }
   page.table(table);
 }
@@ -99,11 +99,16 @@ std::string influence_finding(const TextReport& report) {
     std::vector<std::string> values;
     for (const int64_t distance : {1, 4, 16, 64}) {
       if (distance > means.size(0)) break;
-      values.push_back(cat(number_text(100 * means[distance - 1].item<double>(), 2), " %"));
+      values.push_back(
+          cat(number_text(100 * means[distance - 1].item<double>(), 1), " % at ", distance));
     }
-    parts.push_back(cat(layer_name(report, number), " ", join(values, ", ")));
+    parts.push_back(cat(layer_name(report, number), ": ", join(values, ", ")));
   }
-  return cat("Mean change of the token 1, 4, 16 and 64 places later: ", join(parts, "; "), ".");
+  return cat("Mean change by how many tokens later: ", join(parts, "; "), ".",
+             report.info.config.options.conv > 0
+                 ? cat(" The nearest ", report.info.config.options.conv - 1,
+                       " are reached by the convolution as well.")
+                 : "");
 }
 
 }  // namespace
@@ -151,18 +156,19 @@ void add_influence_section(Page& page, const TextReport& report) {
              "Mean over the passage. Sums over the whole past dilute a token as 1 / position; sums "
              "that forget end it at their horizon.");
   page.paragraph(influence_finding(report));
+  const int64_t reach = influence_reach(report.influence[0].size(0));
   std::vector<TextView> views;
   auto table = top_table("Tokens that later ones would miss most.", "mean influence");
   for (const int64_t number : report.layers) {
     const auto& influence = report.influence[static_cast<size_t>(number - 1)];
-    const Tensor mean = influence_of_tokens(influence).slice(0, 0, influence.size(0) - 1);
+    const Tensor mean = influence_of_tokens(influence, reach);
     views.push_back(colored(report, number, mean, kInfluence, "mean influence"));
     add_top(page, report, number, mean, table);
   }
   page.text_chooser("influence", views);
-  page.paragraph(
-      "The mean is over all tokens after it, so that early tokens of a causal layer, which share "
-      "the sums with few others, count for more.");
+  page.paragraph(cat("Mean over the ", reach, " tokens after it; the last ", reach,
+                     ", which have fewer, are not coloured. Early tokens share the sums with few "
+                     "others and count for more."));
   page.begin_details("The largest, by layer");
   page.table(table);
   page.end_details();

@@ -1,5 +1,6 @@
 #include "tost/explain/text_influence.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tost {
@@ -37,10 +38,17 @@ Tensor influence_by_distance(const Tensor& influence) {
   return means;
 }
 
-Tensor influence_of_tokens(const Tensor& influence) {
+Tensor influence_of_tokens(const Tensor& influence, int64_t reach) {
   const int64_t tokens = influence.size(0);
-  const Tensor later = torch::arange(tokens - 1, -1, -1, torch::kDouble);
-  return influence.sum(1) / later;  // 0 / 0 for the last
+  Tensor means = torch::full({tokens}, std::nan(""), torch::kDouble);
+  for (int64_t j = 0; j + reach < tokens; ++j) {
+    means[j] = influence[j].narrow(0, j + 1, reach).mean();
+  }
+  return means;
+}
+
+int64_t influence_reach(int64_t tokens) {
+  return std::clamp<int64_t>(tokens / 2, 1, 32);
 }
 
 }  // namespace tost

@@ -17,8 +17,11 @@ torch::Tensor token_influence(CausalMixer& mixer, const torch::Tensor& x);
 // Mean of the entries [j, j + d] over j, for d = 1 ... T - 1: how influence fades with distance.
 torch::Tensor influence_by_distance(const torch::Tensor& influence);
 
-// Mean of the entries [j, t] over t > j: how much token j counts for those after it; NaN for the
-// last.
-torch::Tensor influence_of_tokens(const torch::Tensor& influence);
+// Mean of the entries [j, j + 1 ... j + reach]: how much token j counts for those after it; NaN
+// where fewer than `reach` follow.
+torch::Tensor influence_of_tokens(const torch::Tensor& influence, int64_t reach);
+
+// The reach for `tokens`: 32, or half of them where they are fewer than 64, at least 1.
+int64_t influence_reach(int64_t tokens);
 
 }  // namespace tost

@@ -73,10 +73,16 @@ TEST(TextInfluence, MeansByDistanceAndByToken) {
   const auto by_distance = influence_by_distance(influence);
   EXPECT_EQ(by_distance[0].item<double>(), 3);
   EXPECT_EQ(by_distance[1].item<double>(), 2);
-  const auto by_token = influence_of_tokens(influence);
-  EXPECT_EQ(by_token[0].item<double>(), 1.5);
-  EXPECT_EQ(by_token[1].item<double>(), 5);
-  EXPECT_TRUE(std::isnan(by_token[2].item<double>()));
+  const auto near = influence_of_tokens(influence, 1);
+  EXPECT_EQ(near[0].item<double>(), 1);
+  EXPECT_EQ(near[1].item<double>(), 5);
+  EXPECT_TRUE(std::isnan(near[2].item<double>()));
+  const auto far = influence_of_tokens(influence, 2);
+  EXPECT_EQ(far[0].item<double>(), 1.5);
+  EXPECT_TRUE(std::isnan(far[1].item<double>()));
+  EXPECT_EQ(influence_reach(200), 32);
+  EXPECT_EQ(influence_reach(7), 3);
+  EXPECT_EQ(influence_reach(1), 1);
 }
 
 TEST(TextInfluence, OneToken) {

@@ -71,7 +71,9 @@ json layer_json(const TextReport& report, size_t i) {
   if (i < report.influence.size()) {
     const Tensor& influence = report.influence[i];
     object["influence_by_distance"] = rounded(influence_by_distance(influence), kDigits);
-    object["influence_of_tokens"] = rounded(influence_of_tokens(influence), kDigits);
+    const int64_t reach = influence_reach(influence.size(0));
+    object["influence_reach"] = reach;
+    object["influence_of_tokens"] = rounded(influence_of_tokens(influence, reach), kDigits);
   }
   const auto& spectra = report.spectra[i];
   if (!spectra) return object;

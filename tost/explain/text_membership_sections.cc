@@ -102,6 +102,9 @@ std::vector<int64_t> plot_places(int64_t count) {
 // Mean entropy by position over windows, or that of the passage where there are none.
 void add_entropy_chart(Page& page, const TextReport& report, const std::vector<int64_t>& layers) {
   const bool windows = !report.splits.empty();
+  const bool tssa = std::any_of(layers.begin(), layers.end(), [&](int64_t number) {
+    return layer_at(report, number).mixer == "tssa";
+  });
   LineChart chart{.title = windows ? "Entropy of membership by position"
                                    : "Entropy of membership over the passage",
                   .x = {.label = "position of the token", .logarithmic = true},
@@ -127,9 +130,10 @@ void add_entropy_chart(Page& page, const TextReport& report, const std::vector<i
                                report.splits.back().statistics.windows, " windows of the ",
                                report.splits.back().split, " text.")
                          : ".",
-                 " The logits of causal TSSA are shares of running energies, which fall as 1 / "
-                 "position: at the first token they are as large as a head is wide, later near "
-                 "0."));
+                 tssa ? " Logits of causal TSSA are a token's shares of running energies: the same "
+                        "for all heads at the first token but for their temperatures, then falling "
+                        "as 1 / position."
+                      : ""));
 }
 
 // How membership drifts with position, in one sentence a layer.
@@ -194,13 +198,13 @@ void add_taken_of_layer(Page& page, const TextReport& report, int64_t number) {
   for (const int64_t head : report.heads) {
     std::vector<std::string> parts;
     for (const auto& row : layer.taken[static_cast<size_t>(head - 1)]) {
-      parts.push_back(cat(visible_token(report.info.tokenizer.get(), row.id), " ×",
+      parts.push_back(cat(visible_token(report.info.tokenizer.get(), row.id), "\u00A0×",
                           number_text(row.against, 2)));
     }
     any = any || !parts.empty();
     table.rows.push_back({{cat(head), true},
                           {number_text(layer.share[head - 1].item<double>(), 3), true},
-                          {join(parts, "   ")}});
+                          {join(parts, "\u2003 ")}});
   }
   if (any) page.table(table);
 }
