@@ -55,7 +55,7 @@ Table main_table(const SweepSummary& summary) {
   table.header.push_back(main.heading);
   table.header.push_back("difference to " + summary.variants.front().variant);
   if (pictures) table.header.push_back(kLoss.heading);
-  table.header.insert(table.header.end(), {"seeds", "seconds", "processor s"});
+  table.header.insert(table.header.end(), {"seeds", "seconds", "CPU s"});
   for (const VariantSummary& v : summary.variants) {
     std::vector<TableCell> row{{.text = v.variant, .strong = true}};
     row.push_back(number(v.parameters > 0 ? human_number(v.parameters) : "–"));

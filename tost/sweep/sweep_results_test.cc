@@ -71,7 +71,7 @@ TEST_F(Results, AreATableToReadAndOneForPrograms) {
   const SweepSummary summary = summarize(spec_, plan_, steps_);
   const std::string text = results_markdown(spec_, summary, steps_);
   EXPECT_NE(text.find("| variant | parameters | heads | p | top-1 % | difference to tssa | loss | "
-                      "seeds | seconds | processor s |"),
+                      "seeds | seconds | CPU s |"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("| tssa | 1,234 | 4 | 16 | 53.00 ± 3.61 | – |"), std::string::npos) << text;

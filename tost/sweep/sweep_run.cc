@@ -11,6 +11,7 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/eval/run_layout.h"
+#include "tost/sweep/folder_lock.h"
 #include "tost/sweep/run_score.h"
 #include "tost/sweep/sweep_report.h"
 #include "tost/train/train_run.h"
@@ -229,8 +230,10 @@ SweepResult run_sweep(const SweepSpec& spec, const SweepOptions& options, SweepL
                       const std::atomic<bool>* stop) {
   const SweepPlan plan = make_plan(spec);
   SweepResult result;
-  result.steps = sweep_steps(spec, plan, options);
+  result.steps = sweep_steps(spec, plan, options);  // what is wrong shows before a folder is made
   make_directories(options.out);
+  const FolderLock lock(options.out);
+  result.steps = sweep_steps(spec, plan, options);  // another process may just have ended
   const int64_t count =
       std::count_if(result.steps.begin(), result.steps.end(),
                     [](const SweepStep& step) { return step.action != RunAction::kKeep; });

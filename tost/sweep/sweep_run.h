@@ -51,7 +51,8 @@ std::vector<SweepStep> sweep_steps(const SweepSpec& spec, const SweepPlan& plan,
 // trained ones the score alone is made again where the rule changed. A run that fails is recorded
 // with its sentence, and the others go on. When `stop` becomes true the running training saves and
 // the call returns; the next one goes on. After every run the files of results are written (see
-// sweep_report.h). Throws as sweep_steps, and a data Error when the folder cannot be written.
+// sweep_report.h). Throws as sweep_steps, a usage Error while another process runs a sweep in the
+// folder, and a data Error when the folder cannot be written.
 SweepResult run_sweep(const SweepSpec& spec, const SweepOptions& options, SweepListener& listener,
                       const std::atomic<bool>* stop = nullptr);
 

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tost/base/error.h"
+#include "tost/sweep/folder_lock.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -89,6 +90,10 @@ TEST(SlowSweepRun, InterruptedAndTakenUpGivesTheSame) {
   EXPECT_EQ(scores(rest), scores(expected));
 
   Watcher third;
+  {
+    const FolderLock held(two.path());
+    EXPECT_THROW(run_sweep(tiny(), {.out = two.path()}, third), Error);
+  }
   run_sweep(tiny(), {.out = two.path()}, third);
   EXPECT_TRUE(third.actions.empty());
   // Another rule scores the models that are there.

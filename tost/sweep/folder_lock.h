@@ -1,0 +1,22 @@
+// One process at a time in a folder.
+#pragma once
+
+#include <filesystem>
+
+namespace tost {
+
+// Held while in scope; the system lets go when a process dies. Leaves an empty file `.lock` in the
+// folder, which exists. Throws a usage Error when another holder is there, a data Error when the
+// file cannot be made.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace tost
