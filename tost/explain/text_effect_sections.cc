@@ -86,7 +86,7 @@ void add_strongest(Page& page, const TextReport& report) {
     }
     table.rows.push_back({{layer_name(report, number)},
                           {number_text(layer.effect_mean, 4), true},
-                          {join(parts, "\u2003 ")}});
+                          {join(parts, "\u00A0\u00A0 ")}});
   }
   page.table(table);
 }
@@ -166,7 +166,7 @@ void add_influence_section(Page& page, const TextReport& report) {
     add_top(page, report, number, mean, table);
   }
   page.text_chooser("influence", views);
-  page.paragraph(cat("Mean over the ", reach, " tokens after it; the last ", reach,
+  page.paragraph(cat("Mean over the ", reach, " tokens after it; the last ", reach, " measured",
                      ", which have fewer, are not coloured. Early tokens share the sums with few "
                      "others and count for more."));
   page.begin_details("The largest, by layer");

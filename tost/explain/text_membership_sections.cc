@@ -193,7 +193,7 @@ void add_taken_of_layer(Page& page, const TextReport& report, int64_t number) {
   if (!layer.has_memberships) return;
   Table table;
   table.caption = cat("In ", layer_name(report, number), ".");
-  table.header = {"head", "mean membership", "tokens by lift"};
+  table.header = {"head", "mean", "tokens by lift"};
   bool any = false;
   for (const int64_t head : report.heads) {
     std::vector<std::string> parts;
@@ -204,7 +204,7 @@ void add_taken_of_layer(Page& page, const TextReport& report, int64_t number) {
     any = any || !parts.empty();
     table.rows.push_back({{cat(head), true},
                           {number_text(layer.share[head - 1].item<double>(), 3), true},
-                          {join(parts, "\u2003 ")}});
+                          {join(parts, "\u00A0\u00A0 ")}});
   }
   if (any) page.table(table);
 }
