@@ -33,15 +33,13 @@ std::optional<VisionTrainConfig> run_config(const fs::path& model_file) {
 // known.
 std::optional<DataSpec> data_of(const ExplainCommand& command, const fs::path& model_file) {
   const auto config = run_config(model_file);
-  if (!command.data.path.empty()) {
-    // The run's own data keeps the run's settings (the side of shapes, the held-out share).
-    if (!config || config->data != command.data.path) return command.data;
-    DataSpec spec = data_spec(*config);
-    if (command.data.format != "auto") spec.format = command.data.format;
-    return spec;
-  }
+  const bool given = !command.data.path.empty();
+  // The run's own data keeps the run's settings (the side of shapes, the held-out share).
+  if (given && (!config || config->data != command.data.path)) return command.data;
   if (!config) return std::nullopt;
-  return data_spec(*config);
+  DataSpec spec = data_spec(*config);
+  if (command.data.format != "auto") spec.format = command.data.format;
+  return spec;
 }
 
 std::string held_split(const std::string& wanted, const std::vector<std::string>& splits) {

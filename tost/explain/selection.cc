@@ -11,6 +11,7 @@ std::vector<int64_t> choose_numbers(const std::vector<int64_t>& wanted, int64_t 
                                     const std::string& what) {
   for (const int64_t number : wanted) {
     if (number >= 1 && number <= count) continue;
+    if (count == 0) fail_usage("There is no ", what, " ", number, "; the model has none.");
     fail_usage("There is no ", what, " ", number, "; the model has ", count, " ", what,
                count == 1 ? "" : "s", ", counted from 1.");
   }

@@ -36,7 +36,7 @@ std::string entropy_finding(const SplitStatistics& split) {
   if (order.empty()) return "";
   const double lowest = entropy(order.front());
   return cat("Heads are shared out most clearly in layer ", order.front() + 1, " (entropy ",
-             shown(lowest), " of log H) and least in layer ", order.back() + 1, " (",
+             shown(lowest, 4), " of log H) and least in layer ", order.back() + 1, " (",
              shown(entropy(order.back()), 4), "). ",
              lowest > 0.97   ? "That is next to uniform: memberships hardly tell tokens apart."
              : lowest > 0.85 ? "Memberships lean towards a head, but most tokens belong a little "
