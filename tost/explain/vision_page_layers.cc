@@ -77,6 +77,72 @@ ThumbGrid correlation_grid(const VisionReport& report, const SplitStatistics& sp
   return grid;
 }
 
+Table compression_table(const VisionReport& report) {
+  Table table;
+  table.header = {"layer"};
+  for (const SplitStatistics& split : report.splits) {
+    for (const char* what : {"input", "output", "after"}) {
+      table.header.push_back(cat(what, ", ", split.split));
+    }
+  }
+  for (size_t i = 0; i < report.splits.back().layers.size(); ++i) {
+    auto& row = table.rows.emplace_back(std::vector<TableCell>{number_cell(cat(i + 1))});
+    for (const SplitStatistics& split : report.splits) {
+      const LayerStatistics& layer = split.layers[i];
+      for (const Spread* rate : {&layer.rate_input, &layer.rate_output, &layer.rate_after}) {
+        row.push_back(number_cell(with_spread(*rate)));
+      }
+    }
+  }
+  return table;
+}
+
+Table norm_table(const SplitStatistics& split, bool registers) {
+  Table table;
+  table.header = {"layer",      "mean", "deviation", "median", "longest", "> mean + 4 deviations",
+                  "> 3 medians"};
+  if (registers) table.header.emplace_back("registers, mean");
+  for (size_t i = 0; i < split.layers.size(); ++i) {
+    const NormStatistics& norms = split.layers[i].norms;
+    table.rows.push_back({number_cell(cat(i + 1)), number_cell(shown(norms.mean)),
+                          number_cell(shown(norms.deviation)), number_cell(shown(norms.median)),
+                          number_cell(shown(norms.largest)),
+                          number_cell(percent(norms.beyond_deviations, 2)),
+                          number_cell(percent(norms.beyond_medians, 2))});
+    if (registers) table.rows.back().push_back(number_cell(shown(norms.register_mean)));
+  }
+  return table;
+}
+
+Table bound_table(const SplitStatistics& split) {
+  Table table;
+  table.header = {"layer",
+                  "bound",
+                  "exact in heads",
+                  "gap",
+                  "objective before",
+                  "after its step",
+                  "lowered",
+                  "lowered without LayerScale"};
+  for (size_t i = 0; i < split.layers.size(); ++i) {
+    const LayerStatistics& layer = split.layers[i];
+    const RateGap& gap = layer.gaps[0];
+    const ObjectiveStep& step = layer.objective;
+    table.rows.push_back(
+        {number_cell(cat(i + 1)), number_cell(with_spread(gap.bound)),
+         number_cell(with_spread(gap.exact_heads)),
+         number_cell(percent(gap.gap.mean / gap.bound.mean)), number_cell(with_spread(step.before)),
+         number_cell(with_spread(step.stepped)), number_cell(percent(step.lowered, 0)),
+         number_cell(percent(step.lowered_unscaled, 0))});
+  }
+  table.caption =
+      "At the released scale 1. The objective is R_var of z U without bias, Π held "
+      "fixed; lowered: the share of pictures where the layer's step makes it smaller. After the "
+      "step tokens are not normalised again, as they are in the compression curve, so a step that "
+      "lengthens them raises it.";
+  return table;
+}
+
 }  // namespace
 
 const SplitStatistics* main_split(const VisionReport& report) {
@@ -135,23 +201,7 @@ void add_compression_section(Page& page, const VisionReport& report) {
                   ". Lower is more compressed. The output before the residual is "
                   "the layer's own addition, after it the tokens are normalised and projected as "
                   "the layer would take them again."));
-  Table table;
-  table.header = {"layer"};
-  for (const SplitStatistics& split : report.splits) {
-    for (const char* what : {"input", "output", "after"}) {
-      table.header.push_back(cat(what, ", ", split.split));
-    }
-  }
-  for (size_t i = 0; i < main->layers.size(); ++i) {
-    auto& row = table.rows.emplace_back(std::vector<TableCell>{number_cell(cat(i + 1))});
-    for (const SplitStatistics& split : report.splits) {
-      const LayerStatistics& layer = split.layers[i];
-      for (const Spread* rate : {&layer.rate_input, &layer.rate_output, &layer.rate_after}) {
-        row.push_back(number_cell(with_spread(*rate)));
-      }
-    }
-  }
-  page.table(table);
+  page.table(compression_table(report));
 }
 
 void add_correlation_section(Page& page, const VisionReport& report) {
@@ -199,21 +249,7 @@ void add_norm_section(Page& page, const VisionReport& report) {
     chart.series.push_back(std::move(series));
   }
   page.chart("norms", draw(chart), cat("Patches of ", pictures_of(*main), "."));
-  const bool registers = report.info.config.registers > 0;
-  Table table;
-  table.header = {"layer",      "mean", "deviation", "median", "longest", "> mean + 4 deviations",
-                  "> 3 medians"};
-  if (registers) table.header.emplace_back("registers, mean");
-  for (size_t i = 0; i < main->layers.size(); ++i) {
-    const NormStatistics& norms = main->layers[i].norms;
-    table.rows.push_back({number_cell(cat(i + 1)), number_cell(shown(norms.mean)),
-                          number_cell(shown(norms.deviation)), number_cell(shown(norms.median)),
-                          number_cell(shown(norms.largest)),
-                          number_cell(percent(norms.beyond_deviations, 2)),
-                          number_cell(percent(norms.beyond_medians, 2))});
-    if (registers) table.rows.back().push_back(number_cell(shown(norms.register_mean)));
-  }
-  page.table(table);
+  page.table(norm_table(*main, report.info.config.registers > 0));
 }
 
 void add_bound_section(Page& page, const VisionReport& report) {
@@ -238,30 +274,7 @@ void add_bound_section(Page& page, const VisionReport& report) {
                           ". The bound holds over the exact rate of the projected tokens. Of the "
                           "whole space it is a bound only for orthonormal heads that hold their "
                           "group's tokens, which the released layer does not enforce."));
-  Table table;
-  table.header = {"layer",
-                  "bound",
-                  "exact in heads",
-                  "gap",
-                  "objective before",
-                  "after its step",
-                  "lowered",
-                  "lowered without LayerScale"};
-  for (size_t i = 0; i < main->layers.size(); ++i) {
-    const LayerStatistics& layer = main->layers[i];
-    const RateGap& gap = layer.gaps[0];
-    const ObjectiveStep& step = layer.objective;
-    table.rows.push_back(
-        {number_cell(cat(i + 1)), number_cell(with_spread(gap.bound)),
-         number_cell(with_spread(gap.exact_heads)),
-         number_cell(percent(gap.gap.mean / gap.bound.mean)), number_cell(with_spread(step.before)),
-         number_cell(with_spread(step.stepped)), number_cell(percent(step.lowered, 0)),
-         number_cell(percent(step.lowered_unscaled, 0))});
-  }
-  table.caption =
-      "At the released scale 1. The objective is R_var of z U without bias, Π held "
-      "fixed; lowered: the share of pictures where the layer's step makes it smaller.";
-  page.table(table);
+  page.table(bound_table(*main));
 }
 
 }  // namespace tost
