@@ -196,7 +196,8 @@ void print_folder(const Json& report) {
 }
 
 void run_inspect(const InspectCommand& options) {
-  const bool folder = fs::is_directory(options.path);
+  std::error_code unreadable;  // reading will say it
+  const bool folder = fs::is_directory(options.path, unreadable);
   const Json report = folder ? inspect_folder(options.path, options.inspect)
                              : inspect_weight_file(options.path, options.inspect);
   if (options.json) {

@@ -13,10 +13,10 @@ namespace tost {
 
 // What a pickle may take. A value costs 40 bytes of memory and at least one byte of the pickle.
 struct PickleLimits {
-  int64_t values = 10'000'000;
-  int64_t items = 40'000'000;  // references in all containers
-  int64_t stack = 10'000'000;
-  int64_t memo = 5'000'000;
+  int64_t values = 4'000'000;
+  int64_t items = 16'000'000;  // references in all containers
+  int64_t stack = 4'000'000;
+  int64_t memo = 4'000'000;
   int64_t depth = 1000;  // of marks, and of values in each other
 };
 

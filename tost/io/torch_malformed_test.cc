@@ -297,6 +297,17 @@ TEST(MalformedTorchFile, AClaimOf10GbTakesNoMemory) {
   EXPECT_LT(peak_resident_bytes() - before, 4 << 20);
 }
 
+// The arguments of one tensor of 64 dimensions, called over and over.
+TEST(MalformedTorchFile, ShapesDoNotMultiply) {
+  const std::vector<int64_t> ones(64, 1);
+  std::string calls = kRebuild + "q\x01" +
+                      tuple({kStorage, integer(0), integers(ones), integers(ones), "\x89", "N"}) +
+                      "q\x02R";
+  for (int i = 0; i < 70'000; ++i) calls += "0h\x01h\x02R";
+  EXPECT_NE(refusal(torch_zip(calls)).find("more than 4000000 dimensions together"),
+            std::string::npos);
+}
+
 // Whatever is cut off or flipped, the answer is a sentence or a file, never a crash.
 TEST(MalformedTorchFile, EveryTruncationAndEveryFlippedBit) {
   for (const std::string& good : {torch_zip(dict({str("w"), kTensor})),

@@ -6,6 +6,8 @@
 namespace tost {
 namespace {
 
+constexpr size_t kMaxDimensions = 4'000'000;
+
 class Rebuilder {
  public:
   Rebuilder(const TorchParts& parts, const std::string& file)
@@ -53,7 +55,7 @@ class Rebuilder {
       TorchTensor parameter = data->second;
       parameter.parameter = true;
       parameter.requires_grad = args.size() > 1 && args[1] == PickleTree::kTrueId;
-      tensors_.emplace(id, std::move(parameter));
+      keep(id, std::move(parameter));
     }
   }
 
@@ -76,6 +78,15 @@ class Rebuilder {
     tensor.requires_grad = args.size() > 4 && args[4] == PickleTree::kTrueId;
     if (args.size() == most && most > 4) check_metadata(args.back());
     check_place(tensor);
+    keep(id, std::move(tensor));
+  }
+
+  // A call may take seven bytes of the pickle, and a shape a kilobyte of memory.
+  void keep(PickleId id, TorchTensor tensor) {
+    dimensions_ += tensor.shape.size() + 1;
+    if (dimensions_ > kMaxDimensions) {
+      fail_torch(file_, cat("its tensors have more than ", kMaxDimensions, " dimensions together"));
+    }
     tensors_.emplace(id, std::move(tensor));
   }
 
@@ -143,6 +154,7 @@ class Rebuilder {
   const PickleTree& tree_;
   const std::string& file_;
   std::unordered_map<PickleId, TorchTensor> tensors_;
+  size_t dimensions_ = 0;
   uint32_t at_ = 0;
 };
 

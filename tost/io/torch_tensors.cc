@@ -98,7 +98,10 @@ torch::Tensor TorchTensorReader::tensor(PickleId id) {
   if (place == nullptr) fail_data("'", file_->name(), "' holds no tensor there.");
   const auto type = scalar_type(place->dtype, file_->name());
   const c10::Storage& bytes = block(place->storage);
-  if (type == torch::kBool) check_booleans(file_->storage_bytes(place->storage), file_->name());
+  if (type == torch::kBool && booleans_.count(place->storage) == 0) {
+    check_booleans(file_->storage_bytes(place->storage), file_->name());
+    booleans_.insert(place->storage);
+  }
   const torch::NoGradGuard no_grad;
   return torch::empty({0}, type).set_(bytes, place->offset, place->shape, place->strides);
 }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tost/io/torch_file.h"
@@ -32,6 +33,7 @@ class TorchTensorReader {
 
   std::shared_ptr<const TorchFile> file_;
   std::map<size_t, c10::Storage> blocks_;
+  std::set<size_t> booleans_;  // storages whose bytes are known to be 0 or 1
 };
 
 }  // namespace tost

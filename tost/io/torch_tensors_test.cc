@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safetensors.h"
+#include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
 #include "tost/testing/shared.h"
 
@@ -98,6 +99,54 @@ TEST_P(LanguageCheckpoint, GivesTheWeightsOfTheSafetensorsFile) {
 
 INSTANTIATE_TEST_SUITE_P(Parity, LanguageCheckpoint,
                          ::testing::Values("lang_tssa", "lang_tssa_bias_short", "lang_softmax"));
+
+std::shared_ptr<const TorchFile> parse(const std::string& bytes) {
+  auto owner = std::make_shared<std::string>(bytes);
+  return TorchFile::parse(*owner, "x.pt", owner);
+}
+
+TEST(TorchTensorReader, TensorsOfOneStorageShareItWhateverItsAlignment) {
+  using namespace testing;
+  const std::string object =
+      dict({str("a"), tensor(storage("0", 4), 0, integers({2, 2}), integers({1, 2})), str("b"),
+            tensor(storage("0", 4), 1, integers({3}), integers({1}))});
+  std::string data;
+  for (const uint32_t value : {0x3f800000u, 0x40000000u, 0x40400000u, 0x40800000u}) {
+    data += number(value, 4);  // 1, 2, 3, 4
+  }
+  for (size_t shift = 0; shift < 16; ++shift) {
+    // The legacy layout aligns nothing; longer strings in the object move the storage.
+    const std::string moved = tuple({object, str(std::string(shift, 'x'))});
+    const auto file = parse(torch_legacy(moved, "](" + str("0") + "e", number(4, 8) + data));
+    TorchTensorReader reader(file);
+    const auto state = reader.state_dict(file->tree().items(file->root())[0], "model");
+    EXPECT_TRUE(torch::equal(state.at("a"), torch::tensor({{1.f, 3.f}, {2.f, 4.f}})));
+    EXPECT_TRUE(torch::equal(state.at("b"), torch::tensor({2.f, 3.f, 4.f})));
+    EXPECT_TRUE(state.at("a").is_alias_of(state.at("b")));
+    state.at("b").fill_(7);
+    EXPECT_EQ(state.at("a")[1][1].item<float>(), 7.f);
+  }
+}
+
+std::string refusal(const std::string& storage_class, const std::string& data) {
+  using namespace testing;
+  const std::string on = storage("0", int64_t(data.size()), storage_class);
+  const auto file = parse(torch_zip(tensor(on, 0, integers({2}), integers({1})), data));
+  TorchTensorReader reader(file);
+  try {
+    reader.tensor(file->root());
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(TorchTensorReader, RefusesBytesThatAreNoBoolsAndQuantisedTypes) {
+  EXPECT_EQ(refusal("BoolStorage", std::string("\0\1", 2)), "");
+  EXPECT_NE(refusal("BoolStorage", std::string("\0\2", 2)).find("the byte 2 in a bool"),
+            std::string::npos);
+  EXPECT_NE(refusal("QInt8Storage", "ab").find("type qint8, which is not read"), std::string::npos);
+}
 
 TEST(TorchTensorReader, KeepsTheFileAliveAndWritesNothingBack) {
   TOST_SHARED_OR_SKIP(folder, "parity/vision_tssa_p16");
