@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -24,7 +25,7 @@ enum class PowerLoss {
 };
 
 // Follows every change below `root`, which exists; what is there at the start counts as secured.
-// While it lives it serves the whole process; one thread at a time changes files.
+// While it lives it serves the whole process, from any thread.
 class CrashDisk : public FileCalls {
  public:
   explicit CrashDisk(const std::filesystem::path& root)
@@ -58,6 +59,7 @@ class CrashDisk : public FileCalls {
   }
 
   int open(const char* path, int flags, mode_t mode) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const int fd = FileCalls::open(path, flags, mode);
     const auto [folder, name] = place(path);
@@ -70,12 +72,14 @@ class CrashDisk : public FileCalls {
 
   // Large writes are taken in two parts, as a disk may do, so that a stop can come between them.
   ssize_t write(int fd, const void* bytes, size_t count) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     return FileCalls::write(fd, bytes, count > 1 && calls_ % 2 == 0 ? count / 2 : count);
   }
 
   // Costs no time: what is secured is told by this class, not by the disk below.
   int fsync(int fd) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     const auto file = open_.find(fd);
@@ -89,12 +93,14 @@ class CrashDisk : public FileCalls {
 
   // Closes even where it says that it failed, so that no test runs out of descriptors.
   int close(int fd) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     open_.erase(fd);
     const int result = FileCalls::close(fd);
     return fails() ? -1 : result;
   }
 
   int rename(const char* from, const char* to) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const int result = FileCalls::rename(from, to);
     const auto [old_folder, old_name] = place(from);
@@ -106,6 +112,7 @@ class CrashDisk : public FileCalls {
   }
 
   int mkdir(const char* path, mode_t mode) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (fails()) return -1;
     const int result = FileCalls::mkdir(path, mode);
     const auto [folder, name] = place(path);
@@ -117,9 +124,11 @@ class CrashDisk : public FileCalls {
   }
 
   int unlink(const char* path) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     return fails() ? -1 : forget_name(path, FileCalls::unlink(path));
   }
   int rmdir(const char* path) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
     return fails() ? -1 : forget_name(path, FileCalls::rmdir(path));
   }
 
@@ -203,6 +212,7 @@ class CrashDisk : public FileCalls {
     return result;
   }
 
+  std::mutex mutex_;
   std::filesystem::path root_;
   std::shared_ptr<Node> tree_;
   std::map<int, std::shared_ptr<Node>> open_;

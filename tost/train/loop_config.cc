@@ -44,6 +44,11 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
             "steps between further checkpoints (0: none)")
       .integer("keep_last", &C::keep_last, 1, 100000, kFree,
                "newest checkpoints kept, beside the best one")
+      .flag("background_saves", &C::background_saves, kFree,
+            "write checkpoints while training goes on, from a copy of the run's state in memory")
+      .integer(
+          "save_retries", &C::save_retries, 0, 10, kFree,
+          "further attempts at a checkpoint that cannot be written, after 0.5 s, 2 s, 8 s, ...")
       .integer("log_every", &C::log_every, 1, kMany, kFree, "steps a line of metrics.jsonl sums up")
       .integer("bound_every_steps", &C::bound_every_steps, 0, kMany, kFree,
                "steps between measurements of each layer's coding rates and their bound (0: none)");

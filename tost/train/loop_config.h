@@ -37,6 +37,8 @@ struct LoopConfig {
   int64_t checkpoint_every_steps = 0;  // as well; 0: none
   int64_t sample_every_steps = 0;      // 0: none
   int64_t keep_last = 2;
+  bool background_saves = true;
+  int64_t save_retries = 2;
   int64_t log_every = 10;         // steps
   int64_t bound_every_steps = 0;  // 0: none
   int64_t threads = 0;

@@ -59,7 +59,8 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
       steps_per_epoch_(steps_per_epoch(config, task)),
       schedule_(make_schedule(config, steps_per_epoch_, task.samples_per_batch())),
       optimizer_(task.param_groups(), {config.beta1, config.beta2, config.eps}),
-      store_(run_ / kCheckpointFolder, config.keep_last) {
+      store_(run_ / kCheckpointFolder, config.keep_last),
+      saver_(store_, retry_pauses(config.save_retries)) {
   if (config.ema_decay > 0)
     ema_ = std::make_unique<Ema>(state_dict(task.model()), config.ema_decay);
   const int64_t leftovers = store_.clean();
@@ -100,6 +101,7 @@ TrainResult Trainer::train() {
     step();
   }
   if (unsaved_) save();
+  wait_for_saves();
   log_->flush();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.step = state_.step,
@@ -150,8 +152,7 @@ void Trainer::accumulate_gradients(double lr) {
       batch = task_.next_batch();
     }
     const double value = batch.loss.item<double>();
-    if (!std::isfinite(value))
-      fail_not_finite("loss", value, state_.step, lr, !store_.list().empty());
+    if (!std::isfinite(value)) fail_not_finite("loss", value, state_.step, lr, has_checkpoint());
     (batch.loss / double(config_.accumulate)).backward();
     loss += value / double(config_.accumulate);
     samples += batch.samples;
@@ -165,7 +166,7 @@ void Trainer::update(double lr) {
   if (config_.clip > 0) {
     const double norm = gradient_norm(optimizer_.parameters());
     if (!std::isfinite(norm))
-      fail_not_finite("gradient norm", norm, state_.step, lr, !store_.list().empty());
+      fail_not_finite("gradient norm", norm, state_.step, lr, has_checkpoint());
     scale = clip_scale(norm, config_.clip);
   }
   optimizer_.step(lr, scale);
@@ -229,14 +230,32 @@ bool Trainer::checkpoint_due() const {
          epoch() % config_.checkpoint_every == 0;
 }
 
+// The log is secured first: what it says of earlier steps must outlive the state that follows it.
 void Trainer::save() {
   log_->flush();
-  const auto folder = store_.save(
-      make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get()),
-      best_is_new_);
+  const Checkpoint checkpoint =
+      make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get());
+  if (config_.background_saves) {
+    saver_.save(checkpoint, best_is_new_);
+  } else {
+    saver_.save_now(checkpoint, best_is_new_);
+  }
   unsaved_ = best_is_new_ = false;
-  listener_.on_checkpoint(folder);
   timer_.restart(task_.wait_seconds());
+}
+
+void Trainer::wait_for_saves() {
+  saver_.wait();
+  pass_messages();
+}
+
+bool Trainer::has_checkpoint() {
+  try {
+    wait_for_saves();
+  } catch (const Error& error) {
+    listener_.on_message(error.what());
+  }
+  return !store_.list().empty();
 }
 
 void Trainer::sample() {
@@ -265,6 +284,9 @@ void Trainer::measure_bound() {
 }
 
 void Trainer::pass_messages() {
+  const BackgroundSaver::News news = saver_.take_news();
+  for (const auto& folder : news.finished) listener_.on_checkpoint(folder);
+  for (const std::string& message : news.messages) listener_.on_message(message);
   for (const std::string& message : task_.take_messages()) listener_.on_message(message);
 }
 

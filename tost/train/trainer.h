@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tost/train/adamw.h"
+#include "tost/train/background_saver.h"
 #include "tost/train/checkpoint_store.h"
 #include "tost/train/ema.h"
 #include "tost/train/loop_config.h"
@@ -60,6 +61,8 @@ class Trainer {
   bool evaluate();  // false when stopped
   bool checkpoint_due() const;
   void save();
+  void wait_for_saves();
+  bool has_checkpoint();  // once no save is under way
   void sample();
   bool bound_due() const;
   void measure_bound();
@@ -76,6 +79,7 @@ class Trainer {
   AdamW optimizer_;
   std::unique_ptr<Ema> ema_;
   CheckpointStore store_;
+  BackgroundSaver saver_;
   std::unique_ptr<RunLog> log_;
   LoopState state_;
   StepTimer timer_;

@@ -23,8 +23,11 @@ using testing::ToyTask;
 
 constexpr int64_t kSteps = 6;
 
-LoopConfig config() {
+// With saves in the background the k-th call is not always the same one.
+LoopConfig config(bool background) {
   LoopConfig c;
+  c.background_saves = background;
+  c.save_retries = 0;
   c.epochs = 3;
   c.lr = 0.02;
   c.ema_decay = 0.9;
@@ -33,14 +36,14 @@ LoopConfig config() {
 }
 
 // Whether the run came to its end; `from` receives the step it began at.
-bool train(const fs::path& run, int64_t* from = nullptr) {
+bool train(const fs::path& run, bool background, int64_t* from = nullptr) {
   struct Listener : TrainListener {
     int64_t first = -1;
     void on_start(const StartReport& report) override { first = report.first_step; }
   } listener;
   try {
     ToyTask task(3, 4, kSteps / 3);
-    Trainer trainer(config(), task, run, listener, nullptr);
+    Trainer trainer(config(background), task, run, listener, nullptr);
     trainer.resume();
     const TrainResult result = trainer.train();
     if (from != nullptr) *from = listener.first;
@@ -82,7 +85,8 @@ std::vector<int64_t> logged_steps(const fs::path& run) {
   return steps;
 }
 
-TEST(TrainerCrashSlow, StoppedAtEveryCallAndResumedItIsTheSameRun) {
+// Stops the run at every stride-th of its calls, and resumes it each time.
+void stop_everywhere(bool background, int64_t stride, std::set<int64_t>& began) {
   at::set_num_threads(1);
   std::vector<torch::Tensor> reference;
   int64_t calls = 0;
@@ -90,29 +94,39 @@ TEST(TrainerCrashSlow, StoppedAtEveryCallAndResumedItIsTheSameRun) {
     const testing::TempDir dir;
     CrashDisk disk(dir.path());
     disk.run_on();
-    ASSERT_TRUE(train(dir.path()));
+    ASSERT_TRUE(train(dir.path(), background));
     calls = disk.calls();
     reference = weights(dir.path());
   }
   ASSERT_GT(calls, 100);
-  std::set<int64_t> began;
-  for (int64_t k = 0; k < calls; ++k) {
+  for (int64_t k = 0; k < calls; k += stride) {
     const auto loss = std::array{PowerLoss::kNone, PowerLoss::kDropUnsynced,
-                                 PowerLoss::kDropBytes}[size_t(k) % 3];
+                                 PowerLoss::kDropBytes}[size_t(k / stride) % 3];
     SCOPED_TRACE(cat("stopped at call ", k, " of ", calls, ", loss ", int(loss)));
     const testing::TempDir dir;
     CrashDisk disk(dir.path());
     disk.stop_at(k);
-    train(dir.path());
+    train(dir.path(), background);
     disk.lose_power(loss);
     int64_t from = -1;
-    ASSERT_TRUE(train(dir.path(), &from));
+    ASSERT_TRUE(train(dir.path(), background, &from));
     began.insert(from);
     EXPECT_TRUE(same(weights(dir.path()), reference));
     EXPECT_EQ(logged_steps(dir.path()), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST(TrainerCrashSlow, StoppedAtEveryCallAndResumedItIsTheSameRun) {
+  std::set<int64_t> began;
+  stop_everywhere(/*background=*/false, 1, began);
   EXPECT_EQ(began, (std::set<int64_t>{0, 2, 4, 6})) << "every checkpoint must have been met";
+}
+
+TEST(TrainerCrashSlow, TheSameWithSavesInTheBackground) {
+  std::set<int64_t> began;
+  stop_everywhere(/*background=*/true, 4, began);
+  EXPECT_GE(began.size(), 3u);
 }
 
 }  // namespace

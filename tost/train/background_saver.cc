@@ -1,0 +1,85 @@
+#include "tost/train/background_saver.h"
+
+#include <utility>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+Checkpoint copy_of(const Checkpoint& checkpoint) {
+  Checkpoint copy = checkpoint;
+  for (CheckpointPart& part : copy.parts) {
+    for (auto& [name, tensor] : part.tensors) tensor = tensor.detach().clone();
+  }
+  return copy;
+}
+
+}  // namespace
+
+BackgroundSaver::BackgroundSaver(CheckpointStore& store,
+                                 std::vector<std::chrono::milliseconds> pauses)
+    : store_(store), pauses_(std::move(pauses)) {}
+
+BackgroundSaver::~BackgroundSaver() {
+  join();
+}
+
+void BackgroundSaver::join() {
+  if (!thread_.joinable()) return;
+  thread_.join();
+  collect();
+}
+
+void BackgroundSaver::collect() {
+  const News done = std::exchange(running_, {});
+  news_.finished.insert(news_.finished.end(), done.finished.begin(), done.finished.end());
+  news_.messages.insert(news_.messages.end(), done.messages.begin(), done.messages.end());
+}
+
+void BackgroundSaver::save(const Checkpoint& checkpoint, bool best) {
+  wait();
+  thread_ = std::thread([this, best, copy = copy_of(checkpoint)] { run(copy, best); });
+}
+
+void BackgroundSaver::save_now(const Checkpoint& checkpoint, bool best) {
+  wait();
+  run(checkpoint, best);
+  collect();
+  wait();
+}
+
+void BackgroundSaver::wait() {
+  join();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void BackgroundSaver::run(const Checkpoint& checkpoint, bool best) {
+  for (size_t attempt = 0;; ++attempt) {
+    try {
+      running_.finished.push_back(store_.save(checkpoint, best));
+      return;
+    } catch (const std::exception& error) {
+      if (attempt == pauses_.size()) {
+        failure_ = std::current_exception();
+        return;
+      }
+      running_.messages.push_back(cat(error.what(), " Trying again."));
+      std::this_thread::sleep_for(pauses_[attempt]);
+    }
+  }
+}
+
+BackgroundSaver::News BackgroundSaver::take_news() {
+  return std::exchange(news_, {});
+}
+
+std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries) {
+  std::vector<std::chrono::milliseconds> pauses;
+  for (std::chrono::milliseconds pause(500); int64_t(pauses.size()) < retries; pause *= 4) {
+    pauses.push_back(pause);
+  }
+  return pauses;
+}
+
+}  // namespace tost

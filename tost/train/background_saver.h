@@ -1,0 +1,63 @@
+// Writes checkpoints on a thread of its own while training goes on.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tost/train/checkpoint_store.h"
+
+namespace tost {
+
+// One save at a time: the next one waits for it, so that there are never two half-written folders,
+// nor more than one copy of the run's state. For use from one thread; `store` outlives the saver
+// and is not saved to by anyone else meanwhile.
+class BackgroundSaver {
+ public:
+  // A failed save is tried again after each of the pauses; the last failure counts. Disks of other
+  // machines and quotas have failures that pass.
+  BackgroundSaver(CheckpointStore& store, std::vector<std::chrono::milliseconds> pauses);
+  // Waits for the save under way; its failure is lost.
+  ~BackgroundSaver();
+  BackgroundSaver(const BackgroundSaver&) = delete;
+  BackgroundSaver& operator=(const BackgroundSaver&) = delete;
+
+  // Copies the tensors of `checkpoint`, so that they may change as soon as this returns, and
+  // begins. Waits for the save before, and throws what that one failed with.
+  void save(const Checkpoint& checkpoint, bool best);
+
+  // The same on this thread and without a copy; throws the failure of this save too.
+  void save_now(const Checkpoint& checkpoint, bool best);
+
+  // Waits for the save under way. Throws what it failed with.
+  void wait();
+
+  // Folders finished since the last call, and a sentence for each failure that passed.
+  struct News {
+    std::vector<std::filesystem::path> finished;
+    std::vector<std::string> messages;
+  };
+  // Of saves that save() or wait() has waited for.
+  News take_news();
+
+ private:
+  void run(const Checkpoint& checkpoint, bool best);
+  void join();
+  void collect();  // what the thread has left behind
+
+  CheckpointStore& store_;
+  std::vector<std::chrono::milliseconds> pauses_;
+  std::thread thread_;
+  News running_;  // the thread's, until it is joined
+  std::exception_ptr failure_;
+  News news_;
+};
+
+// 0.5 s, 2 s, 8 s, ...
+std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries);
+
+}  // namespace tost

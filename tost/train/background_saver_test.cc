@@ -1,0 +1,108 @@
+#include "tost/train/background_saver.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tost/base/error.h"
+#include "tost/eval/run_layout.h"
+#include "tost/testing/crash_disk.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::CrashDisk;
+
+Checkpoint checkpoint_of(int64_t step, const torch::Tensor& w) {
+  Checkpoint checkpoint{.step = step, .parts = {}, .state = {{"step", step}}};
+  checkpoint.parts.push_back({kModelFile, {{"w", w}}, {}});
+  checkpoint.parts.push_back({kOptimizerFile, {{"m", w}}, {}});
+  return checkpoint;
+}
+
+torch::Tensor newest_w(const CheckpointStore& store) {
+  std::vector<std::string> messages;
+  return store.load_newest(messages)->parts.at(0).tensors.at("w");
+}
+
+TEST(BackgroundSaver, WritesWhatTheTensorsWereWhenItWasAsked) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  BackgroundSaver saver(store, {});
+  torch::Tensor w = torch::zeros({1 << 20});
+  for (int64_t step = 1; step <= 3; ++step) {
+    saver.save(checkpoint_of(step, w), false);
+    w.fill_(double(step));  // at once, while the thread writes
+  }
+  saver.wait();
+  EXPECT_TRUE(torch::equal(newest_w(store), torch::full({1 << 20}, 2.0)));
+  const auto news = saver.take_news();
+  ASSERT_EQ(news.finished.size(), 3u);
+  EXPECT_EQ(news.finished.back().filename(), "step-000000003");
+  EXPECT_TRUE(news.messages.empty());
+  EXPECT_TRUE(saver.take_news().finished.empty());
+}
+
+TEST(BackgroundSaver, TriesAgainAfterAFailureThatPasses) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  CrashDisk disk(dir.path());
+  disk.fail_at(6, EIO);
+  BackgroundSaver saver(store, {1ms, 1ms});
+  saver.save(checkpoint_of(1, torch::ones({4})), true);
+  saver.wait();
+  const auto news = saver.take_news();
+  EXPECT_EQ(news.finished.size(), 1u);
+  ASSERT_EQ(news.messages.size(), 1u);
+  EXPECT_NE(news.messages[0].find("Trying again"), std::string::npos);
+  EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
+}
+
+TEST(BackgroundSaver, ALastingFailureIsThrownOnceAndTheOldCheckpointStays) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  store.save(checkpoint_of(1, torch::ones({4})), true);
+  CrashDisk disk(dir.path());
+  disk.stop_at(6);
+  BackgroundSaver saver(store, {1ms});
+  saver.save(checkpoint_of(2, torch::zeros({4})), false);
+  EXPECT_THROW(saver.wait(), Error);
+  EXPECT_NO_THROW(saver.wait());
+  EXPECT_TRUE(saver.take_news().finished.empty());
+  disk.run_on();
+  store.clean();
+  EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
+  saver.save(checkpoint_of(3, torch::zeros({4})), false);
+  saver.wait();
+  EXPECT_TRUE(torch::equal(newest_w(store), torch::zeros({4})));
+}
+
+TEST(BackgroundSaver, SavesOnTheCallersThreadWhereAsked) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  BackgroundSaver saver(store, {1ms});
+  saver.save_now(checkpoint_of(1, torch::ones({4})), true);
+  EXPECT_EQ(store.list().size(), 1u);
+  EXPECT_EQ(saver.take_news().finished.size(), 1u);
+  CrashDisk disk(dir.path());
+  disk.stop_at(0);
+  EXPECT_THROW(saver.save_now(checkpoint_of(2, torch::ones({4})), true), Error);
+  EXPECT_EQ(saver.take_news().messages.size(), 1u);
+}
+
+TEST(BackgroundSaver, DestructionFinishesTheSave) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  { BackgroundSaver(store, {}).save(checkpoint_of(5, torch::ones({1 << 18})), false); }
+  EXPECT_EQ(store.list().size(), 1u);
+}
+
+TEST(BackgroundSaver, PausesGrow) {
+  EXPECT_TRUE(retry_pauses(0).empty());
+  EXPECT_EQ(retry_pauses(3), (std::vector<std::chrono::milliseconds>{500ms, 2000ms, 8000ms}));
+}
+
+}  // namespace
+}  // namespace tost
