@@ -92,8 +92,7 @@ void print_classes(const Json& report) {
       if (row["harmless"].get<bool>() != harmless) continue;
       std::cout << "  " << (harmless ? "harmless  " : "UNKNOWN   ") << text_of(row["name"]);
       if (row.contains("calls")) {
-        std::cout << "  (called " << row["calls"] << " times, first named at byte " << row["byte"]
-                  << ")";
+        std::cout << "  (" << row["calls"] << " calls, first named at byte " << row["byte"] << ")";
       }
       std::cout << "\n";
     }

@@ -279,6 +279,16 @@ TEST(PickleReader, EveryWayOfCallingIsNoticed) {
   EXPECT_EQ(made.states.size(), 1u);
 }
 
+// str of Python 2, as torch wrote it from there.
+TEST(PickleReader, OldStringsAreTextOrBytes) {
+  const PickleTree tree =
+      read_pickle(proto() + "U\x02hi" + "T" + number(1, 4) + "\xff" + "\x86.", "'x'");
+  const auto& items = tree.items(tree.root());
+  EXPECT_TRUE(tree.is_string(items[0], "hi"));
+  EXPECT_EQ(tree[items[1]].kind, PickleKind::kBytes);
+  EXPECT_EQ(tree[items[1]].text, "\xff");
+}
+
 TEST(PickleReader, ValuesAreRead) {
   const std::string bytes = proto(4) + "(N\x88\x89" + "K\xff" + "M\xff\xff" + "J" +
                             number(0xfffffffe, 4) + "\x8a" + number(0, 1) + "\x8a\x01\x80" +
