@@ -31,8 +31,12 @@ step "4. Labels for single pictures (the folder is the truth)"
 find "$out/pictures" -name '*.png' | sort | xargs "$tost" predict "$out/run" --top 2
 "$tost" data sheet --data shapes --split test --out "$out/shapes.png"
 
+step "5. Look inside"
+"$tost" explain "$out/run" --data shapes --samples 128 --bound --out "$out/report"
+
 step "Where everything is"
 cat <<END
+  $out/report/index.html what each head takes, what each layer compresses: open it in a browser
   $out/run/checkpoints   weights (best and latest), safetensors
   $out/run/metrics.jsonl loss and accuracy by step; the same for TensorBoard: tensorboard --logdir $out/run
   $out/run/config.json   every setting of the run
