@@ -2,19 +2,21 @@
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
 # make test     all tests;  make test-fast: those that take seconds
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
+# make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make install  into PREFIX (default /usr/local)
 # TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
+SECONDS_EACH ?= 600
 PREFIX ?= /usr/local
 export TOST_TORCH
 # Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan ops install format clean
+.PHONY: all setup configure build demo test test-fast asan fuzz ops install format clean
 all: build
 
 setup:
@@ -39,6 +41,9 @@ test-fast: build
 
 asan: setup
 	@$(MAKE) --no-print-directory PRESET=asan test-fast
+
+fuzz:
+	@fuzz/run.sh $(SECONDS_EACH)
 
 ops: setup
 	@cmake -S . -B build/ops -G Ninja -DTOST_OPS_ONLY=ON
