@@ -80,6 +80,9 @@ Table main_table(const SweepSummary& summary) {
 Table corruption_table(const SweepSummary& summary) {
   Table table;
   table.caption = "Top-1 % under corruption, mean over the strengths";
+  if (summary.corrupted_split != summary.split) {
+    table.caption += cat(" (", summary.corrupted_split, "; whole pictures: ", summary.split, ")");
+  }
   table.header = {"variant", "whole"};
   for (const std::string& kind : summary.kinds) table.header.push_back(kind);
   for (const VariantSummary& v : summary.variants) {

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "tost/sweep/run_score.h"
+
 namespace tost {
 namespace {
 
+using nlohmann::json;
 using Records = std::vector<std::pair<int64_t, const RunRecord*>>;  // seed, a run that is done
 
 MeanSpread over(const Records& records, auto value) {
@@ -106,7 +109,10 @@ SweepSummary summarize(const SweepSpec& spec, const SweepPlan& plan,
                        const std::vector<SweepStep>& steps) {
   SweepSummary sweep;
   sweep.metric = plan.kind == "vision" ? "top1" : "loss";
+  const json rule = scoring_rule(spec, plan.kind);
+  sweep.split = rule.at("split").get<std::string>();
   if (spec.corruptions) {
+    sweep.corrupted_split = spec.corruptions->split;
     sweep.kinds = spec.corruptions->kinds;
     sweep.strengths = spec.corruptions->strengths;
   }

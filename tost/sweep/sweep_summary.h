@@ -26,7 +26,9 @@ struct VariantSummary {
 };
 
 struct SweepSummary {
-  std::string metric;  // "top1" or "loss"
+  std::string metric;           // "top1" or "loss"
+  std::string split;            // of the score
+  std::string corrupted_split;  // of the corrupted pictures; "" without any
   std::vector<std::string> kinds;
   std::vector<int64_t> strengths;
   std::vector<VariantSummary> variants;  // in the order of the plan
