@@ -1,5 +1,6 @@
 #include "tost/train/background_saver.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tost/base/error.h"
@@ -38,12 +39,26 @@ void BackgroundSaver::collect() {
 }
 
 void BackgroundSaver::save(const Checkpoint& checkpoint, bool best) {
-  wait();
+  if (failed_before()) return run_here(checkpoint, best);
   thread_ = std::thread([this, best, copy = copy_of(checkpoint)] { run(copy, best); });
 }
 
 void BackgroundSaver::save_now(const Checkpoint& checkpoint, bool best) {
-  wait();
+  failed_before();
+  run_here(checkpoint, best);
+}
+
+bool BackgroundSaver::failed_before() {
+  try {
+    wait();
+    return false;
+  } catch (const std::exception& error) {
+    news_.messages.push_back(error.what());
+    return true;
+  }
+}
+
+void BackgroundSaver::run_here(const Checkpoint& checkpoint, bool best) {
   run(checkpoint, best);
   collect();
   wait();
@@ -76,8 +91,9 @@ BackgroundSaver::News BackgroundSaver::take_news() {
 
 std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries) {
   std::vector<std::chrono::milliseconds> pauses;
+  constexpr std::chrono::milliseconds kLongest(10'000);
   for (std::chrono::milliseconds pause(500); int64_t(pauses.size()) < retries; pause *= 4) {
-    pauses.push_back(pause);
+    pauses.push_back(pause = std::min(pause, kLongest));
   }
   return pauses;
 }

@@ -27,10 +27,10 @@ class BackgroundSaver {
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
   // Copies the tensors of `checkpoint`, so that they may change as soon as this returns, and
-  // begins. Waits for the save before, and throws what that one failed with.
+  // begins; waits for the save before. Where that one failed, its failure becomes a message and
+  // this one is written at once, on the caller's thread: throws where it fails too.
   void save(const Checkpoint& checkpoint, bool best);
-
-  // The same on this thread and without a copy; throws the failure of this save too.
+  // The same on this thread and without a copy in any case.
   void save_now(const Checkpoint& checkpoint, bool best);
 
   // Waits for the save under way. Throws what it failed with.
@@ -46,6 +46,8 @@ class BackgroundSaver {
 
  private:
   void run(const Checkpoint& checkpoint, bool best);
+  void run_here(const Checkpoint& checkpoint, bool best);
+  bool failed_before();  // waits
   void join();
   void collect();  // what the thread has left behind
 
@@ -57,7 +59,7 @@ class BackgroundSaver {
   News news_;
 };
 
-// 0.5 s, 2 s, 8 s, ...
+// 0.5 s, 2 s, 8 s, and 10 s from then on.
 std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries);
 
 }  // namespace tost

@@ -99,9 +99,26 @@ TEST(BackgroundSaver, DestructionFinishesTheSave) {
   EXPECT_EQ(store.list().size(), 1u);
 }
 
-TEST(BackgroundSaver, PausesGrow) {
+TEST(BackgroundSaver, AFailedSaveDoesNotKeepTheNextOneFromDisk) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  CrashDisk disk(dir.path());
+  BackgroundSaver saver(store, {});
+  disk.fail_at(3, ENOSPC);
+  saver.save(checkpoint_of(1, torch::zeros({4})), false);
+  saver.save(checkpoint_of(2, torch::ones({4})), false);  // the disk is well again
+  EXPECT_NO_THROW(saver.wait());
+  const auto news = saver.take_news();
+  ASSERT_EQ(news.messages.size(), 1u);
+  EXPECT_NE(news.messages[0].find("step 1"), std::string::npos);
+  ASSERT_EQ(news.finished.size(), 1u);
+  EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
+}
+
+TEST(BackgroundSaver, PausesGrowToTenSeconds) {
   EXPECT_TRUE(retry_pauses(0).empty());
-  EXPECT_EQ(retry_pauses(3), (std::vector<std::chrono::milliseconds>{500ms, 2000ms, 8000ms}));
+  EXPECT_EQ(retry_pauses(5),
+            (std::vector<std::chrono::milliseconds>{500ms, 2000ms, 8000ms, 10000ms, 10000ms}));
 }
 
 }  // namespace

@@ -123,7 +123,10 @@ void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& chec
 void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) const {
   const fs::path stale = with_suffix(to, kStale);
   const bool replaces = fs::exists(to);
-  if (replaces) rename_path(to, stale);
+  if (replaces) {
+    remove_tree(stale);  // of an attempt that failed
+    rename_path(to, stale);
+  }
   try {
     rename_durably(from, to);
   } catch (...) {

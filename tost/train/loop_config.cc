@@ -48,7 +48,7 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
             "write checkpoints while training goes on, from a copy of the run's state in memory")
       .integer(
           "save_retries", &C::save_retries, 0, 10, kFree,
-          "further attempts at a checkpoint that cannot be written, after 0.5 s, 2 s, 8 s, ...")
+          "further attempts at a checkpoint that cannot be written, after 0.5, 2, 8, 10, 10, ... s")
       .integer("log_every", &C::log_every, 1, kMany, kFree, "steps a line of metrics.jsonl sums up")
       .integer("bound_every_steps", &C::bound_every_steps, 0, kMany, kFree,
                "steps between measurements of each layer's coding rates and their bound (0: none)");
