@@ -32,10 +32,10 @@ struct LoaderConfig {
   // Training: how many different unreadable pictures are replaced by another (random) one before
   // the next is an Error.
   int64_t max_unreadable = 100;
-  Preprocess preprocess;
-  AugmentConfig augment;
-  MixConfig mix;          // training only
-  Corruption corruption;  // evaluation only: done to the fitted picture, before normalising
+  Preprocess preprocess = {};
+  AugmentConfig augment = {};
+  MixConfig mix = {};          // training only
+  Corruption corruption = {};  // evaluation only: done to the fitted picture, before normalising
 };
 
 struct Unreadable {
