@@ -137,7 +137,7 @@ void add_eval_command(CLI::App& app) {
   auto flags = std::make_shared<KindFlags>();
   command
       ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder or .safetensors file")
+                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(

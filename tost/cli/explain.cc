@@ -60,7 +60,7 @@ void add_explain_command(CLI::App& app) {
   auto options = std::make_shared<ExplainCommand>();
   command
       ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder or .safetensors file")
+                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
   command->add_option(
       "images", options->images,

@@ -267,7 +267,7 @@ void add_generate_command(CLI::App& app) {
   options->prompt = "\n";
   command
       ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder or .safetensors file")
+                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
   add_text_options(*command, *options);
   add_sampling_options(*command, *options);

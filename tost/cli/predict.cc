@@ -62,7 +62,7 @@ void add_predict_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   command
       ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder or .safetensors file")
+                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
   command->add_option("images", options->images, "JPEG or PNG files")->required();
   command->add_option("--top", options->predict.top_k, "Classes shown for each image")

@@ -94,11 +94,13 @@ void Normalizer::operator()(const Image& image, float* to) const {
   }
 }
 
+ChannelStats imagenet_stats(int64_t channels) {
+  if (channels == 1) return {{0.449}, {0.226}};
+  return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+}
+
 ChannelStats channel_stats(const ImageDataset& train, int64_t channels) {
-  if (train.format() == "folder") {
-    if (channels == 1) return {{0.449}, {0.226}};  // means of the three
-    return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
-  }
+  if (train.format() == "folder") return imagenet_stats(channels);
   const int64_t used = std::min(train.size(), kStatsImages);
   std::vector<int64_t> counts(static_cast<size_t>(channels) * 256);
   for (int64_t i = 0; i < used; ++i) {

@@ -48,6 +48,9 @@ struct ChannelStats {
   std::vector<double> std;
 };
 
+// Of ImageNet; for 1 channel the means of the three.
+ChannelStats imagenet_stats(int64_t channels);
+
 // ImageNet's constants for folders of photographs (what official recipes use); for every other
 // format the statistics of up to 10,000 evenly spaced training pictures.
 // `train` must be the training split. Deterministic.

@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/eval/metadata.h"
+#include "tost/eval/official_checkpoint.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/models/state_dict.h"
@@ -92,12 +93,14 @@ LanguageInfo language_info_from_metadata(const std::map<std::string, std::string
 
 std::string model_kind(const fs::path& path, Weights weights) {
   const fs::path file = find_model_file(path, weights);
+  if (is_torch_checkpoint(file)) return official_kind(file, weights);
   return kind_of(metadata_of(file), cat("'", file.string(), "'"));
 }
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   LoadedLanguage loaded;
   loaded.file = find_model_file(path, weights);
+  if (is_torch_checkpoint(loaded.file)) return load_official_language(loaded.file, weights);
   const std::string where = cat("'", loaded.file.string(), "'");
   const SafetensorsFile content = load_safetensors(loaded.file);
   const std::string kind = kind_of(content.metadata, where);

@@ -36,11 +36,11 @@ LanguageInfo language_info_from_metadata(const std::map<std::string, std::string
                                          const std::string& where);
 
 // "vision" or "language": what the model file that `path` means (see find_model_file) holds. Reads
-// the header alone. Throws a data Error where there is no such file.
+// names and shapes alone. Throws a data Error where there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
-// `path` as for load_model_file. Throws a data Error naming the file; for a model of another kind
-// it says which.
+// `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
+// file; for a model of another kind it says which.
 LoadedLanguage load_language_file(const std::filesystem::path& path,
                                   Weights weights = Weights::kRaw);
 

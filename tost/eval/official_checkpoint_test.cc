@@ -1,0 +1,383 @@
+#include "tost/eval/official_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/eval/official_config.h"
+#include "tost/io/safetensors.h"
+#include "tost/io/torch_test_util.h"
+#include "tost/models/state_dict.h"
+#include "tost/testing/shared.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::dict;
+using testing::integer;
+using testing::str;
+
+struct Fixture {
+  const char* folder;
+  const char* mixer;
+};
+
+void PrintTo(const Fixture& fixture, std::ostream* out) {
+  *out << fixture.folder;
+}
+
+std::string test_name(const ::testing::TestParamInfo<Fixture>& info) {
+  return info.param.folder;
+}
+
+void expect_recorded(const torch::Tensor& found, const torch::Tensor& recorded) {
+  ASSERT_EQ(found.sizes(), recorded.sizes());
+  const double largest = recorded.abs().max().item<double>();
+  EXPECT_LE((found - recorded).abs().max().item<double>(), 1e-5 * largest);
+}
+
+template <class Model>
+void expect_same_weights(const Model& model, const fs::path& file) {
+  const StateDict found = state_dict(model), wanted = load_safetensors(file).tensors;
+  ASSERT_EQ(found.size(), wanted.size());
+  for (const auto& [name, tensor] : wanted) {
+    ASSERT_EQ(found.count(name), 1u) << name;
+    EXPECT_TRUE(torch::equal(found.at(name), tensor)) << name;
+  }
+}
+
+class OfficialVision : public ::testing::TestWithParam<Fixture> {};
+
+TEST_P(OfficialVision, GivesTheLogitsOfItsSafetensors) {
+  TOST_SHARED_OR_SKIP(folder, std::string("parity/") + GetParam().folder);
+  const torch::NoGradGuard no_grad;
+  const fs::path file = folder / "checkpoint.pth";
+  EXPECT_EQ(model_kind(file), "vision");
+  const LoadedModel loaded = load_model_file(file);
+  EXPECT_EQ(loaded.file, file);
+  EXPECT_FALSE(loaded.model->is_training());
+  EXPECT_EQ(loaded.info.config.mixer, GetParam().mixer);
+  EXPECT_EQ(loaded.info.config.heads, 4);
+  EXPECT_EQ(loaded.info.config.depth, 2);
+  EXPECT_EQ(loaded.info.classes.size(), 10u);
+  EXPECT_EQ(loaded.info.classes.back(), "9");
+  EXPECT_EQ(loaded.info.preprocess.size, 224);
+  EXPECT_EQ(loaded.info.preprocess.mean, (std::vector<double>{0.485, 0.456, 0.406}));
+  expect_same_weights(*loaded.model, folder / "state.safetensors");
+
+  const auto expected = load_safetensors(folder / "expected.safetensors").tensors;
+  const auto twin = make_image_classifier(loaded.info.config, WeightInit::kNone);
+  load_state_dict(*twin, load_safetensors(folder / "state.safetensors").tensors);
+  twin->eval();
+  const torch::Tensor logits = loaded.model->forward(expected.at("input"));
+  EXPECT_LE((logits - twin->forward(expected.at("input"))).abs().max().item<double>(), 1e-6);
+  expect_recorded(logits, expected.at("logits"));
+}
+
+TEST_P(OfficialVision, GivesTheAveragedWeightsByChoice) {
+  TOST_SHARED_OR_SKIP(folder, std::string("parity/") + GetParam().folder);
+  const torch::NoGradGuard no_grad;
+  const fs::path file = folder / "checkpoint.pth";
+  EXPECT_EQ(model_kind(file, Weights::kEma), "vision");
+  const auto input = load_safetensors(folder / "expected.safetensors").tensors.at("input");
+  const torch::Tensor raw = load_model_file(file).model->forward(input);
+  const torch::Tensor averaged = load_model_file(file, Weights::kEma).model->forward(input);
+  // head.bias is larger by one there.
+  EXPECT_LE((averaged - raw - 1).abs().max().item<double>(), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Parity, OfficialVision,
+                         ::testing::Values(Fixture{"vision_tssa_p16", "tssa"},
+                                           Fixture{"vision_tssa_p8_rect", "tssa"},
+                                           Fixture{"vision_xca_p16", "xca"},
+                                           Fixture{"vision_softmax_p16", "softmax"}),
+                         test_name);
+
+class OfficialLanguage : public ::testing::TestWithParam<Fixture> {};
+
+TEST_P(OfficialLanguage, GivesTheLogitsOfItsSafetensors) {
+  TOST_SHARED_OR_SKIP(folder, std::string("parity/") + GetParam().folder);
+  const torch::NoGradGuard no_grad;
+  const fs::path file = folder / "ckpt.pt";
+  EXPECT_EQ(model_kind(file), "language");
+  const LoadedLanguage loaded = load_language_file(file);
+  EXPECT_EQ(loaded.file, file);
+  EXPECT_FALSE(loaded.model->is_training());
+  EXPECT_EQ(loaded.info.config.mixer, GetParam().mixer);
+  EXPECT_EQ(loaded.info.config.vocab, 131);
+  EXPECT_EQ(loaded.info.config.block, 96);
+  EXPECT_EQ(loaded.info.config.heads, 4);
+  EXPECT_EQ(loaded.info.tokenizer, nullptr);
+  expect_same_weights(*loaded.model, folder / "state.safetensors");
+  const auto expected = load_safetensors(folder / "expected.safetensors").tensors;
+  const auto twin = make_language_model(loaded.info.config, WeightInit::kNone);
+  load_state_dict(*twin, load_safetensors(folder / "state.safetensors").tensors);
+  twin->eval();
+  const torch::Tensor logits = loaded.model->forward(expected.at("idx"));
+  EXPECT_LE((logits - twin->forward(expected.at("idx"))).abs().max().item<double>(), 1e-6);
+  expect_recorded(logits, expected.at("logits"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Parity, OfficialLanguage,
+                         ::testing::Values(Fixture{"lang_tssa", "tssa"},
+                                           Fixture{"lang_tssa_bias_short", "tssa"},
+                                           Fixture{"lang_softmax", "softmax"}),
+                         test_name);
+
+// Tensors as a pickled dict over two storages: "0" of float32, "1" of int64.
+class Pickled {
+ public:
+  std::string tensor(const torch::Tensor& value) {
+    const bool longs = value.scalar_type() == torch::kInt64;
+    const torch::Tensor plain = value.contiguous();
+    std::string& data = longs ? longs_ : floats_;
+    const int64_t offset = int64_t(data.size()) / plain.element_size();
+    data.append(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+    return longs ? view("1", "LongStorage", offset, plain)
+                 : view("0", "FloatStorage", offset, plain);
+  }
+  std::string state(const StateDict& tensors, const std::string& prefix = "") {
+    std::vector<std::string> parts;
+    for (const auto& [name, value] : tensors) {
+      parts.push_back(str(prefix + name));
+      parts.push_back(tensor(value));
+    }
+    return dict(parts);
+  }
+  // The file whose object is `object`, made with tensor() and state().
+  std::string file(std::string object) const {
+    fill_in(object, kFloats, int64_t(floats_.size()) / 4);
+    fill_in(object, kLongs, int64_t(longs_.size()) / 8);
+    auto items = testing::torch_items(object, floats_);
+    items.push_back({"m/data/1", longs_});
+    return testing::make_zip(items).bytes;
+  }
+
+ private:
+  // Stand for the sizes of the storages, which are known at the end.
+  static constexpr int64_t kFloats = 0x71717171, kLongs = 0x72727272;
+
+  static std::string view(const char* key, const char* type, int64_t offset,
+                          const torch::Tensor& value) {
+    return testing::tensor(testing::storage(key, type[0] == 'L' ? kLongs : kFloats, type), offset,
+                           testing::integers(value.sizes().vec()),
+                           testing::integers(value.strides().vec()));
+  }
+  static void fill_in(std::string& object, int64_t mark, int64_t size) {
+    const std::string from = integer(mark), to = integer(size);
+    for (size_t at = object.find(from); at != object.npos; at = object.find(from, at + 1)) {
+      object.replace(at, from.size(), to);
+    }
+  }
+
+  std::string floats_, longs_;
+};
+
+std::string error_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kData);
+    return error.what();
+  }
+  return "";
+}
+
+class OfficialFile : public ::testing::Test {
+ protected:
+  OfficialFile() {
+    torch::manual_seed(7);
+    language = make_language_model(language_config);
+    vision = make_image_classifier(vision_config);
+    vision->eval();
+  }
+
+  fs::path write(const std::string& bytes, const std::string& name = "ckpt.pt") const {
+    write_file_atomic(dir.path() / name, bytes);
+    return dir.path() / name;
+  }
+  // {"model": state, `more`}
+  fs::path write_model(const StateDict& state, const std::vector<std::string>& more = {},
+                       const std::string& prefix = "") const {
+    Pickled pickled;
+    std::vector<std::string> parts{str("model"), pickled.state(state, prefix)};
+    parts.insert(parts.end(), more.begin(), more.end());
+    return write(pickled.file(dict(parts)));
+  }
+  static std::vector<std::string> heads(const char* group = "model_args") {
+    return {str(group), dict({str("n_head"), integer(2)})};
+  }
+  static std::vector<std::string> args(const std::string& model, int64_t side = 32) {
+    return {str("args"), dict({str("model"), str(model), str("input_size"), integer(side)})};
+  }
+  static void expect_error(const std::string& found, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts) {
+      EXPECT_NE(found.find(part), found.npos) << "'" << part << "' is not in: " << found;
+    }
+  }
+  std::string language_error(const fs::path& file, Weights weights = Weights::kRaw) const {
+    return error_of([&] { load_language_file(file, weights); });
+  }
+  std::string vision_error(const fs::path& file) const {
+    return error_of([&] { load_model_file(file); });
+  }
+
+  testing::TempDir dir;
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor ids = torch::arange(6).view({1, 6});
+  const LanguageConfig language_config = [] {
+    LanguageConfig c;
+    c.vocab = 11;
+    c.block = c.dim = 8;
+    c.depth = c.heads = 2;
+    c.mixer = "softmax";
+    return c;
+  }();
+  std::shared_ptr<LanguageModel> language;
+  VisionConfig vision_config{.mixer = "softmax",
+                             .image_size = 32,
+                             .patch = 8,
+                             .dim = 16,
+                             .depth = 1,
+                             .heads = 4,
+                             .classes = 3,
+                             .class_blocks = 1};
+  std::shared_ptr<ImageClassifier> vision;
+};
+
+TEST_F(OfficialFile, PrefixesOfNamesAreTakenOff) {
+  language->eval();
+  const torch::Tensor wanted = language->forward(ids);
+  for (const char* prefix :
+       {"", "module.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod."}) {
+    const auto loaded = load_language_file(write_model(state_dict(*language), heads(), prefix));
+    EXPECT_TRUE(torch::equal(loaded.model->forward(ids), wanted)) << prefix;
+  }
+  StateDict twice = state_dict(*language);
+  twice["module.transformer.ln_f.weight"] = torch::zeros({8});
+  expect_error(language_error(write_model(twice, heads())),
+               {"ckpt.pt", "'transformer.ln_f.weight' twice"});
+}
+
+TEST_F(OfficialFile, ADictOfTensorsIsAModelToo) {
+  Pickled pickled;
+  const fs::path file = write(pickled.file(pickled.state(state_dict(*vision))), "w.bin");
+  EXPECT_EQ(model_kind(file), "vision");
+  expect_error(vision_error(file), {"w.bin", "attention heads", "args.model is missing"});
+  expect_error(error_of([&] { load_model_file(file, Weights::kEma); }),
+               {"w.bin", "averaged weights", "'model_ema'"});
+}
+
+TEST_F(OfficialFile, HeadsOfASoftmaxMixerComeFromTheArguments) {
+  const StateDict state = state_dict(*language);
+  expect_error(language_error(write_model(state)), {"ckpt.pt", "attention heads", "n_head"});
+  EXPECT_EQ(load_language_file(write_model(state, heads())).info.config.heads, 2);
+  EXPECT_EQ(load_language_file(write_model(state, heads("config"))).info.config.heads, 2);
+
+  const StateDict pictures = state_dict(*vision);
+  expect_error(vision_error(write_model(pictures, args("my_vit"))), {"'my_vit'", "no model known"});
+  expect_error(vision_error(write_model(pictures, args("tost_cab_tiny_12_p16"))),
+               {"mixer softmax", "whose mixer is tssa"});
+  const LoadedModel loaded = load_model_file(write_model(pictures, args("vit_cab_tiny_12_p8")));
+  EXPECT_EQ(loaded.info.config, vision_config);
+  const torch::Tensor images = torch::randn({2, 3, 32, 32});
+  EXPECT_TRUE(torch::equal(loaded.model->forward(images), vision->forward(images)));
+}
+
+TEST_F(OfficialFile, TheInputSideIsThatOfTheArguments) {
+  const StateDict state = state_dict(*vision);
+  const auto side = [&](int64_t value) { return write_model(state, args("vit_nano_p4", value)); };
+  EXPECT_EQ(load_model_file(side(48)).info.preprocess.size, 48);
+  expect_error(vision_error(side(50)), {"ckpt.pt", "50", "divisible"});
+  expect_error(vision_error(side(-1)), {"ckpt.pt", "args.input_size"});
+}
+
+TEST_F(OfficialFile, AMissingModelIsNamedWithWhatIsThere) {
+  const fs::path file = write(testing::torch_zip(dict({str("epoch"), integer(3)})));
+  expect_error(error_of([&] { model_kind(file); }), {"ckpt.pt", "no 'model'", "'epoch'"});
+  const fs::path other = write_model({{"layer.weight", torch::ones({2})}});
+  expect_error(language_error(other), {"ckpt.pt", "no model known", "'layer.weight'"});
+}
+
+TEST_F(OfficialFile, AWrongTensorIsNamed) {
+  StateDict state = state_dict(*language);
+  state["transformer.h.1.ln_2.weight"] = torch::ones({5});
+  expect_error(language_error(write_model(state, heads())),
+               {"ckpt.pt", "'transformer.h.1.ln_2.weight'", "[5]", "[8]"});
+  state.erase("transformer.h.1.ln_2.weight");
+  expect_error(language_error(write_model(state, heads())),
+               {"ckpt.pt", "lacks 'transformer.h.1.ln_2.weight'"});
+  state = state_dict(*language);
+  state["transformer.wte.weight"] = torch::ones({11});
+  expect_error(language_error(write_model(state, heads())), {"'transformer.wte.weight'"});
+}
+
+TEST_F(OfficialFile, TheHeadMustBeTheTokenTable) {
+  StateDict state = state_dict(*language);
+  state["lm_head.weight"] = state.at("transformer.wte.weight");
+  EXPECT_EQ(language_error(write_model(state, heads())), "");
+  state["lm_head.weight"] = state.at("transformer.wte.weight") + 1;
+  expect_error(language_error(write_model(state, heads())), {"ckpt.pt", "'lm_head.weight'"});
+}
+
+TEST_F(OfficialFile, ModelsOfNanoGptHaveLayerScaleOne) {
+  StateDict state = state_dict(*language);
+  for (const char* block : {"0", "1"}) {
+    for (const char* gamma : {"gamma1", "gamma2"}) {
+      const std::string name = cat("transformer.h.", block, ".", gamma);
+      state.at(name).fill_(1);
+      state.erase(name);
+    }
+    state[cat("transformer.h.", block, ".attn.bias")] = torch::ones({1, 1, 8, 8});
+  }
+  language->eval();
+  const auto loaded = load_language_file(write_model(state, heads()));
+  EXPECT_TRUE(torch::equal(loaded.model->forward(ids), language->forward(ids)));
+}
+
+TEST_F(OfficialFile, AModelOfAnotherKindIsRefused) {
+  expect_error(vision_error(write_model(state_dict(*language), heads())),
+               {"ckpt.pt", "holds a language model, not an image classifier"});
+  expect_error(language_error(write_model(state_dict(*vision))),
+               {"ckpt.pt", "holds a vision model, not a language model"});
+}
+
+TEST_F(OfficialFile, ATruncatedFileIsRefusedWhereverItIsCut) {
+  const std::string bytes = read_file(write_model(state_dict(*language), heads()), 1 << 20);
+  for (const size_t part : {0, 1, 3, 7, 9}) {
+    const fs::path file = write(bytes.substr(0, bytes.size() * part / 10));
+    expect_error(language_error(file), {"ckpt.pt"});
+  }
+}
+
+TEST_F(OfficialFile, AShapeWithoutBytesBehindItIsRefused) {
+  Pickled pickled;
+  StateDict state = state_dict(*language);
+  state.erase("transformer.wpe.weight");
+  std::string tensors = pickled.state(state);
+  tensors.pop_back();  // the opcode that ends the dict
+  tensors += str("transformer.wpe.weight") +
+             testing::tensor(testing::storage("0", 0x71717171), 0, testing::integers({1 << 20, 8}),
+                             testing::integers({0, 1})) +
+             "u";
+  const fs::path file = write(pickled.file(dict({str("model"), tensors})));
+  expect_error(language_error(file), {"ckpt.pt", "'transformer.wpe.weight'", "8388608"});
+}
+
+TEST_F(OfficialFile, IsKnownByNameOrContent) {
+  const fs::path file = write_model(state_dict(*language), heads());
+  EXPECT_TRUE(is_torch_checkpoint(file));
+  EXPECT_TRUE(is_torch_checkpoint("missing.PTH"));
+  EXPECT_TRUE(is_torch_checkpoint("pytorch_model.bin"));
+  fs::copy_file(file, dir.path() / "model");
+  EXPECT_TRUE(is_torch_checkpoint(dir.path() / "model"));
+  EXPECT_EQ(model_kind(dir.path() / "model"), "language");
+  EXPECT_FALSE(is_torch_checkpoint("model.safetensors"));
+  EXPECT_FALSE(is_torch_checkpoint(dir.path()));
+  expect_error(language_error(write("no checkpoint", "x.pth")), {"x.pth", "zip"});
+}
+
+}  // namespace
+}  // namespace tost
