@@ -96,6 +96,11 @@ torch::Tensor membership_entropy(const torch::Tensor& pi) {
   return heads == 1 ? torch::zeros_like(entropy) : entropy / std::log(double(heads));
 }
 
+double standard_error(const Spread& spread) {
+  if (spread.count < 2) return std::nan("");
+  return spread.deviation / std::sqrt(double(spread.count - 1));
+}
+
 Spread spread_of(const std::vector<double>& values) {
   Spread spread;
   double sum = 0, squares = 0;

@@ -38,6 +38,8 @@ struct Spread {
   double mean = std::nan(""), deviation = std::nan("");
   int64_t count = 0;
 };
+// Of the mean: deviation / sqrt(count - 1); NaN below two values.
+double standard_error(const Spread& spread);
 Spread spread_of(const std::vector<double>& values);
 Spread spread_of(const torch::Tensor& values);
 

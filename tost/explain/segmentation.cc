@@ -67,8 +67,10 @@ MaskScore score(const std::vector<TokenMask>& masks, const std::vector<TokenMask
     chance.push_back(chance_iou(int64_t(mask.size()), area_of(mask), area_of(truth[i])));
   }
   const Spread spread = spread_of(found);
+  result.chosen = mean_iou(masks, truth, complement);
   result.iou = spread.mean;
   result.deviation = spread.deviation;
+  result.ious = std::move(found);
   result.chance = spread_of(chance).mean;
   return result;
 }
@@ -169,6 +171,19 @@ void score_heads(const std::vector<Tensor>& pi, const std::vector<TokenMask>& tr
   }
 }
 
+BestMask best_mask(const std::vector<SegmentationLayer>& layers,
+                   MaskScore SegmentationLayer::*first, MaskScore SegmentationLayer::*second) {
+  BestMask best;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (const bool is_second : {false, true}) {
+      const MaskScore& score = layers[i].*(is_second ? second : first);
+      if (score.group == 0 || (best.layer > 0 && score.chosen <= best.score.chosen)) continue;
+      best = {int64_t(i) + 1, is_second, score};
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
@@ -186,6 +201,23 @@ SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
   if (w.size() == truth.size()) layer.k_means_w = score_k_means(w, truth, clusters, seed);
   if (z.size() == truth.size()) layer.k_means_z = score_k_means(z, truth, clusters, seed);
   return layer;
+}
+
+BestMask best_head(const std::vector<SegmentationLayer>& layers) {
+  return best_mask(layers, &SegmentationLayer::hard, &SegmentationLayer::soft);
+}
+
+BestMask best_k_means(const std::vector<SegmentationLayer>& layers) {
+  return best_mask(layers, &SegmentationLayer::k_means_w, &SegmentationLayer::k_means_z);
+}
+
+Spread paired_difference(const MaskScore& first, const MaskScore& second) {
+  if (first.ious.size() != second.ious.size()) return {};
+  std::vector<double> differences;
+  for (size_t i = 0; i < first.ious.size(); ++i) {
+    differences.push_back(first.ious[i] - second.ious[i]);
+  }
+  return spread_of(differences);
 }
 
 MaskScore score_average_object(const std::vector<TokenMask>& truth) {

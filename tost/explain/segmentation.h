@@ -5,7 +5,8 @@
 // background). The candidate is chosen on one half of the pictures, by its mean intersection over
 // union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
 // are heads, its centres come from the first half too, and its clusters and their complements are
-// candidates by the same rule.
+// candidates by the same rule. The layer is chosen like the candidate, so that the best of the
+// heads and the best of k-means meet on equal terms.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,7 +14,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "tost/explain/measures.h"
@@ -29,10 +29,12 @@ struct SegmentationSample {
 
 // The chosen candidate and its score on the other half.
 struct MaskScore {
-  int64_t group = 0;        // head or cluster, from 1; 0: no score
-  bool complement = false;  // the mask is what the group leaves out
+  int64_t group = 0;             // head or cluster, from 1; 0: no score
+  bool complement = false;       // the mask is what the group leaves out
+  double chosen = std::nan("");  // IoU on the half that chose
   double iou = std::nan("");
   double deviation = std::nan("");  // over pictures
+  std::vector<double> ious{};       // of each picture that scores
   double chance = std::nan("");     // masks of the same sizes, placed at random
 };
 
@@ -50,18 +52,32 @@ struct SegmentationLayer {
   double auc = std::nan(""), average_precision = std::nan("");
 };
 
+// The candidate of the highest IoU on the first half, over all layers; layer 0: none.
+struct BestMask {
+  int64_t layer = 0;
+  bool second = false;  // of heads: membership above its mean; of k-means: on the output
+  MaskScore score{};
+};
+
 struct Segmentation {
   int64_t pictures = 0;
   int64_t skipped = 0;       // pictures whose object fills no patch
   double object_share = 0;   // of all tokens: what "every token" scores, and chance precision
   MaskScore average_object;  // the tokens that hold the object in half of the first half's pictures
   std::vector<SegmentationLayer> layers;
+  BestMask head, k_means;
 };
 
 // Masks of one layer's pictures in the order of `truth`; all of one token count. Fewer than two
 // pictures with an object: everything NaN. Deterministic in `seed`.
 SegmentationLayer score_layer(const std::vector<SegmentationSample>& samples,
                               const std::vector<TokenMask>& truth, int64_t clusters, uint64_t seed);
+
+BestMask best_head(const std::vector<SegmentationLayer>& layers);
+BestMask best_k_means(const std::vector<SegmentationLayer>& layers);
+
+// Mean and deviation over pictures of the first score less the second; NaN where either is missing.
+Spread paired_difference(const MaskScore& first, const MaskScore& second);
 
 // The tokens where at least half of the even pictures have the object, scored on the odd ones.
 MaskScore score_average_object(const std::vector<TokenMask>& truth);

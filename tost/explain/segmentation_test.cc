@@ -46,6 +46,8 @@ TEST(Segmentation, AHeadOnTheObjectIsFound) {
   EXPECT_EQ(layer.hard.group, 2);
   EXPECT_FALSE(layer.hard.complement);
   EXPECT_DOUBLE_EQ(layer.hard.iou, 1);
+  EXPECT_DOUBLE_EQ(layer.hard.chosen, 1);
+  EXPECT_EQ(layer.hard.ious, std::vector<double>(4, 1));
   EXPECT_DOUBLE_EQ(layer.soft.iou, 1);
   EXPECT_NEAR(layer.hard.chance, chance_iou(8, 3, 3), 1e-12);
   EXPECT_EQ(layer.auc_head, 1);  // the first of the heads that separate perfectly, here negated
@@ -78,6 +80,35 @@ TEST(Segmentation, TheAverageObjectLooksAtNoPicture) {
   const MaskScore average = score_average_object(truth);
   EXPECT_NEAR(average.iou, (1.0 / 3 + 1) / 2, 1e-12);
   EXPECT_TRUE(std::isnan(score_average_object({{1, 0}}).iou));
+}
+
+TEST(Segmentation, TheLayerIsChosenWhereItIsNotScored) {
+  const auto layer = [](double hard, double soft, double scored) {
+    SegmentationLayer made;
+    made.hard = {.group = 1, .chosen = hard, .iou = scored};
+    made.soft = {.group = 2, .chosen = soft, .iou = scored};
+    made.k_means_z = {.group = 1, .chosen = hard, .iou = scored};
+    return made;
+  };
+  const std::vector<SegmentationLayer> layers{layer(0.2, 0.3, 0.9), layer(0.4, 0.5, 0.1)};
+  const BestMask head = best_head(layers), k_means = best_k_means(layers);
+  EXPECT_EQ(head.layer, 2);
+  EXPECT_TRUE(head.second);
+  EXPECT_EQ(head.score.group, 2);
+  EXPECT_DOUBLE_EQ(head.score.iou, 0.1);
+  EXPECT_EQ(k_means.layer, 2);
+  EXPECT_TRUE(k_means.second);
+  EXPECT_EQ(best_head({SegmentationLayer{}}).layer, 0);
+}
+
+TEST(Segmentation, DifferencesAreOfTheSamePictures) {
+  const MaskScore first{.ious = {0.5, 0.9, 0.1}}, second{.ious = {0.4, 0.6, 0.1}};
+  const Spread difference = paired_difference(first, second);
+  EXPECT_NEAR(difference.mean, 0.4 / 3, 1e-12);
+  // Variance 7/300 of the three, over three.
+  EXPECT_NEAR(standard_error(difference), std::sqrt(7.0 / 900), 1e-12);
+  EXPECT_TRUE(std::isnan(paired_difference(first, {}).mean));
+  EXPECT_TRUE(std::isnan(standard_error(spread_of(std::vector<double>{1}))));
 }
 
 TEST(Segmentation, TooFewPicturesHaveNoScore) {

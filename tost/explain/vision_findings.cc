@@ -28,6 +28,22 @@ double mean_over_layers(const SplitStatistics& split, Value value) {
   return spread_of(values).mean;
 }
 
+// What a rival mask scores on the same pictures, and whether the best one differs from it.
+std::string rival_text(const MaskScore& best, const MaskScore& rival) {
+  const Spread difference = paired_difference(best, rival);
+  const double error = standard_error(difference);
+  const std::string score =
+      cat("scores ", with_deviation(rival.iou, rival.deviation, int64_t(rival.ious.size())));
+  if (!std::isfinite(error)) return score;
+  const bool apart = std::abs(difference.mean) > 2 * error;
+  return cat(score, " (the head's lead over it in the same picture ", shown(difference.mean, 2),
+             " ± ", shown(error, 1), ", standard error: ",
+             !apart                ? "no difference to speak of"
+             : difference.mean > 0 ? "the head is better"
+                                   : "the head is worse",
+             ")");
+}
+
 }  // namespace
 
 std::string entropy_finding(const SplitStatistics& split) {
@@ -147,25 +163,24 @@ std::string norm_finding(const SplitStatistics& split, int64_t registers) {
 }
 
 std::string segmentation_finding(const Segmentation& s) {
-  const auto iou = [&](size_t i) { return s.layers[i].hard.iou; };
-  const auto order = ordered_layers(s.layers.size(), iou);
-  if (order.empty()) return "";
-  const size_t best = order.back();
-  const SegmentationLayer& layer = s.layers[best];
-  const double rival = std::fmax(layer.k_means_w.iou, layer.k_means_z.iou);
-  const auto against = [&](double other) {
-    return layer.hard.iou > other + 0.02   ? "better than"
-           : layer.hard.iou < other - 0.02 ? "worse than"
-                                           : "about as well as";
-  };
-  return cat("The best match is ", layer.hard.complement ? "the complement of " : "", "head ",
-             layer.hard.group, " of layer ", best + 1, ": IoU ", shown(layer.hard.iou),
-             " where masks of its size placed at random score ", shown(layer.hard.chance),
-             ". That is ", against(rival), " k-means on the same layer (", shown(rival), ") and ",
-             against(s.average_object.iou),
-             " the average object's place, which looks at no "
-             "picture at all (",
-             shown(s.average_object.iou), ").");
+  if (!std::isfinite(s.head.score.iou)) return "";
+  const MaskScore& best = s.head.score;
+  std::string sentence =
+      cat("Chosen on half of the pictures, the best mask is ",
+          best.complement ? "the complement of " : "",
+          s.head.second ? "the patches whose membership is above its mean in head "
+                        : "the patches whose likeliest head is head ",
+          best.group, " of layer ", s.head.layer, ". On the other half it scores IoU ",
+          with_deviation(best.iou, best.deviation, int64_t(best.ious.size())),
+          " (± the deviation over pictures), masks of its size placed at random ",
+          shown(best.chance), ". ");
+  if (std::isfinite(s.k_means.score.iou)) {
+    sentence += cat("k-means, its layer and cluster chosen the same way (",
+                    s.k_means.second ? "output" : "projected tokens", " of layer ", s.k_means.layer,
+                    "), ", rival_text(best, s.k_means.score), "; ");
+  }
+  return cat(sentence, "the average object's place, which looks at no picture at all, ",
+             rival_text(best, s.average_object), ".");
 }
 
 std::string bound_finding(const SplitStatistics& split) {

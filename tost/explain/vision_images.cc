@@ -56,6 +56,11 @@ std::string shown(double value, int digits) {
   return buffer;
 }
 
+std::string with_deviation(double mean, double deviation, int64_t count, int digits) {
+  if (!std::isfinite(mean) || count < 2) return shown(mean, digits);
+  return shown(mean, digits) + " ± " + shown(deviation, 2);
+}
+
 std::string percent(double share, int decimals) {
   if (!std::isfinite(share)) return "–";
   char buffer[64];

@@ -32,6 +32,8 @@ std::string range_of(const torch::Tensor& values);
 // `digits` significant digits, all those before the point for numbers below a million; "–" for what
 // is not finite.
 std::string shown(double value, int digits = 3);
+// "0.64 ± 0.11"; without the deviation where it is of fewer than two values.
+std::string with_deviation(double mean, double deviation, int64_t count, int digits = 3);
 std::string percent(double share, int decimals = 1);
 
 }  // namespace tost

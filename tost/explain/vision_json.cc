@@ -142,9 +142,26 @@ json to_json(const MaskScore& score) {
   if (score.group == 0) return {};
   return {{"group", score.group},
           {"complement", score.complement},
+          {"iou_where_chosen", number(score.chosen)},
           {"iou", number(score.iou)},
           {"std", number(score.deviation)},
           {"chance", number(score.chance)}};
+}
+
+json to_json(const BestMask& best, const char* first, const char* second) {
+  if (best.layer == 0) return {};
+  json object = to_json(best.score);
+  object["layer"] = best.layer;
+  object["of"] = best.second ? second : first;
+  object["pictures"] = best.score.ious.size();
+  return object;
+}
+
+// The mean over pictures with its standard error.
+json difference_json(const MaskScore& first, const MaskScore& second) {
+  const Spread difference = paired_difference(first, second);
+  return {{"mean", number(difference.mean)},
+          {"standard_error", number(standard_error(difference))}};
 }
 
 json to_json(const Segmentation& s) {
@@ -174,6 +191,10 @@ json to_json(const Segmentation& s) {
           {"skipped", s.skipped},
           {"object_share", number(s.object_share)},
           {"average_object", to_json(s.average_object)},
+          {"best_head", to_json(s.head, "likeliest", "membership above its mean")},
+          {"best_k_means", to_json(s.k_means, "projected", "output")},
+          {"best_head_less_k_means", difference_json(s.head.score, s.k_means.score)},
+          {"best_head_less_average_object", difference_json(s.head.score, s.average_object)},
           {"layers", layers}};
 }
 

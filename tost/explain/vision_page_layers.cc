@@ -32,8 +32,7 @@ LineChart layer_chart(const std::string& title, const std::string& y) {
 }
 
 std::string with_spread(const Spread& spread, int digits = 4) {
-  if (!std::isfinite(spread.mean)) return "–";
-  return cat(shown(spread.mean, digits), " ± ", shown(spread.deviation, 2));
+  return with_deviation(spread.mean, spread.deviation, spread.count, digits);
 }
 
 std::string pictures_of(const SplitStatistics& split) {

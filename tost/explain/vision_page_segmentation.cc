@@ -39,6 +39,10 @@ std::string group_name(const MaskScore& score) {
   return cat(score.complement ? "not " : "", score.group);
 }
 
+std::string iou_text(const MaskScore& score) {
+  return with_deviation(score.iou, score.deviation, int64_t(score.ious.size()));
+}
+
 Table score_table(const Segmentation& scores) {
   Table table;
   table.header = {"layer",
@@ -53,16 +57,17 @@ Table score_table(const Segmentation& scores) {
                   "average precision"};
   for (size_t i = 0; i < scores.layers.size(); ++i) {
     const SegmentationLayer& layer = scores.layers[i];
-    table.rows.push_back(
-        {number_cell(cat(i + 1)), number_cell(group_name(layer.hard)),
-         number_cell(shown(layer.hard.iou), true), number_cell(shown(layer.hard.chance)),
-         number_cell(group_name(layer.soft)), number_cell(shown(layer.soft.iou)),
-         number_cell(shown(layer.k_means_w.iou)), number_cell(shown(layer.k_means_z.iou)),
-         number_cell(shown(layer.auc)), number_cell(shown(layer.average_precision))});
+    table.rows.push_back({number_cell(cat(i + 1)), number_cell(group_name(layer.hard)),
+                          number_cell(iou_text(layer.hard)), number_cell(shown(layer.hard.chance)),
+                          number_cell(group_name(layer.soft)), number_cell(iou_text(layer.soft)),
+                          number_cell(iou_text(layer.k_means_w)),
+                          number_cell(iou_text(layer.k_means_z)), number_cell(shown(layer.auc)),
+                          number_cell(shown(layer.average_precision))});
   }
   table.caption = cat(
       "Best head (\"not 2\": everything but head 2), threshold and cluster are chosen on one half "
-      "of the pictures and scored on the other. AUC and average precision rate the membership of "
+      "of the pictures and scored on the other; ± the deviation over pictures. AUC and average "
+      "precision rate the membership of "
       "the best head as a score; without knowledge they are 0.5 and ",
       shown(scores.object_share), ".");
   return table;
@@ -94,7 +99,10 @@ void add_segmentation_section(Page& page, const VisionReport& report) {
   const Segmentation& scores = *main->segmentation;
   page.section("segmentation", "Do heads find the object?", segmentation_finding(scores));
   if (scores.pictures < 2) {
-    page.note("Fewer than two of the pictures have an object of at least one patch: no scores.");
+    page.note(
+        scores.pictures + scores.skipped < 2
+            ? "Scores need two pictures or more, one to choose and one to score: raise --samples."
+            : "Fewer than two of the pictures have an object of at least one patch: no scores.");
     return;
   }
   page.chart(

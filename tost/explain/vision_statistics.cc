@@ -35,6 +35,8 @@ class SegmentationSums {
     for (const auto& samples : layers_) {
       scores.layers.push_back(score_layer(samples, truth_, info_.config.heads, seed));
     }
+    scores.head = best_head(scores.layers);
+    scores.k_means = best_k_means(scores.layers);
     return scores;
   }
 
