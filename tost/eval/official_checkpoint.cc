@@ -34,11 +34,13 @@ std::string some_of(const std::vector<std::string>& names) {
   return parts.empty() ? "nothing by name" : join(parts, ", ");
 }
 
+// Of the items that are not None.
 std::vector<std::string> keys_of(const PickleTree& tree, PickleId dict) {
   std::vector<std::string> keys;
   const auto fields = torch_fields(tree, dict);
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
-    if (tree.is(fields[i], PickleKind::kString)) keys.emplace_back(tree[fields[i]].text);
+    if (!tree.is(fields[i], PickleKind::kString) || fields[i + 1] == PickleTree::kNoneId) continue;
+    keys.emplace_back(tree[fields[i]].text);
   }
   return keys;
 }
@@ -62,7 +64,7 @@ std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights wei
   if (!ema && holds_tensors(file, file.root())) return {file.root(), "its dict"};
   fail_data("'", file.name(), "' holds no ", ema ? "averaged weights" : "weights",
             ": there is no '", keys[0], "' in it but ", some_of(keys_of(file.tree(), file.root())),
-            ".");
+            ema ? "; use the raw weights." : ".");
 }
 
 NamedShapes shapes_of(const TorchFile& file, PickleId dict) {

@@ -294,6 +294,16 @@ TEST_F(OfficialFile, TheInputSideIsThatOfTheArguments) {
   expect_error(vision_error(side(-1)), {"ckpt.pt", "args.input_size"});
 }
 
+TEST_F(OfficialFile, WithoutAveragedWeightsTheRawOnesAreOffered) {
+  auto more = heads();
+  more.insert(more.end(), {str("model_ema"), "N"});  // None
+  const fs::path file = write_model(state_dict(*language), more);
+  EXPECT_EQ(language_error(file), "");
+  const std::string error = language_error(file, Weights::kEma);
+  expect_error(error, {"ckpt.pt", "no 'model_ema' in it but 'model', 'model_args'", "raw weights"});
+  EXPECT_EQ(error_of([&] { model_kind(file, Weights::kEma); }), error);
+}
+
 TEST_F(OfficialFile, AMissingModelIsNamedWithWhatIsThere) {
   const fs::path file = write(testing::torch_zip(dict({str("epoch"), integer(3)})));
   expect_error(error_of([&] { model_kind(file); }), {"ckpt.pt", "no 'model'", "'epoch'"});
