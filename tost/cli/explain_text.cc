@@ -111,7 +111,8 @@ Passage passage_of(const CLI::App& app, const ExplainCommand& command, const Loa
 
 void print_result(const TextReport& report, const ExplainCommand& command) {
   const auto& loss = report.trace.loss;
-  std::printf("passage  %s tokens of %s", human_number(int64_t(report.passage.ids.size())).c_str(),
+  const auto tokens = int64_t(report.passage.ids.size());
+  std::printf("passage  %s token%s of %s", human_number(tokens).c_str(), tokens == 1 ? "" : "s",
               report.passage.source.c_str());
   if (loss.numel() > 0) {
     const double mean = loss.mean().item<double>();

@@ -90,10 +90,10 @@ int64_t longest(const LanguageInfo& info, int64_t max_tokens) {
 void note_cut(const LanguageInfo& info, Passage& passage, int64_t limit, int64_t max_tokens) {
   const bool by_block =
       info.config.positions == "learned" && limit == info.config.block && limit < max_tokens;
-  passage.notes.push_back(
-      by_block ? cat("The text is longer; the first ", human_number(limit),
-                     " tokens are shown, the block that the model has positions for.")
-               : cat("The text is longer; its first ", human_number(limit), " tokens are shown."));
+  const std::string count =
+      limit == 1 ? "first token is" : cat("first ", human_number(limit), " tokens are");
+  passage.notes.push_back(cat("The text is longer; its ", count, " shown",
+                              by_block ? ", the block that the model has positions for." : "."));
 }
 
 void name_tokens(const LanguageInfo& info, Passage& passage) {

@@ -41,6 +41,8 @@ TEST_F(Passages, EndAtTheLimitAndAtTheBlock) {
   EXPECT_EQ(limited.ids.size(), 4u);
   ASSERT_EQ(limited.notes.size(), 1u);
   EXPECT_EQ(limited.notes[0], "The text is longer; its first 4 tokens are shown.");
+  EXPECT_EQ(passage_of_text(info(), "abcdef", "--text", 1).notes.at(0),
+            "The text is longer; its first token is shown.");
   const auto block = passage_of_text(info(), std::string(30, 'x'), "--text", 100);
   EXPECT_EQ(block.ids.size(), 12u);
   EXPECT_NE(block.notes[0].find("the block that the model has positions for"), std::string::npos);
