@@ -95,7 +95,7 @@ class Explain(cli_test.Case):
                 self.assertAlmostEqual(entropy, wanted, places=3)
             self.assertIsNone(layer["gate"])
             self.assertEqual(len(layer["influence_by_distance"]), 6)
-        self.assertEqual([split["split"] for split in report["splits"]], ["training", "validation"])
+        self.assertEqual([split["split"] for split in report["splits"]], ["train", "validation"])
         self.assertEqual([split["windows"] for split in report["splits"]], [4, 4])
         statistics = report["splits"][1]["layers"][0]
         self.assertAlmostEqual(sum(statistics["mean_membership"]), 1, places=4)

@@ -1,9 +1,11 @@
-// Compression, bound, correlations, spectra and norms by layer.
+// Compression, correlations, spectra and norms by layer.
+#include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/explain/text_sections.h"
+#include "tost/explain/vision_images.h"
 #include "tost/report/chart.h"
 
 namespace tost {
@@ -11,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr size_t kNamedHeads = 8;  // lines a chart can tell apart
+constexpr size_t kNamedHeads = 8;  // that a chart can tell apart or a row holds
 
 using Pick = Spread (*)(const LayerStatistics&);
 
@@ -71,59 +73,48 @@ void add_compression(Page& page, const TextReport& report) {
               "the same layer once more, memberships held.");
 }
 
-void add_bound(Page& page, const TextReport& report) {
-  if (!report.bound) return;
-  page.heading("Variational bound and exact rate");
-  for (const auto& [split, statistics] : report.splits) {
-    Table table;
-    table.caption = cat("Over ", statistics.windows, " windows of the ", split,
-                        " text. Scale 1 is the f of the released layer, C / ε² the theory's. The "
-                        "step: the layer's objective at scale 1 before and after it, and the share "
-                        "of windows in which it fell.");
-    table.header = {"layer", "bound, scale 1",  "exact", "gap", "bound, scale C/ε²", "exact",
-                    "gap",   "before the step", "after", "fell"};
-    for (size_t i = 0; i < statistics.rates.size(); ++i) {
-      const auto& layer = statistics.rates[i];
-      if (layer.gaps.empty()) continue;
-      std::vector<TableCell> row = {{cat(i + 1), true}};
-      for (const auto& gap : layer.gaps) {
-        for (const Spread& s : {gap.bound, gap.exact_heads, gap.gap}) {
-          row.push_back({number_text(s.mean, 3), true});
-        }
-      }
-      row.push_back({number_text(layer.objective.before.mean, 4), true});
-      row.push_back({number_text(layer.objective.stepped.mean, 4), true});
-      row.push_back({number_text(100 * layer.objective.lowered, 0) + " %", true});
-      table.rows.push_back(std::move(row));
-    }
-    if (!table.rows.empty()) page.table(table);
-  }
-}
-
 std::vector<double> flat(const Tensor& values) {
   const Tensor all = values.to(torch::kDouble).contiguous();
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
 }
 
+// Rows are the chosen layers that have groups, columns the chosen heads.
+ThumbGrid correlation_grid(const TextReport& report, const ExplainedText& split) {
+  ThumbGrid grid;
+  grid.name = "correlations";
+  const auto heads = std::min(report.heads.size(), kNamedHeads);
+  grid.side = std::clamp(760.0 / double(heads), 72.0, 160.0);
+  for (size_t k = 0; k < heads; ++k) grid.column_names.push_back(cat("head ", report.heads[k]));
+  for (const int64_t number : report.layers) {
+    const auto& layer = split.statistics.rates[static_cast<size_t>(number - 1)];
+    if (!layer.correlations.defined()) continue;
+    grid.row_names.push_back(cat("layer ", number));
+    auto& row = grid.rows.emplace_back();
+    for (size_t k = 0; k < heads; ++k) {
+      const int64_t head = report.heads[k];
+      const Tensor r = layer.correlations[head - 1];
+      const double mean = layer.off_diagonal[head - 1].item<double>();
+      row.push_back({map_image(r, r.size(0), r.size(1), 0, 1), cat("mean ", number_text(mean, 2)),
+                     cat("correlations of the features of head ", head, ", layer ", number)});
+    }
+  }
+  grid.caption =
+      cat("Absolute correlations |r| between the P × P features of a head, weighted by membership, "
+          "from 0 (dark) to 1 (bright); mean over ",
+          split.statistics.windows, " windows of the ", data_of(split.split),
+          ". Below each the mean off the diagonal. The layer keeps the diagonal alone. The numbers "
+          "are in report.json.",
+          heads < report.heads.size() ? cat(" The first ", heads, " of ", report.heads.size(),
+                                            " heads; choose others with --heads.")
+                                      : "");
+  return grid;
+}
+
 void add_correlations(Page& page, const TextReport& report) {
   const auto& statistics = report.splits.back().statistics;
   page.heading("Is the diagonal statistic enough?");
-  std::vector<std::pair<std::string, Drawing>> maps;
-  for (const int64_t number : report.layers) {
-    const auto& layer = statistics.rates[static_cast<size_t>(number - 1)];
-    if (!layer.correlations.defined()) continue;
-    const int64_t head = report.heads.front();
-    const Tensor r = layer.correlations[head - 1];
-    HeatMap map;
-    map.title = cat("Layer ", number, ", head ", head);
-    map.rows = map.columns = r.size(0);
-    map.values = flat(r);
-    map.cell = 220.0 / double(r.size(0));
-    maps.emplace_back(cat("correlations-layer-", number), draw(map));
-  }
-  page.charts(maps,
-              "Absolute correlations |r| between a head's features, weighted by membership, mean "
-              "over windows. The layer keeps the diagonal alone.");
+  const auto grid = correlation_grid(report, report.splits.back());
+  if (!grid.rows.empty()) page.thumbs(grid);
   Table table;
   table.header = {"layer", "mean |r| off the diagonal", "by chance", "exact rate / diagonal sum"};
   for (size_t i = 0; i < statistics.rates.size(); ++i) {
@@ -205,7 +196,7 @@ void add_norms(Page& page, const TextReport& report) {
   page.heading("Token norms");
   page.chart("norms", draw(chart), "Mean and standard deviation over tokens.");
   Table table;
-  table.caption = cat("Of the ", report.splits.back().split, " text.");
+  table.caption = cat("Of the ", data_of(report.splits.back().split), ".");
   table.header = {"layer", "mean", "median", "largest", "beyond 3 medians"};
   const auto& rates = report.splits.back().statistics.rates;
   for (size_t i = 0; i < rates.size(); ++i) {

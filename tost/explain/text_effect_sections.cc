@@ -74,8 +74,8 @@ void add_strongest(Page& page, const TextReport& report) {
   const auto& s = report.splits.back().statistics;
   Table table;
   table.caption = cat("Tokens of the largest mean own effect over ", s.windows, " windows of the ",
-                      report.splits.back().split, " text, of those that occur at least ", s.least,
-                      " times; × against the layer's mean.");
+                      data_of(report.splits.back().split), ", of those that occur at least ",
+                      s.least, " times and lie above the layer's mean; × against it.");
   table.header = {"layer", "mean", "tokens"};
   for (const int64_t number : report.layers) {
     const auto& layer = s.layers[static_cast<size_t>(number - 1)];

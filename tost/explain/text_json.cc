@@ -1,5 +1,6 @@
 #include "tost/explain/text_json.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tost/explain/text_influence.h"
@@ -12,6 +13,7 @@ using nlohmann::json;
 using torch::Tensor;
 
 constexpr int kDigits = 6;
+constexpr int kMembershipDigits = 9;  // heads may lie close to each other
 
 json number(double value) {
   return std::isfinite(value) ? json(value) : json();
@@ -60,7 +62,7 @@ json layer_json(const TextReport& report, size_t i) {
   json object = {{"layer", i + 1},
                  {"mixer", layer.mixer},
                  {"uniform_membership", layer.uniform},
-                 {"membership", rounded(of_passage(layer.pi), kDigits)},
+                 {"membership", rounded(of_passage(layer.pi), kMembershipDigits)},
                  {"entropy", rounded(of_passage(layer.entropy), kDigits)},
                  {"gate", rounded(of_passage(layer.gate), kDigits)},
                  {"own_effect", rounded(of_passage(layer.effect), kDigits)},
@@ -89,7 +91,17 @@ json layer_json(const TextReport& report, size_t i) {
   return object;
 }
 
-json rates_json(const LayerStatistics& layer) {
+// Of the chosen layers and heads.
+json matrices_json(const LayerStatistics& layer, const TextReport& report) {
+  json matrices = json::array();
+  for (const int64_t head : report.heads) {
+    matrices.push_back(
+        {{"head", head}, {"absolute", rounded(layer.correlations[head - 1], kDigits)}});
+  }
+  return matrices;
+}
+
+json rates_json(const TextReport& report, const LayerStatistics& layer, size_t i) {
   json object = {{"norms",
                   {{"mean", number(layer.norms.mean)},
                    {"std", number(layer.norms.deviation)},
@@ -105,13 +117,17 @@ json rates_json(const LayerStatistics& layer) {
                            {"by_chance", number(layer.off_diagonal_chance)},
                            {"diagonal_share", spread(layer.diagonal_share)},
                            {"diagonal_share_unit_heads", spread(layer.diagonal_share_unit)}};
+  const auto number_of = int64_t(i) + 1;
+  if (std::find(report.layers.begin(), report.layers.end(), number_of) != report.layers.end()) {
+    object["correlation"]["matrices"] = matrices_json(layer, report);
+  }
   for (const RateGap& gap : layer.gaps) {
     object["bound"].push_back({{"scale", gap.scale},
                                {"bound", spread(gap.bound)},
                                {"exact_in_heads", spread(gap.exact_heads)},
                                {"gap", spread(gap.gap)}});
   }
-  if (layer.gaps.empty()) return object;
+  if (layer.gaps.empty() || !report.trace.layers[i].descends) return object;
   object["objective"] = {{"before", spread(layer.objective.before)},
                          {"stepped", spread(layer.objective.stepped)},
                          {"unscaled", spread(layer.objective.unscaled)},
@@ -125,7 +141,7 @@ json split_json(const ExplainedText& split, const TextReport& report) {
   json layers = json::array();
   for (size_t i = 0; i < s.layers.size(); ++i) {
     const TextLayerStatistics& layer = s.layers[i];
-    json object = rates_json(s.rates[i]);
+    json object = rates_json(report, s.rates[i], i);
     object["layer"] = i + 1;
     object["own_effect_mean"] = number(layer.effect_mean);
     object["strongest_tokens"] = token_means(layer.strongest, report, "own_effect");

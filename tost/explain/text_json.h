@@ -1,5 +1,6 @@
 // A report on a language model as JSON: every number of every panel. Layers, heads and places in
-// the passage are counted from 1. What is not finite is null.
+// the passage are counted from 1. What is not finite is null. Correlation matrices are those of the
+// chosen layers and heads.
 #pragma once
 
 #include <nlohmann/json.hpp>

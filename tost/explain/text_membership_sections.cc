@@ -1,4 +1,4 @@
-// Memberships, the tokens each head takes, and output gates.
+// Memberships, and the tokens each head takes.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -15,7 +15,6 @@ namespace {
 using torch::Tensor;
 
 constexpr size_t kShownHeads = 8;
-constexpr int64_t kMapTokens = 96;
 constexpr int64_t kPlotPoints = 128;
 
 const TextLayer& layer_at(const TextReport& report, int64_t layer) {
@@ -32,9 +31,6 @@ std::vector<int64_t> layers_with(const TextReport& report, bool (*has)(const Tex
 
 bool has_pi(const TextLayer& layer) {
   return layer.pi.defined();
-}
-bool has_gate(const TextLayer& layer) {
-  return layer.gate.defined();
 }
 
 // Every token in the colour of its likeliest head; stronger the further above 1/H.
@@ -128,7 +124,7 @@ void add_entropy_chart(Page& page, const TextReport& report, const std::vector<i
              cat("0: a token belongs to one head, 1: to all alike",
                  windows ? cat("; mean and standard deviation over ",
                                report.splits.back().statistics.windows, " windows of the ",
-                               report.splits.back().split, " text.")
+                               data_of(report.splits.back().split), ".")
                          : ".",
                  tssa ? " Logits of causal TSSA are a token's shares of running energies: the same "
                         "for all heads at the first token but for their temperatures, then falling "
@@ -179,13 +175,18 @@ void add_share_map(Page& page, const TextReport& report) {
                  number_text(1.0 / double(map.columns), 3), "."));
 }
 
+// Of all heads: those that are not chosen colour tokens as well.
 void add_legend(Page& page, const TextReport& report) {
+  const int64_t heads = report.info.config.heads;
   std::vector<ColoredText> runs;
-  for (const int64_t head : report.heads) {
+  for (int64_t head = 1; head <= heads; ++head) {
     runs.push_back({cat(" head ", head, " "), group_color(head - 1), 1.0, ""});
     runs.push_back({"  ", {}, 0, ""});
   }
-  page.colored_text("head-colours", runs);
+  page.colored_text("head-colours", runs,
+                    int64_t(report.heads.size()) < heads
+                        ? "Every head counts here; --heads chooses those shown by themselves."
+                        : "");
 }
 
 void add_taken_of_layer(Page& page, const TextReport& report, int64_t number) {
@@ -241,76 +242,15 @@ void add_memberships(Page& page, const TextReport& report) {
 void add_taken_tokens(Page& page, const TextReport& report) {
   if (report.splits.empty() || layers_with(report, has_pi).empty()) return;
   const auto& s = report.splits.back().statistics;
-  page.section("taken", "Which tokens each head takes",
-               cat("Lift: the mean membership of a token over all its occurrences, divided by the "
-                   "head's mean over all tokens. Over ",
-                   s.windows, " windows of the ", report.splits.back().split,
-                   " text; tokens that occur at least ", s.least, " times."));
+  page.section(
+      "taken", "Which tokens each head takes",
+      cat("Lift: the mean membership of a token over all its occurrences, divided by the "
+          "head's mean over all tokens. Over ",
+          s.windows, " windows of the ", data_of(report.splits.back().split),
+          "; tokens that occur at least ", s.least, " times and lie above that mean (× 1)."));
   for (const int64_t number : layers_with(report, has_pi)) {
     if (!layer_at(report, number).uniform) add_taken_of_layer(page, report, number);
   }
-}
-
-namespace {
-
-void add_gate_map(Page& page, const TextReport& report, const std::vector<int64_t>& layers) {
-  const int64_t tokens = std::min<int64_t>(kMapTokens, int64_t(report.passage.ids.size()));
-  HeatMap map{.title = "Mean output gate by head", .low = 0, .high = 0};
-  map.map = ColorMap::kDiverging;
-  map.columns = tokens;
-  for (const int64_t number : layers) {
-    const Tensor gate = layer_at(report, number).gate[0];
-    for (const int64_t head : report.heads) {
-      map.row_names.push_back(cat("layer ", number, ", head ", head));
-      for (int64_t t = 0; t < tokens; ++t) {
-        map.values.push_back(gate[head - 1][t].item<double>());
-        if (std::isfinite(map.values.back())) {
-          map.high = std::max(map.high, std::abs(map.values.back()));
-        }
-      }
-    }
-  }
-  map.low = -map.high;
-  map.rows = int64_t(map.row_names.size());
-  for (int64_t t = 0; t < tokens; ++t) {
-    map.column_names.push_back(report.passage.tokens[static_cast<size_t>(t)]);
-  }
-  map.cell = tokens <= 48 ? 16 : 12;
-  page.chart("gates", draw(map),
-             cat("The first ", tokens,
-                 " tokens of the passage. Each value is the mean over a "
-                 "head's features of the factor its output is multiplied by, silu of a projection "
-                 "of the token: 0 shuts the head off."));
-}
-
-void add_horizons(Page& page, const TextReport& report) {
-  Table table;
-  table.caption =
-      "How many tokens a head's sums reach back, 1 / (1 − γ) of its forgetting "
-      "rate.";
-  table.header = {"layer"};
-  for (const int64_t head : report.heads) table.header.push_back(cat("head ", head));
-  for (size_t i = 0; i < report.horizon.size(); ++i) {
-    if (!report.horizon[i].defined()) continue;
-    std::vector<TableCell> row = {{cat(i + 1), true}};
-    for (const int64_t head : report.heads) {
-      row.push_back({number_text(report.horizon[i][head - 1].item<double>(), 1), true});
-    }
-    table.rows.push_back(std::move(row));
-  }
-  if (!table.rows.empty()) page.table(table);
-}
-
-}  // namespace
-
-void add_gates(Page& page, const TextReport& report) {
-  const auto layers = layers_with(report, has_gate);
-  const bool forgets = std::any_of(report.horizon.begin(), report.horizon.end(),
-                                   [](const Tensor& horizon) { return horizon.defined(); });
-  if (layers.empty() && !forgets) return;
-  page.section("gates", "Gates and memory");
-  if (!layers.empty()) add_gate_map(page, report, layers);
-  if (forgets) add_horizons(page, report);
 }
 
 }  // namespace tost

@@ -57,7 +57,8 @@ bool add_split(TextReport& report, LanguageModel& model, const std::string& name
                const TextExplainOptions& options) {
   if (source == nullptr) return true;
   if (source->size() < 2) {
-    report.left_out.push_back(cat("The ", name, " text has fewer than 2 tokens and is left out."));
+    report.left_out.push_back(
+        cat("The ", data_of(name), " have fewer than 2 tokens and are left out."));
     return true;
   }
   TextStatisticsOptions wanted;
@@ -67,7 +68,7 @@ bool add_split(TextReport& report, LanguageModel& model, const std::string& name
   wanted.bound = options.bound;
   wanted.stop = options.stop;
   wanted.progress = [&](int64_t done, int64_t total) {
-    tell(options, done, total, cat("windows of the ", name, " text"));
+    tell(options, done, total, cat("windows of the ", data_of(name)));
   };
   report.splits.push_back({name, text_statistics(model, *source, wanted)});
   return !stopped(options);
@@ -95,6 +96,10 @@ void add_missing(TextReport& report, const TextExplainOptions& options) {
 
 }  // namespace
 
+std::string data_of(const std::string& split) {
+  return (split == "train" ? "training" : split) + " data";
+}
+
 std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passage& passage,
                                        const TextExplainOptions& options) {
   if (options.samples < 1) {
@@ -117,7 +122,7 @@ std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passa
   report.trace = trace_text(model, torch::tensor(passage.ids, torch::kInt64).unsqueeze(0), &inside);
   add_weights(report, model);
   const bool whole = add_influence(report, model, inside, options) &&
-                     add_split(report, model, "training", options.train, options) &&
+                     add_split(report, model, "train", options.train, options) &&
                      add_split(report, model, options.held_split, options.held, options);
   if (!whole) return std::nullopt;
   add_missing(report, options);

@@ -18,7 +18,7 @@
 namespace tost {
 
 struct ExplainedText {
-  std::string split;
+  std::string split;  // "train", "validation", "test"
   TextStatistics statistics;
 };
 
@@ -53,6 +53,9 @@ struct TextExplainOptions {
 
 // Tokens whose influence on later ones is measured: the first of the passage.
 inline constexpr int64_t kInfluenceTokens = 200;
+
+// A split in a sentence: "training data", "validation data".
+std::string data_of(const std::string& split);
 
 // Nothing when `stop` ended it. Deterministic. Usage Errors for a layer or head that does not
 // exist and for samples below 1; data Errors for data that does not fit the model.

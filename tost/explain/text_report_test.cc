@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "tost/eval/language_eval_test.h"
 #include "tost/explain/text_json.h"
@@ -57,6 +58,70 @@ TEST(TextReport, HasEverySectionAndNumber) {
   EXPECT_EQ(numbers["splits"][0]["layers"][0]["bound"].size(), 2u);
   EXPECT_EQ(numbers["layers"][0]["subspaces"]["overlap"][0][0], 1);
   EXPECT_EQ(summary_json(report)["tokens"], 10);
+}
+
+TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
+  Given setup;
+  setup.options.bound = true;
+  auto report = setup.explain("abcd");
+  auto page = text_page(report, "").html();
+  EXPECT_TRUE(has(page, "before its step and after it; means over 3 windows of the validation"));
+  EXPECT_FALSE(has(page, "no objective of theirs"));
+  const json step = to_json(report)["splits"][0]["layers"][0]["objective"];
+  EXPECT_NE(step["before"]["mean"], step["stepped"]["mean"]);
+
+  setup.language.model = testing::tiny_model("tssa-means", "none");
+  setup.language.info.config = setup.language.model->config();
+  report = setup.explain("abcd");
+  page = text_page(report, "").html();
+  EXPECT_FALSE(has(page, "before its step and after it"));
+  EXPECT_TRUE(has(page, "left out for layers 1 (tssa-means), 2 (tssa-means): R_var is no objec"));
+  const json layer = to_json(report)["splits"][0]["layers"][0];
+  EXPECT_EQ(layer["bound"].size(), 2u);
+  EXPECT_FALSE(layer.contains("objective"));
+}
+
+TEST(TextReport, CorrelationMatricesAreThoseOfTheChosen) {
+  Given setup;
+  setup.options.layers = {2};
+  setup.options.heads = {2};
+  const auto report = setup.explain("abcd");
+  const json layers = to_json(report)["splits"][0]["layers"];
+  EXPECT_FALSE(layers[0]["correlation"].contains("matrices"));
+  const json matrices = layers[1]["correlation"]["matrices"];
+  ASSERT_EQ(matrices.size(), 1u);
+  EXPECT_EQ(matrices[0]["head"], 2);
+  ASSERT_EQ(matrices[0]["absolute"].size(), 8u);
+  EXPECT_EQ(matrices[0]["absolute"][3][3], 1);
+  const auto& r = report.splits[0].statistics.rates[1].correlations[1];
+  EXPECT_NEAR(matrices[0]["absolute"][0][5].get<double>(), r[0][5].item<double>(), 1e-6);
+  const auto page = text_page(report, "").html();
+  EXPECT_TRUE(has(page, "correlations of the features of head 2, layer 2"));
+  EXPECT_FALSE(has(page, "correlations of the features of head 1"));
+  EXPECT_TRUE(has(page, ">\u00A0head\u00A01\u00A0<") || has(page, "> head 1 <"));  // the legend
+}
+
+TEST(TextReport, GatesByTokenAndTheirMeans) {
+  Given setup;
+  auto config = language_preset("tost_means_char");
+  config.vocab = setup.language.info.config.vocab;
+  config.block = 12;
+  config.dim = 16;
+  config.depth = 2;
+  config.heads = 2;
+  setup.language.model = make_language_model(config);
+  setup.language.info.config = config;
+  setup.options.heads = {2};
+  const auto report = setup.explain("abcd");
+  const auto page = text_page(report, "");
+  EXPECT_TRUE(has(page.html(), "Gates of layer 1 (tssa-means)"));
+  const double first = report.trace.layers[0].gate[0][1][0].item<double>();
+  EXPECT_TRUE(has(page.html(), "gate " + number_text(first, 3)));
+  std::set<std::string> names;
+  for (const auto& panel : page.panels()) names.insert(panel.first);
+  EXPECT_EQ(names.count("gates"), 1u);
+  EXPECT_EQ(names.count("gates-of-layer-2-1"), 1u);
+  EXPECT_EQ(names.count("gates-of-layer-2-2"), 0u);
 }
 
 TEST(TextReport, RatesAreThoseOfTheWindows) {

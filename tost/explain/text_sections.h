@@ -22,5 +22,7 @@ void add_gates(Page& page, const TextReport& report);
 void add_effects(Page& page, const TextReport& report);
 void add_influence_section(Page& page, const TextReport& report);
 void add_layer_curves(Page& page, const TextReport& report);
+// Nothing unless asked for.
+void add_bound(Page& page, const TextReport& report);
 
 }  // namespace tost

@@ -57,8 +57,8 @@ class TextLayerSums {
   }
 
  private:
-  // Tokens by their mean of what `sums` adds up, highest first; those that occur too seldom are
-  // left out.
+  // Tokens by their mean of what `sums` adds up, highest first and above that of all tokens; those
+  // that occur too seldom are left out.
   std::vector<TokenMean> ranked(const Tensor& sums, double overall,
                                 const TextStatisticsOptions& options) const {
     const Tensor seen = counts_.ge(double(options.least)).nonzero().squeeze(1);
@@ -68,6 +68,7 @@ class TextLayerSums {
     for (int64_t i = 0; i < std::min(options.most, order.size(0)); ++i) {
       const int64_t place = order[i].item<int64_t>(), id = seen[place].item<int64_t>();
       const double mean = means[place].item<double>();
+      if (!(mean > overall)) break;
       rows.push_back({id, int64_t(counts_[id].item<double>()), mean, mean / overall});
     }
     return rows;

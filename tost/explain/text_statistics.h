@@ -34,8 +34,9 @@ struct TextLayerStatistics {
   double entropy_mean = 0;       // over all
   double effect_mean = 0;        // own effect over all tokens
   torch::Tensor gate;            // mean output gate of each head [H]; undefined without
-  std::vector<std::vector<TokenMean>> taken;  // by head: the tokens of the highest lift, falling
-  std::vector<TokenMean> strongest;           // of the highest own effect, falling
+  // Tokens above the mean of all, falling.
+  std::vector<std::vector<TokenMean>> taken;  // by head: of the highest lift
+  std::vector<TokenMean> strongest;           // of the highest own effect
   bool has_memberships = false;
 };
 

@@ -49,7 +49,10 @@ TEST(TextStatistics, MeansByTokenAreThoseCountedByHand) {
   EXPECT_NEAR(layer.share.sum().item<double>(), 1, 1e-6);
   EXPECT_NEAR(layer.entropy[3].item<double>(), entropy3, 1e-9);
   size_t listed = 0;
-  for (const auto& [id, tally] : by_hand) listed += tally.first >= 2;
+  for (const auto& [id, tally] : by_hand) {
+    listed += tally.first >= 2 && tally.second / double(tally.first) > share;
+  }
+  ASSERT_GE(listed, 1u);
   ASSERT_EQ(layer.taken[1].size(), listed);
   double before = 1e9;
   for (const auto& row : layer.taken[1]) {
@@ -67,10 +70,11 @@ TEST(TextStatistics, StrongestTokensHaveTheLargestOwnEffect) {
   const auto source = testing::source_of(testing::some_ids(40, 4));
   const auto found = text_statistics(*model, source, few_windows());
   const auto& rows = found.layers[0].strongest;
-  ASSERT_GE(rows.size(), 2u);
+  ASSERT_GE(rows.size(), 1u);
   EXPECT_GE(rows.front().mean, rows.back().mean);
   EXPECT_GT(rows.front().against, 1);
-  EXPECT_LT(rows.back().against, 1);
+  EXPECT_GT(rows.back().against, 1);  // four tokens have not all the mean
+  EXPECT_LT(rows.size(), 4u);
 }
 
 TEST(TextStatistics, ShortSourcesRareTokensAndMixersWithoutMemberships) {

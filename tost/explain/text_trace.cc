@@ -67,6 +67,13 @@ std::string mixer_of_block(const LanguageConfig& config, int64_t index) {
   return other ? config.hybrid_mixer : config.mixer;
 }
 
+bool descends_on_bound(const LanguageConfig& config, int64_t index) {
+  const std::string mixer = mixer_of_block(config, index);
+  const auto& o = config.options;
+  return (mixer == "tssa" || mixer == "tssa-uniform") && o.conv == 0 && o.means == "none" &&
+         !o.gate;
+}
+
 std::vector<std::shared_ptr<GptBlock>> blocks_of(const LanguageModel& model) {
   std::vector<std::shared_ptr<GptBlock>> blocks;
   for (const auto& module : model.modules(/*include_self=*/false)) {
@@ -99,6 +106,7 @@ TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wan
     auto layer = layer_of(inside.blocks[i], *blocks[i], model.config().heads);
     layer.mixer = mixer_of_block(model.config(), static_cast<int64_t>(i));
     layer.uniform = layer.mixer == "tssa-uniform" || layer.mixer == "tssa-means-uniform";
+    layer.descends = descends_on_bound(model.config(), static_cast<int64_t>(i));
     trace.layers.push_back(std::move(layer));
   }
   return trace;

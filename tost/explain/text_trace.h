@@ -12,6 +12,7 @@ namespace tost {
 struct TextLayer {
   std::string mixer;      // its name
   bool uniform = false;   // memberships are 1/H by construction
+  bool descends = false;  // see descends_on_bound()
   torch::Tensor pi;       // memberships [B, H, T], sum to 1 over heads
   torch::Tensor entropy;  // of pi over heads, divided by log H (one head: 0): 0 sure, 1 undecided;
                           // [B, T]
@@ -34,6 +35,11 @@ TextTrace trace_text(LanguageModel& model, const torch::Tensor& ids,
 
 // The mixer of block `index`, from 0.
 std::string mixer_of_block(const LanguageConfig& config, int64_t index);
+
+// Whether block `index` adds a step of the form of R_var's gradient (arXiv 2412.17810, Eq. 28):
+// TSSA alone, and without convolution, first moments or gate, which add to it what no gradient of
+// R_var at the layer's input has.
+bool descends_on_bound(const LanguageConfig& config, int64_t index);
 
 // The blocks of a model, first to last.
 std::vector<std::shared_ptr<GptBlock>> blocks_of(const LanguageModel& model);

@@ -116,6 +116,13 @@ TEST(TextTrace, HybridsNameEachBlock) {
   EXPECT_EQ(mixer_of_block(config, 0), "tssa");
   EXPECT_EQ(mixer_of_block(config, 1), "softmax");
   EXPECT_EQ(mixer_of_block(config, 2), "tssa");
+  EXPECT_TRUE(descends_on_bound(config, 0));
+  EXPECT_FALSE(descends_on_bound(config, 1));
+  config.options.decay = "fixed";
+  EXPECT_TRUE(descends_on_bound(config, 0));
+  config.options.conv = 4;
+  EXPECT_FALSE(descends_on_bound(config, 0));
+  EXPECT_FALSE(descends_on_bound(language_preset("tost_means_char"), 0));
 }
 
 // The official block's input and weights, and the formula in float64.
