@@ -22,6 +22,7 @@ struct Options {
   int64_t columns = 10;
   int64_t scale = 2;
   bool masks = false;
+  bool quiet = false;
 };
 
 nlohmann::json describe_split(const Options& options, const std::string& split) {
@@ -84,7 +85,7 @@ void run_sheet(const Options& options) {
 
 void run_make_shapes(const Options& options) {
   const auto dataset = open_image_dataset(options.data, options.split);
-  ProgressLine progress(options.run.json);
+  ProgressLine progress(options.run.json || options.quiet);
   ExportOptions wanted;
   wanted.count = options.count;
   wanted.masks = options.masks;
@@ -141,6 +142,7 @@ void add_make(CLI::App& data) {
   command->add_option("--seed", options->data.seed, "Another seed, other pictures")
       ->capture_default_str();
   command->add_flag("--masks", options->masks, "Also write object masks to OUT-masks");
+  command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);
   add_example(*command, "  tost data make shapes --split test --count 20 --out pictures");
   command->callback([options] { run_make_shapes(*options); });
