@@ -98,7 +98,8 @@ class Page {
   void begin_details(const std::string& summary);
   void end_details();
 
-  std::string html() const;
+  // `footer` closes the page; "" none.
+  std::string html(const std::string& footer = "") const;
   // The panels in the order they were added: name and PNG (light colours, twice the size).
   std::vector<std::pair<std::string, std::string>> panels() const;
 
@@ -119,6 +120,10 @@ class Page {
   bool in_section_ = false;
   int open_details_ = 0;
 };
+
+// Refuses a folder that save_report() would refuse, by the same usage Errors: to know it before the
+// report is computed. Whether there is an earlier report to replace.
+bool check_report_folder(const std::filesystem::path& folder, bool overwrite);
 
 // Writes `folder`/index.html, report.json and panels/NAME.png; a new report is written beside and
 // renamed into place, so that a failure leaves what was there. An existing folder is a usage Error

@@ -40,7 +40,7 @@ std::string head(const std::string& title) {
 
 }  // namespace
 
-std::string Page::html() const {
+std::string Page::html(const std::string& footer) const {
   if (open_details_ > 0) fail_usage("Report page: ", open_details_, " details are not ended.");
   std::string html =
       head(title_) + "<body>\n<div class=\"page\">\n<header><h1>" + escape_html(title_) + "</h1>";
@@ -51,10 +51,8 @@ std::string Page::html() const {
   }
   html += "</ol></nav>\n<main>\n" + body_;
   if (in_section_) html += "</section>\n";
-  html +=
-      "<footer>Every number of this page stands in report.json beside it, every figure as a "
-      "picture in panels/.</footer>\n</main>\n</div>\n</div>\n</body>\n</html>\n";
-  return html;
+  if (!footer.empty()) html += "<footer>" + escape_html(footer) + "</footer>\n";
+  return html + "</main>\n</div>\n</div>\n</body>\n</html>\n";
 }
 
 std::vector<std::pair<std::string, std::string>> Page::panels() const {

@@ -52,10 +52,14 @@ figcaption.above{margin:0 0 .5rem}
 svg{display:block;font-variant-numeric:tabular-nums}
 img{display:block;max-width:100%;height:auto;border-radius:3px}
 .pixels{image-rendering:pixelated}
-.scroll{overflow-x:auto;overscroll-behavior-x:contain;padding-bottom:2px}
+.scroll{overflow-x:auto;overscroll-behavior-x:contain;padding-bottom:2px;scrollbar-width:thin;
+background:linear-gradient(to right,var(--surface) 40%,transparent) left/3rem 100% local,
+linear-gradient(to left,var(--surface) 40%,transparent) right/3rem 100% local,
+linear-gradient(to right,var(--muted),transparent) left/.6rem 100%,
+linear-gradient(to left,var(--muted),transparent) right/.6rem 100%;background-repeat:no-repeat}
 .scroll svg{max-width:100%;min-width:var(--least);height:auto}
 .beside{display:flex;flex-wrap:wrap;gap:1.6rem 2.4rem;align-items:flex-start}
-.beside>.scroll{max-width:100%}
+.beside>div{max-width:100%;min-width:0}
 table{border-collapse:collapse}
 .data{width:max-content;font-size:.93rem;font-variant-numeric:tabular-nums}
 .data th,.data td{max-width:26rem;padding:.42rem 1.1rem .42rem 0;text-align:left;vertical-align:baseline}
@@ -123,7 +127,7 @@ details::details-content{content-visibility:visible;height:auto;display:block}
 .chooser>label,.chooser>input:checked+label{display:block;border:0;padding:.6rem 0 0;background:none;
 color:var(--text);font-weight:600}
 .chooser>.view{display:block}
-.scroll{overflow:visible}
+.scroll{overflow:visible;background:none}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
 }
 )css";

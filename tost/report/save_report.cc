@@ -48,30 +48,6 @@ std::string foreign_file(const fs::path& folder) {
   return "";
 }
 
-// Whether there is an earlier report to replace. Refuses everything else that is in the way.
-bool must_replace(const fs::path& folder, bool overwrite) {
-  if (!fs::exists(fs::symlink_status(folder))) return false;
-  if (!fs::is_directory(folder)) {
-    fail_usage("'", folder.string(), "' is a file; give the name of a folder for the report.");
-  }
-  if (fs::is_empty(folder)) return false;
-  if (!overwrite) {
-    fail_usage("'", folder.string(),
-               "' already holds files; choose another folder, or allow an earlier report to be "
-               "overwritten.");
-  }
-  if (!holds_report(folder)) {
-    fail_usage("'", folder.string(),
-               "' holds files but no report; only a report is overwritten, choose another folder.");
-  }
-  const std::string foreign = foreign_file(folder);
-  if (!foreign.empty()) {
-    fail_usage("'", folder.string(), "' holds '", foreign,
-               "', which is no part of a report; move it away or choose another folder.");
-  }
-  return true;
-}
-
 void write_synced(const fs::path& path, std::string_view bytes) {
   OutputFile file(path);
   file.write(bytes);
@@ -81,7 +57,9 @@ void write_synced(const fs::path& path, std::string_view bytes) {
 
 void write_files(const fs::path& folder, const Page& page, const nlohmann::json& numbers) {
   make_directories(folder / "panels");
-  write_synced(folder / "index.html", page.html());
+  write_synced(folder / "index.html",
+               page.html("Every number of this page stands in report.json beside it, every figure "
+                         "as a picture in panels/."));
   write_synced(folder / "report.json", report_json(numbers));
   for (const auto& [name, png] : page.panels()) {
     write_synced(folder / "panels" / (name + ".png"), png);
@@ -111,10 +89,8 @@ void exchange(const fs::path& fresh, const fs::path& target, const fs::path& asi
   }
 }
 
-}  // namespace
-
-void save_report(const fs::path& folder, const Page& page, const nlohmann::json& numbers,
-                 bool overwrite) {
+// The folder itself, whatever links lead to it.
+fs::path target_of(const fs::path& folder) {
   if (folder.empty()) fail_usage("The report needs a folder; its name is empty.");
   std::error_code error;
   fs::path target = fs::weakly_canonical(folder, error);
@@ -123,12 +99,45 @@ void save_report(const fs::path& folder, const Page& page, const nlohmann::json&
   if (target == target.root_path()) {
     fail_usage("The report cannot be written over '", target.string(), "'; give a folder.");
   }
-  const bool replace = must_replace(target, overwrite);
+  return target;
+}
+
+}  // namespace
+
+bool check_report_folder(const fs::path& wanted, bool overwrite) {
+  const fs::path folder = target_of(wanted);
+  if (!fs::exists(fs::symlink_status(folder))) return false;
+  if (!fs::is_directory(folder)) {
+    fail_usage("'", folder.string(), "' is a file; give the name of a folder for the report.");
+  }
+  if (fs::is_empty(folder)) return false;
+  if (!overwrite) {
+    fail_usage("'", folder.string(),
+               "' already holds files; choose another folder, or replace an earlier report with "
+               "--overwrite.");
+  }
+  if (!holds_report(folder)) {
+    fail_usage("'", folder.string(),
+               "' holds files but no report; only a report is overwritten, choose another folder.");
+  }
+  const std::string foreign = foreign_file(folder);
+  if (!foreign.empty()) {
+    fail_usage("'", folder.string(), "' holds '", foreign,
+               "', which is no part of a report; move it away or choose another folder.");
+  }
+  return true;
+}
+
+void save_report(const fs::path& folder, const Page& page, const nlohmann::json& numbers,
+                 bool overwrite) {
+  const fs::path target = target_of(folder);
+  const bool replace = check_report_folder(folder, overwrite);
   make_directories(target.parent_path());
   const auto sibling = [&](const char* what) {
     return target.parent_path() / cat('.', target.filename().string(), what, ::getpid());
   };
   const fs::path fresh = sibling(".new-"), aside = sibling(".old-");
+  std::error_code error;  // of clearing up, which may fail
   try {
     fs::remove_all(fresh, error);
     write_files(fresh, page, numbers);

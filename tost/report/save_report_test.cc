@@ -78,7 +78,10 @@ TEST(SaveReport, WritesEverythingAndNothingElse) {
       (std::set<std::string>{"report", "report/index.html", "report/report.json", "report/panels",
                              "report/panels/panel-0.png", "report/panels/panel-1.png"}));
   EXPECT_EQ(json::parse(read_file(folder / "report.json", 1000))["n"], 1);
-  EXPECT_EQ(read_file(folder / "index.html", 1 << 20), small_page("one", 2).html());
+  EXPECT_EQ(
+      read_file(folder / "index.html", 1 << 20),
+      small_page("one", 2).html("Every number of this page stands in report.json beside it, every "
+                                "figure as a picture in panels/."));
 }
 
 TEST(SaveReport, ReplacesAnEarlierReportWhole) {
@@ -103,6 +106,29 @@ TEST(SaveReport, TakesAnEmptyFolderAndALink) {
   EXPECT_TRUE(fs::exists(dir.path() / "empty" / "index.html"));
 }
 
+TEST(SaveReport, TheFolderIsJudgedBeforehand) {
+  const testing::TempDir dir;
+  const fs::path folder = dir.path() / "report";
+  EXPECT_FALSE(check_report_folder(folder, false));
+  EXPECT_FALSE(fs::exists(folder));
+  save_report(folder, small_page("one"), {}, false);
+  EXPECT_NE(
+      std::string(error_of([&] { check_report_folder(folder, false); }).what()).find("--overwrite"),
+      std::string::npos);
+  EXPECT_TRUE(check_report_folder(folder, true));
+}
+
+TEST(SaveReport, OnlySavedPagesSpeakOfFilesBesideThem) {
+  const testing::TempDir dir;
+  save_report(dir.path() / "report", small_page("one"), {}, false);
+  const std::string saved = read_file(dir.path() / "report" / "index.html", 1 << 20);
+  EXPECT_NE(saved.find("<footer>Every number of this page stands in report.json"),
+            std::string::npos);
+  EXPECT_EQ(small_page("one").html().find("<footer"), std::string::npos);
+  EXPECT_NE(small_page("one").html("a <b>").find("<footer>a &lt;b&gt;</footer>"),
+            std::string::npos);
+}
+
 TEST(SaveReport, NeverTouchesAFolderThatIsNoReport) {
   const testing::TempDir dir;
   const fs::path folder = dir.path() / "photos";
@@ -111,6 +137,8 @@ TEST(SaveReport, NeverTouchesAFolderThatIsNoReport) {
     const Error error = error_of([&] { save_report(folder, small_page("x"), {}, true); });
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_NE(std::string(error.what()).find("photos"), std::string::npos);
+    const Error known = error_of([&] { check_report_folder(folder, true); });
+    EXPECT_STREQ(known.what(), error.what());
     EXPECT_EQ(files_in(dir.path()), before);
   };
   fs::create_directory(folder);
