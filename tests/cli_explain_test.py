@@ -83,7 +83,7 @@ class Explain(cli_test.Case):
         summary = json.loads(self.explain(odd, flat, "--samples", "3", "--json", "--title", "<i>mine</i>").stdout)
         self.assertEqual([p["name"] for p in summary["pictures"]], [str(odd), str(flat)])
         self.assertEqual(summary["out"], str(self.dir / "report"))
-        self.assertIn("7 × 30 pixels, resized to 16 × 16", self.page())
+        self.assertIn("7 × 30 pixels, shorter side resized to 16, then the central 16 × 16 taken", self.page())
         self.assertIn("&lt;i&gt;mine&lt;/i&gt;", self.page())
         self.assertNotIn("<i>mine", self.page())
         self.assertNotIn("<b>&amp;", self.page())
@@ -145,6 +145,7 @@ class Explain(cli_test.Case):
     def test_wrong_requests(self):
         self.refused("--layers", "7", exit_code=2, says=["no layer 7", "6 layers"])
         self.refused("--layers", "1,0", exit_code=2, says="no layer 0")
+        self.refused("--layers", "", exit_code=2, says=["--layers", "empty"])
         self.refused("--layers", "first", exit_code=2, says="first")
         self.refused("--heads", "5", exit_code=2, says=["no head 5", "4 heads"])
         self.refused("--samples", "0", exit_code=2, says="--samples is 0")

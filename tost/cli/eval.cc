@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_language.h"
+#include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/eval/evaluate.h"
@@ -103,20 +104,6 @@ void run_image_eval(EvalCommand& options) {
   }
   if (options.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
   options.run.json ? print_json(report) : print_text(report);
-}
-
-// Flags by the kind of model they go with.
-struct KindFlags {
-  std::vector<CLI::Option*> image, language;
-};
-
-void check_kind(const std::string& kind, const KindFlags& flags) {
-  const bool language = kind == "language";
-  for (const CLI::Option* flag : language ? flags.image : flags.language) {
-    if (flag->count() == 0) continue;
-    fail_usage(flag->get_name(), " goes with ", language ? "image" : "language",
-               " models, and this is ", language ? "a language" : "an image", " model.");
-  }
 }
 
 void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options) {

@@ -1,48 +1,21 @@
 // tost explain: a page that shows the inside of a trained model; here the kinds of model part ways.
-#include <filesystem>
-
 #include "tost/base/error.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/explain_text.h"
 #include "tost/cli/explain_vision.h"
+#include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
 #include "tost/eval/language_file.h"
+#include "tost/report/page.h"
 
 namespace tost {
 namespace {
 
-// Noticed now rather than when everything is computed.
-void check_out(const ExplainCommand& command) {
-  std::error_code ignored;
-  if (command.out.empty()) fail_usage("--out is empty; give a folder for the report.");
-  if (command.overwrite || !std::filesystem::exists(command.out, ignored)) return;
-  if (!std::filesystem::is_directory(command.out, ignored)) {
-    fail_usage("'", command.out, "' is a file; give --out a folder for the report.");
-  }
-  if (!std::filesystem::is_empty(command.out, ignored)) {
-    fail_usage("'", command.out,
-               "' already holds files; choose another folder, or replace an earlier report with "
-               "--overwrite.");
-  }
-}
-
-// Flags by the kind of model they go with.
-struct KindFlags {
-  std::vector<CLI::Option*> image, language;
-};
-
-void check_kind(const std::string& kind, const KindFlags& flags) {
-  const bool language = kind == "language";
-  for (const CLI::Option* flag : language ? flags.image : flags.language) {
-    if (flag->count() == 0) continue;
-    fail_usage(flag->get_name(), " goes with ", language ? "image" : "language",
-               " models, and this is ", language ? "a language" : "an image", " model.");
-  }
-}
-
 void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& command) {
   set_threads(command.run.threads);
-  check_out(command);
+  if (command.out.empty()) fail_usage("--out is empty; give a folder for the report.");
+  // Noticed now rather than when everything is computed.
+  check_report_folder(command.out, command.overwrite);
   if (command.samples < 1) {
     fail_usage("--samples is ", command.samples, "; at least 1 is needed.");
   }
@@ -58,6 +31,9 @@ void add_explain_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "explain", "Show the inside of a trained model as a page with its numbers");
   auto options = std::make_shared<ExplainCommand>();
+  const std::function<std::string(const std::string&)> not_empty = [](const std::string& text) {
+    return std::string(text.empty() ? "an entry is empty; give numbers from 1, as in 1,3" : "");
+  };
   command
       ->add_option("checkpoint", options->checkpoint,
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
@@ -80,9 +56,11 @@ void add_explain_command(CLI::App& app) {
       ->add_option("--layers", options->layers,
                    "Layers of detailed panels, from 1: 1,6,12 (default: first, middle, last)")
       ->delimiter(',')
+      ->check(not_empty)
       ->allow_extra_args(false);
   command->add_option("--heads", options->heads, "Heads shown, from 1: 1,3 (default: all)")
       ->delimiter(',')
+      ->check(not_empty)
       ->allow_extra_args(false);
   command->add_flag("--bound", options->bound,
                     "Also the variational bound against the exact coding rate, layer by layer");

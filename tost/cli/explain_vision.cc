@@ -125,6 +125,7 @@ void run_vision_explain(ExplainCommand& command) {
     summary["out"] = command.out;
     return print_json(summary);
   }
+  if (!report->class_warning.empty()) std::cerr << "warning: " << report->class_warning << "\n";
   print_result(*report, command);
 }
 

@@ -45,6 +45,8 @@ void LayerSums::add(const VisionTrace& trace, size_t index, const LayerRates& ra
   append(entropy_, membership_entropy(pi).mean(1));
   append(input_, rates.compression_before);
   append(after_, rates.compression_after);
+  append(change_, rates.compression_after - rates.compression_before);
+  append(lowered_, rates.compression_after < rates.compression_before);
   append(output_, unit_rate(project_heads(trace.mixer_outputs[index].to(torch::kDouble),
                                           block_->attn->subspaces().to(torch::kDouble)),
                             pi));
@@ -93,6 +95,8 @@ LayerStatistics LayerSums::result() const {
   layer.rate_input = spread_of(input_);
   layer.rate_output = spread_of(output_);
   layer.rate_after = spread_of(after_);
+  layer.rate_change = spread_of(change_);
+  layer.rate_lowered = spread_of(lowered_).mean;
   if (pictures_ > 0) {
     layer.correlations = correlations_ / double(pictures_);
     layer.off_diagonal = off_diagonal_ / double(pictures_);

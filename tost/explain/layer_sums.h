@@ -35,7 +35,8 @@ class LayerSums {
   std::shared_ptr<Block> block_;
   bool full_, bound_;
   bool has_memberships_ = false;
-  std::vector<double> entropy_, input_, output_, after_, share_, share_unit_, chance_;
+  std::vector<double> entropy_, input_, output_, after_, change_, lowered_, share_, share_unit_,
+      chance_;
   int64_t pictures_ = 0;
   // Sums over pictures.
   torch::Tensor correlations_, centered_, off_diagonal_, centered_off_diagonal_;

@@ -52,8 +52,8 @@ std::string entropy_finding(const SplitStatistics& split) {
   if (order.empty()) return "";
   const double lowest = entropy(order.front());
   return cat("Heads are shared out most clearly in layer ", order.front() + 1, " (entropy ",
-             shown(lowest, 4), " of log H) and least in layer ", order.back() + 1, " (",
-             shown(entropy(order.back()), 4), "). ",
+             near_one(lowest), " of log H) and least in layer ", order.back() + 1, " (",
+             near_one(entropy(order.back())), "). ",
              lowest > 0.97   ? "That is next to uniform: memberships hardly tell tokens apart."
              : lowest > 0.85 ? "Memberships lean towards a head, but most tokens belong a little "
                                "to every one."
@@ -65,9 +65,12 @@ std::string compression_finding(const SplitStatistics& split, double ceiling) {
   const auto order = ordered_layers(split.layers.size(), after);
   if (order.empty()) return "";
   const size_t count = split.layers.size();
-  int64_t falls = 0, steps = 0, lowered = 0;
+  int64_t falls = 0, steps = 0, lowered = 0, raised = 0;
   for (size_t i = 0; i < count; ++i) {
-    lowered += after(i) < split.layers[i].rate_input.mean;
+    const Spread& change = split.layers[i].rate_change;
+    const double error = standard_error(change);
+    lowered += change.mean < -2 * error;
+    raised += change.mean > 2 * error;
     if (i > 0) {
       ++steps;
       falls += after(i) < after(i - 1);
@@ -79,8 +82,12 @@ std::string compression_finding(const SplitStatistics& split, double ceiling) {
                                                                  : "stays about level";
   return cat("From the first to the last layer the rate after the residual ", direction, ", from ",
              shown(first, 4), " to ", shown(last, 4), " (ceiling ", shown(ceiling, 6), "), with ",
-             falls, " of ", steps, " steps downwards; the layer's own addition lowers the mean in ",
-             lowered, " of ", count, " layers.");
+             falls, " of ", steps, " steps of the mean downwards. ",
+             split.pictures < 2
+                 ? std::string()
+                 : cat("Compared in the same picture, the layer's own addition lowers the rate in ",
+                       lowered, " of ", count, " layers and raises it in ", raised,
+                       ", by more than two standard errors of the mean change."));
 }
 
 std::string correlation_finding(const SplitStatistics& split) {
@@ -146,12 +153,25 @@ std::string norm_finding(const SplitStatistics& split, int64_t registers) {
   const size_t worst = order.back();
   const NormStatistics& norms = split.layers[worst].norms;
   const bool artefacts = share(worst) > 0.001 && norms.beyond_medians > 0.001;
+  const bool none = share(worst) == 0 && std::all_of(split.layers.begin(), split.layers.end(),
+                                                     [](const LayerStatistics& layer) {
+                                                       return !(layer.norms.beyond_medians > 0);
+                                                     });
   std::string sentence =
-      cat("Most outliers are in layer ", worst + 1, ": ", percent(share(worst), 2),
-          " of its tokens are longer than the mean plus four deviations, ",
-          percent(norms.beyond_medians, 2), " longer than three medians. ",
-          artefacts ? "These are high-norm tokens as large vision transformers grow them."
-                    : "High-norm artefacts are not to be seen here.");
+      none ? std::string(
+                 "In no layer is a token longer than the mean plus four deviations, or than three "
+                 "medians: by these two criteria there are no high-norm artefacts. ")
+           : cat("Most outliers are in layer ", worst + 1, ": ", percent(share(worst), 2),
+                 " of its tokens are longer than the mean plus four deviations, ",
+                 percent(norms.beyond_medians, 2), " longer than three medians. ",
+                 artefacts
+                     ? "These are high-norm tokens as large vision transformers grow them."
+                     : "By these two criteria together high-norm artefacts are not to be seen. ");
+  if (!artefacts) {
+    sentence +=
+        "Both look for a minority of long tokens; were most tokens long, only the "
+        "distribution below would show it.";
+  }
   if (registers == 0) {
     return cat(sentence,
                " To see the same with registers, train with --model-options "

@@ -40,7 +40,12 @@ Image map_over(const Image& picture, const torch::Tensor& values, int64_t rows, 
 }
 
 std::string range_of(const torch::Tensor& values) {
-  return shown(values.min().item<double>(), 2) + " – " + shown(values.max().item<double>(), 2);
+  const double low = values.min().item<double>(), high = values.max().item<double>();
+  int digits = 2;
+  // Two digits of the difference, too.
+  if (high > low && high > 0) digits += std::max(0, int(std::ceil(-std::log10(1 - low / high))));
+  digits = std::min(digits, 9);
+  return shown(low, digits) + " – " + shown(high, digits);
 }
 
 std::string shown(double value, int digits) {
@@ -54,6 +59,10 @@ std::string shown(double value, int digits) {
     std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
   }
   return buffer;
+}
+
+std::string near_one(double value) {
+  return value < 1 && value > 1 - 1e-3 ? "1 − " + shown(1 - value, 2) : shown(value, 4);
 }
 
 std::string with_deviation(double mean, double deviation, int64_t count, int digits) {

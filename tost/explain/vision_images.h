@@ -27,11 +27,13 @@ Image reduced(const Image& image, int64_t side);
 // values from their own smallest to their largest, laid over the picture.
 Image map_over(const Image& picture, const torch::Tensor& values, int64_t rows, int64_t columns);
 
-// "0.12 ... 0.40"
+// "0.12 – 0.40", with as many digits as tell the ends apart.
 std::string range_of(const torch::Tensor& values);
 // `digits` significant digits, all those before the point for numbers below a million; "–" for what
 // is not finite.
 std::string shown(double value, int digits = 3);
+// Numbers up to 1, "1 − 2.3e-06" where they are so close to it that digits would not show it.
+std::string near_one(double value);
 // "0.64 ± 0.11"; without the deviation where it is of fewer than two values.
 std::string with_deviation(double mean, double deviation, int64_t count, int digits = 3);
 std::string percent(double share, int decimals = 1);

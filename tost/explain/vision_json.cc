@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 namespace tost {
 namespace {
@@ -13,15 +15,28 @@ json number(double value) {
   return std::isfinite(value) ? json(value) : json();
 }
 
-json nested(const double* values, const std::vector<int64_t>& shape, size_t dim, double unit) {
-  if (dim == shape.size()) return number(std::round(*values * unit) / unit);
+template <class Written>
+json nested(const double* values, const std::vector<int64_t>& shape, size_t dim, Written written) {
+  if (dim == shape.size()) return number(written(*values));
   int64_t stride = 1;
   for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
   json list = json::array();
   for (int64_t i = 0; i < shape[dim]; ++i) {
-    list.push_back(nested(values + i * stride, shape, dim + 1, unit));
+    list.push_back(nested(values + i * stride, shape, dim + 1, written));
   }
   return list;
+}
+
+// Nine significant digits hold a float32 exactly, so that the order of memberships is kept.
+json as_float32(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const auto values = tensor.to(torch::kDouble).contiguous();
+  const auto written = [](double value) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.9g", value);
+    return std::strtod(buffer, nullptr);
+  };
+  return nested(values.data_ptr<double>(), values.sizes().vec(), 0, written);
 }
 
 json to_json(const Spread& s) {
@@ -49,9 +64,9 @@ json to_json(const PictureMaps& maps) {
         layer.likeliest.defined() ? layer.likeliest.to(torch::kDouble) + 1 : Tensor();
     layers.push_back(
         {{"layer", i + 1},
-         {"memberships", rounded(as_grid(layer.memberships, maps), 5)},
+         {"memberships", as_float32(as_grid(layer.memberships, maps))},
          {"likeliest_head", rounded(as_grid(likeliest, maps), 0)},
-         {"entropy", rounded(as_grid(layer.entropy, maps), 4)},
+         {"entropy", as_float32(as_grid(layer.entropy, maps))},
          {"entropy_mean",
           layer.entropy.defined() ? number(layer.entropy.mean().item<double>()) : json()},
          {"norms", rounded(as_grid(layer.norms, maps), 4)},
@@ -112,7 +127,9 @@ json to_json(const LayerStatistics& layer, const VisionReport& report, bool chos
                  {"compression",
                   {{"input", to_json(layer.rate_input)},
                    {"output_before_residual", to_json(layer.rate_output)},
-                   {"after_residual", to_json(layer.rate_after)}}}};
+                   {"after_residual", to_json(layer.rate_after)},
+                   {"after_less_input", to_json(layer.rate_change)}}},
+                 {"compression_share_lowered", number(layer.rate_lowered)}};
   if (layer.off_diagonal.defined()) {
     object["correlation"] = {
         {"mean_off_diagonal", number(layer.off_diagonal_mean)},
@@ -252,7 +269,8 @@ json header_json(const VisionReport& r) {
           {"layers", linear ? 0 : config.depth},
           {"heads", linear ? 0 : config.heads},
           {"registers", config.registers},
-          {"left_out", left_out}};
+          {"left_out", left_out},
+          {"class_names_differ", r.class_warning.empty() ? json() : json(r.class_warning)}};
 }
 
 }  // namespace
@@ -260,7 +278,9 @@ json header_json(const VisionReport& r) {
 json rounded(const Tensor& tensor, int decimals) {
   if (!tensor.defined()) return {};
   const auto values = tensor.to(torch::kDouble).contiguous();
-  return nested(values.data_ptr<double>(), values.sizes().vec(), 0, std::pow(10.0, decimals));
+  const double unit = std::pow(10.0, decimals);
+  return nested(values.data_ptr<double>(), values.sizes().vec(), 0,
+                [unit](double value) { return std::round(value * unit) / unit; });
 }
 
 json to_json(const VisionReport& r) {

@@ -35,6 +35,13 @@ void add_overview(Page& page, const VisionReport& report) {
                           human_number(split.pictures), " pictures"));
   }
   page.facts(rows);
+  if (!report.class_warning.empty()) page.note(report.class_warning);
+  if (config.registers > 0) {
+    page.note(cat("The ", config.registers,
+                  " registers count as tokens in the rates, correlations and entropies of the "
+                  "splits, as they do in the layers. Maps and entropies of single pictures, norms "
+                  "and the match with objects are of the patches alone."));
+  }
   for (const LeftOut& item : report.left_out) {
     page.note(cat(item.panel, ": ", item.reason));
   }
@@ -44,8 +51,7 @@ void add_overview(Page& page, const VisionReport& report) {
 
 Page vision_page(const VisionReport& report, const std::string& title) {
   Page page(title.empty() ? cat("Inside ", report.info.config.name) : title,
-            "Layers and heads are counted from 1. Every number is in report.json, every panel in "
-            "panels/ as PNG.");
+            "Layers and heads are counted from 1.");
   add_overview(page, report);
   add_picture_sections(page, report);
   add_other_pictures(page, report);

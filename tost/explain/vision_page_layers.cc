@@ -15,11 +15,14 @@ namespace {
 template <class Pick>
 Series layer_series(const std::string& name, const SplitStatistics& split, Pick pick) {
   Series series{.name = name, .x = layer_axis(split.layers.size())};
+  bool several = false;  // pictures; one has no deviation
   for (const LayerStatistics& layer : split.layers) {
     const Spread spread = pick(layer);
     series.y.push_back(spread.mean);
+    several = several || spread.count > 1;
     series.spread.push_back(std::isfinite(spread.deviation) ? spread.deviation : 0);
   }
+  if (!several) series.spread.clear();
   return series;
 }
 
@@ -41,6 +44,13 @@ std::string pictures_of(const SplitStatistics& split) {
 
 bool has_memberships(const SplitStatistics* split) {
   return split != nullptr && !split->layers.empty() && split->layers.front().has_memberships;
+}
+
+// Entropies so close to 1, and none equal to it, that only the distance to 1 tells layers apart.
+bool nearly_even(const SplitStatistics& split) {
+  return std::all_of(split.layers.begin(), split.layers.end(), [](const LayerStatistics& layer) {
+    return layer.entropy.mean > 0.99 && layer.entropy.mean < 1;
+  });
 }
 
 std::string file_part(const std::string& split) {
@@ -84,6 +94,7 @@ Table compression_table(const VisionReport& report) {
       table.header.push_back(cat(what, ", ", split.split));
     }
   }
+  table.header.insert(table.header.end(), {"change", "lowered in"});
   for (size_t i = 0; i < report.splits.back().layers.size(); ++i) {
     auto& row = table.rows.emplace_back(std::vector<TableCell>{number_cell(cat(i + 1))});
     for (const SplitStatistics& split : report.splits) {
@@ -92,7 +103,16 @@ Table compression_table(const VisionReport& report) {
         row.push_back(number_cell(with_spread(*rate)));
       }
     }
+    const LayerStatistics& layer = report.splits.back().layers[i];
+    const Spread& change = layer.rate_change;
+    row.push_back(
+        number_cell(with_deviation(change.mean, standard_error(change), change.count, 2)));
+    row.push_back(number_cell(percent(layer.rate_lowered, 0)));
   }
+  table.caption = cat(
+      "Means ± deviations over pictures. Change: from input to after in the same picture, ± the "
+      "standard error of its mean; lowered in: the share of pictures where it is negative (",
+      report.splits.back().split, ").");
   return table;
 }
 
@@ -162,15 +182,21 @@ void add_entropy_section(Page& page, const VisionReport& report) {
   const SplitStatistics* main = main_split(report);
   if (!has_memberships(main)) return;
   page.section("entropy", "How decided memberships are", entropy_finding(*main));
-  LineChart chart = layer_chart("Entropy of Π over heads", "entropy / log H");
-  chart.y.high = 1;
+  const bool even = nearly_even(*main);
+  LineChart chart =
+      layer_chart("Entropy of Π over heads", even ? "1 − entropy / log H" : "entropy / log H");
+  even ? chart.y.logarithmic = true : chart.y.high = 1;
   for (const SplitStatistics& split : report.splits) {
-    chart.series.push_back(
-        layer_series(split.split, split, [](const auto& layer) { return layer.entropy; }));
+    chart.series.push_back(layer_series(split.split, split, [&](const auto& layer) {
+      return even ? Spread{.mean = 1 - layer.entropy.mean} : layer.entropy;
+    }));
   }
+  const std::string ends = "an entropy of 0: every token belongs to one head, of 1: to all alike.";
   page.chart("entropy", draw(chart),
-             cat("Mean over tokens, band one standard deviation over pictures (",
-                 pictures_of(*main), "); 0: every token belongs to one head, 1: to all alike."));
+             even ? cat("Mean over tokens and ", pictures_of(*main),
+                        ". So close to 1 the difference to it is drawn, logarithmically; ", ends)
+                  : cat("Mean over tokens, band one standard deviation over pictures (",
+                        pictures_of(*main), "); ", ends));
 }
 
 void add_compression_section(Page& page, const VisionReport& report) {
@@ -272,7 +298,10 @@ void add_bound_section(Page& page, const VisionReport& report) {
   page.charts(charts, cat("Means over ", pictures_of(*main), ", d = ", report.info.config.dim,
                           ". The bound holds over the exact rate of the projected tokens. Of the "
                           "whole space it is a bound only for orthonormal heads that hold their "
-                          "group's tokens, which the released layer does not enforce."));
+                          "group's tokens; ",
+                          report.info.config.mixer == "tssa-tied"
+                              ? "these heads are orthonormal, but tokens lie outside of them, too."
+                              : "the released layer enforces neither."));
   page.table(bound_table(*main));
 }
 

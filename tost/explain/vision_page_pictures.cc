@@ -32,7 +32,22 @@ double thumb_side(size_t across) {
   return std::clamp(760.0 / double(std::max<size_t>(across, 1)), 56.0, 150.0);
 }
 
-void add_facts(Page& page, const PictureMaps& maps, size_t index) {
+// What fit_image() did to a picture of another size than the input's.
+std::string size_text(const PictureInput& input, const Preprocess& p) {
+  const std::string found = cat(input.width, " × ", input.height, " pixels");
+  const std::string seen = cat(input.seen.width, " × ", input.seen.height);
+  if (!input.resized) return found;
+  const bool same_shape = input.width == input.height;
+  if (p.resize == "squeeze") {
+    return cat(found, ", resized to ", seen, same_shape ? "" : "; the aspect ratio is lost");
+  }
+  const auto shorter = int64_t(std::floor(double(p.size) / p.crop_ratio + 1e-6));
+  if (same_shape && shorter == p.size) return cat(found, ", resized to ", seen);
+  return cat(found, ", shorter side resized to ", shorter, ", then the central ", seen,
+             " taken: the rest is not seen");
+}
+
+void add_facts(Page& page, const PictureMaps& maps, const Preprocess& preprocess, size_t index) {
   const PictureInput& input = maps.input;
   page.picture(panel("picture", index), reduced(input.seen, 320), input.name, 200,
                /*smooth=*/input.seen.width >= 48);
@@ -42,10 +57,7 @@ void add_facts(Page& page, const PictureMaps& maps, size_t index) {
     rows.emplace_back(cat("guess ", k + 1),
                       cat(maps.top[k].name, ", ", percent(maps.top[k].probability)));
   }
-  rows.emplace_back("size", input.resized
-                                ? cat(input.width, " × ", input.height, " pixels, resized to ",
-                                      input.seen.width, " × ", input.seen.height)
-                                : cat(input.width, " × ", input.height, " pixels"));
+  rows.emplace_back("size", size_text(input, preprocess));
   if (maps.rows > 0) {
     rows.emplace_back("tokens", cat(maps.rows, " × ", maps.columns, " patches"));
   }
@@ -69,7 +81,7 @@ std::vector<Thumb> grid_row(const VisionReport& report, const PictureMaps& maps,
       {groups_image(layer.likeliest, maps.rows, maps.columns), "", cat("likeliest head", where)});
   row.push_back({map_image(layer.entropy, maps.rows, maps.columns,
                            layer.entropy.min().item<double>(), layer.entropy.max().item<double>()),
-                 cat("mean ", shown(layer.entropy.mean().item<double>(), 4)),
+                 cat("mean ", near_one(layer.entropy.mean().item<double>())),
                  cat("entropy", where)});
   const double longest = layer.norms.max().item<double>();
   row.push_back({map_image(layer.norms, maps.rows, maps.columns, 0, longest),
@@ -173,7 +185,7 @@ void add_norms_alone(Page& page, const PictureMaps& maps, size_t index) {
 
 void add_picture(Page& page, const VisionReport& report, size_t index, const MapPlan& plan) {
   const PictureMaps& maps = report.pictures[index];
-  add_facts(page, maps, index);
+  add_facts(page, maps, report.info.preprocess, index);
   if (maps.layers.empty()) return;
   if (maps.layers.front().memberships.defined()) {
     page.heading("Memberships Π over the picture, by layer");
@@ -184,6 +196,20 @@ void add_picture(Page& page, const VisionReport& report, size_t index, const Map
     add_norms_alone(page, maps, index);
   }
   add_class_attention(page, report, maps, index, plan);
+}
+
+// Of all heads: any of them may be a patch's likeliest, shown in maps of its own or not.
+void add_head_colors(Page& page, const VisionReport& report) {
+  std::vector<ColoredText> runs;
+  for (int64_t head = 1; head <= report.info.config.heads; ++head) {
+    runs.push_back(
+        {.text = cat(" head ", head, " "), .color = group_color(head - 1), .strength = 1});
+    runs.push_back({.text = " "});
+  }
+  page.colored_text("head-colors", runs,
+                    cat("Colours in the maps of the likeliest head, the one of all ",
+                        report.info.config.heads, " heads with the largest membership",
+                        report.info.config.heads > 16 ? "; they repeat after 16." : "."));
 }
 
 }  // namespace
@@ -203,12 +229,13 @@ void add_picture_sections(Page& page, const VisionReport& report) {
   const auto count = int64_t(report.pictures.size());
   const int64_t layers = count == 0 ? 0 : int64_t(report.pictures.front().layers.size());
   const MapPlan plan = plan_maps(count, layers, int64_t(report.heads.size()));
+  const bool heads = layers > 0 && report.pictures.front().layers.front().memberships.defined();
   page.section("pictures", count == 1 ? "The picture" : "Pictures",
-               layers == 0
-                   ? ""
-                   : "The membership Π says how strongly each token (patch) belongs to each "
-                     "head; over the heads it sums to 1.");
-  if (int64_t(plan.layers.size()) < layers) {
+               !heads ? ""
+                      : "The membership Π says how strongly each token (patch) belongs to each "
+                        "head; over the heads it sums to 1.");
+  if (heads) add_head_colors(page, report);
+  if (heads && int64_t(plan.layers.size()) < layers) {
     page.note(cat("Maps over the pictures are shown for ", plan.layers.size(), " of ", layers,
                   " layers, to keep the page small; the grid of all layers and report.json hold "
                   "every layer."));
@@ -240,7 +267,7 @@ void add_other_pictures(Page& page, const VisionReport& report) {
                           {other.truth},
                           {other.top.name},
                           number_cell(percent(other.top.probability)),
-                          number_cell(shown(other.entropy))});
+                          number_cell(near_one(other.entropy))});
   }
   page.table(table);
   if (int64_t(report.others.size()) > kMostRows) {

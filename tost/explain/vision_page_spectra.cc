@@ -11,7 +11,7 @@ constexpr size_t kMostNamedHeads = 8;  // lines a chart of heads can tell apart
 
 Drawing head_values(const HeadSpectra& spectra, int64_t layer, const std::vector<int64_t>& heads) {
   LineChart chart;
-  chart.title = cat("Layer ", layer, ": singular values of U_k");
+  chart.title = cat("Layer ", layer, ": singular values of Uₖ");
   chart.width = 400;
   chart.height = 260;
   chart.x = {.label = "direction", .integer = true};

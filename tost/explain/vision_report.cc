@@ -94,7 +94,7 @@ void note_mixer(VisionReport& report) {
         {"Layers", "The linear model has no layers and no tokens: predictions are all there is."});
   } else if (report.spectra.empty()) {
     report.left_out.push_back(
-        {"Memberships, compression, correlations, spectra",
+        {cat("Memberships, compression, correlations, spectra", report.bound ? ", bound" : ""),
          cat("Layers of the mixer '", config.mixer,
              "' have neither memberships nor head subspaces; class attention and token norms "
              "remain. Train with --mixer tssa to see them.")});
@@ -111,6 +111,17 @@ void check_classes(const ModelInfo& info, const ImageDataset* data, const std::s
              info.config.classes, " apart; give the data it was trained for.");
 }
 
+std::string class_warning(const ModelInfo& info, const VisionExplainOptions& o) {
+  for (const auto* data : {&o.train, &o.held}) {
+    if (*data == nullptr || (*data)->classes() == info.classes) continue;
+    return cat("The classes of '", o.data,
+               "' have other names than those the model was trained on (",
+               (*data)->classes().front(), ", ... against ", info.classes.front(),
+               ", ...); they are matched by number.");
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
@@ -125,6 +136,7 @@ std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
   report.checkpoint = loaded.file.string();
   report.data = o.data;
   report.bound = o.bound;
+  report.class_warning = class_warning(loaded.info, o);
   const int64_t depth = linear ? 0 : config.depth;
   report.layers = choose_numbers(o.layers, depth, "layer");
   if (o.layers.empty()) report.layers = spread_numbers(depth, 3);

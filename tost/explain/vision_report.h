@@ -43,6 +43,7 @@ struct VisionReport {
   std::vector<HeadSpectra> spectra;     // by layer; empty for mixers without subspaces
   bool bound = false;
   std::vector<LeftOut> left_out;
+  std::string class_warning;  // where the data's class names are not the model's; "" where they are
 };
 
 struct VisionExplainOptions {

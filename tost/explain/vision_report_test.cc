@@ -8,6 +8,7 @@
 
 #include "tost/base/error.h"
 #include "tost/data/shapes.h"
+#include "tost/explain/vision_images.h"
 #include "tost/explain/vision_json.h"
 #include "tost/explain/vision_page.h"
 #include "tost/io/safetensors.h"
@@ -127,6 +128,7 @@ TEST(VisionReport, OtherMixersSayWhatIsLeft) {
               (std::vector<std::string>{"model", "pictures", "norms"}))
         << mixer;
     ASSERT_EQ(report->left_out.size(), 1u);
+    EXPECT_EQ(vision_page(*report).html().find("The membership Π"), std::string::npos);
     EXPECT_NE(report->left_out[0].reason.find("class attention and token norms"),
               std::string::npos);
   }
@@ -168,7 +170,9 @@ TEST(VisionReport, OneTokenAndAConstantPicture) {
   EXPECT_FALSE(shows_broken_number(vision_page(*report).html()));
   config.image_size = 16;
   const auto flat = explain_vision(tiny_model(config), options);
-  EXPECT_NE(vision_page(*flat).html().find("7 × 5 pixels, resized to 16 × 16"), std::string::npos);
+  EXPECT_NE(vision_page(*flat).html().find(
+                "7 × 5 pixels, shorter side resized to 16, then the central 16 × 16 taken"),
+            std::string::npos);
 }
 
 TEST(VisionReport, WeightsThatAreNotFinite) {
@@ -212,6 +216,66 @@ TEST(VisionReport, WithoutDataStatisticsAreLeftOut) {
   EXPECT_EQ(sections(vision_page(*report).html()),
             (std::vector<std::string>{"model", "pictures", "spectra"}));
   EXPECT_NE(vision_page(*report).html().find("give --data"), std::string::npos);
+}
+
+TEST(VisionReport, ClassesOfOtherNamesAreTold) {
+  LoadedModel loaded = tiny_model();
+  EXPECT_EQ(explain_vision(loaded, with_data())->class_warning, "");
+  loaded.info.classes[0] = "zebra";
+  const auto report = explain_vision(loaded, with_data());
+  EXPECT_NE(report->class_warning.find("against zebra, ...); they are matched by number"),
+            std::string::npos);
+  EXPECT_NE(vision_page(*report).html().find("against zebra"), std::string::npos);
+  EXPECT_TRUE(to_json(*report)["class_names_differ"].is_string());
+}
+
+TEST(VisionReport, MembershipsKeepTheirOrderInJson) {
+  const auto report = explain_vision(tiny_model(), with_data());
+  const json numbers = to_json(*report);
+  for (size_t i = 0; i < 2; ++i) {
+    const json& layer = numbers["pictures"][0]["layers"][i];
+    const auto& pi = report->pictures[0].layers[i].memberships;
+    for (int64_t token = 0; token < 16; ++token) {
+      for (int64_t head = 0; head < 2; ++head) {
+        EXPECT_EQ(float(layer["memberships"][size_t(head)][size_t(token / 4)][size_t(token % 4)]),
+                  pi[head][token].item<float>());
+      }
+    }
+  }
+}
+
+TEST(VisionReport, CompressionIsComparedInTheSamePicture) {
+  const auto report = explain_vision(tiny_model(), with_data());
+  for (const LayerStatistics& layer : report->splits[1].layers) {
+    EXPECT_NEAR(layer.rate_change.mean, layer.rate_after.mean - layer.rate_input.mean, 1e-9);
+    EXPECT_EQ(layer.rate_change.count, 6);
+    EXPECT_LT(layer.rate_change.deviation,
+              layer.rate_after.deviation + layer.rate_input.deviation + 1e-9);
+    EXPECT_NEAR(6 * layer.rate_lowered, std::round(6 * layer.rate_lowered), 1e-9);
+  }
+}
+
+TEST(VisionReport, NumbersShowWhatTellsThemApart) {
+  EXPECT_EQ(range_of(torch::tensor({0.2500001, 0.2500023}, torch::kDouble)),
+            "0.2500001 – 0.2500023");
+  EXPECT_EQ(range_of(torch::tensor({0.1, 0.9}, torch::kDouble)), "0.1 – 0.9");
+  EXPECT_EQ(range_of(torch::tensor({0.25, 0.25}, torch::kDouble)), "0.25 – 0.25");
+  EXPECT_EQ(near_one(1 - 2.34e-6), "1 − 2.3e-06");
+  EXPECT_EQ(near_one(0.98765), "0.9877");
+  EXPECT_EQ(near_one(1), "1");
+  EXPECT_EQ(with_deviation(0.64, 0.1, 1), "0.64");
+  EXPECT_EQ(with_deviation(0.64, 0.1, 2), "0.64 ± 0.1");
+}
+
+TEST(VisionReport, OnePictureIsNoSpread) {
+  VisionExplainOptions options = with_data(1);
+  options.bound = true;
+  const std::string html = vision_page(*explain_vision(tiny_model(), options)).html();
+  EXPECT_EQ(html.find("± 0<"), std::string::npos);
+  EXPECT_NE(html.find("raise --samples"), std::string::npos);
+  options.samples = 2;
+  EXPECT_NE(vision_page(*explain_vision(tiny_model(), options)).html().find("Change: from input"),
+            std::string::npos);
 }
 
 TEST(VisionReport, RefusesWhatDoesNotExist) {

@@ -47,6 +47,9 @@ struct LayerStatistics {
   Spread rate_input;   // of the layer's projected input
   Spread rate_output;  // of its output before the residual addition, projected by the same heads
   Spread rate_after;   // after the residual addition, normalised and projected as an input
+  // rate_after less rate_input in the same picture, and the share of pictures where it is negative.
+  Spread rate_change;
+  double rate_lowered = std::nan("");
   // Correlations of projected tokens, see token_correlations.h; mean over pictures.
   torch::Tensor correlations, centered;  // |r| [H, P, P]; undefined without projections
   torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
