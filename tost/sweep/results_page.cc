@@ -47,9 +47,7 @@ Page results_page(const SweepSpec& spec, const SweepSummary& summary,
   Page page(spec.title, state_words(steps));
   page.section("results", "Results", spec.note);
   for (const Table& table : results_tables(summary)) page.table(table);
-  page.paragraph(
-      "± is the sample standard deviation over seeds; differences are taken seed by seed, and one "
-      "that is smaller than its spread says nothing.");
+  if (const std::string words = spread_words(summary); !words.empty()) page.paragraph(words);
   page.chart("plot", results_plot(spec, summary));
   page.section("runs", "Runs");
   page.facts({{"Command", command}, {"Every number", "results.json, results.csv"}});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -95,16 +96,35 @@ Table corruption_table(const SweepSummary& summary) {
   return table;
 }
 
+// As text, whatever it holds: no tags, no table cells, no lines of its own.
+std::string escape_markdown(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '&') {
+      escaped += "&amp;";
+    } else if (c == '<') {
+      escaped += "&lt;";
+    } else if (c == '|') {
+      escaped += "\\|";
+    } else {
+      escaped += c == '\n' || c == '\r' ? ' ' : c;
+    }
+  }
+  return escaped;
+}
+
 std::string to_markdown(const Table& table) {
   std::string text = table.caption.empty() ? "" : table.caption + ":\n\n";
-  text += "| " + join(table.header, " | ") + " |\n|";
+  text += "|";
+  for (const std::string& name : table.header) text += " " + escape_markdown(name) + " |";
+  text += "\n|";
   for (size_t i = 0; i < table.header.size(); ++i) {
     text += !table.rows.empty() && table.rows.front()[i].number ? "---:|" : "---|";
   }
   text += "\n";
   for (const auto& row : table.rows) {
     text += "|";
-    for (const TableCell& cell : row) text += " " + cell.text + " |";
+    for (const TableCell& cell : row) text += " " + escape_markdown(cell.text) + " |";
     text += "\n";
   }
   return text;
@@ -118,16 +138,24 @@ std::vector<Table> results_tables(const SweepSummary& summary) {
   return tables;
 }
 
+std::string spread_words(const SweepSummary& summary) {
+  const auto has_spread = [](const VariantSummary& v) { return std::isfinite(v.score.spread); };
+  if (std::none_of(summary.variants.begin(), summary.variants.end(), has_spread)) return "";
+  return "± is the sample standard deviation over seeds, whose mean errs by ± / √seeds; "
+         "differences "
+         "are taken seed by seed.";
+}
+
 std::string results_markdown(const SweepSpec& spec, const SweepSummary& summary,
                              const std::vector<SweepStep>& steps) {
-  std::string text = "# " + spec.title + "\n";
-  if (!spec.note.empty()) text += "\n" + spec.note + "\n";
+  std::string text = "# " + escape_markdown(spec.title) + "\n";
+  if (!spec.note.empty()) text += "\n" + escape_markdown(spec.note) + "\n";
   for (const Table& table : results_tables(summary)) text += "\n" + to_markdown(table);
-  text += "\n± is the sample standard deviation over seeds; differences are taken seed by seed.\n";
+  if (const std::string words = spread_words(summary); !words.empty()) text += "\n" + words + "\n";
   for (const SweepStep& step : steps) {
     if (!step.record || step.record->error.empty()) continue;
-    text += cat("\nFailed: ", step.run.variant, ", seed ", step.run.seed, ": ", step.record->error,
-                "\n");
+    text += cat("\nFailed: ", step.run.variant, ", seed ", step.run.seed, ": ",
+                escape_markdown(step.record->error), "\n");
   }
   return text;
 }

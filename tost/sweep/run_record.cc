@@ -30,11 +30,13 @@ std::optional<T> optional_of(const json& value) {
 }
 
 // A number that is not finite is written as null.
+double number_of(const json& value) {
+  return value.is_null() ? std::nan("") : value.get<double>();
+}
+
 std::vector<double> numbers_of(const json& values) {
   std::vector<double> numbers;
-  for (const json& value : values) {
-    numbers.push_back(value.is_null() ? std::nan("") : value.get<double>());
-  }
+  for (const json& value : values) numbers.push_back(number_of(value));
   return numbers;
 }
 
@@ -55,7 +57,9 @@ RunRecord record_from(const json& object) {
   record.seconds = optional_of<double>(object.at("seconds"));
   record.cpu_seconds = optional_of<double>(object.at("cpu_seconds"));
   record.metric = object.at("metric").get<std::string>();
-  record.scores = object.at("scores").get<std::map<std::string, double>>();
+  for (const auto& [name, value] : object.at("scores").items()) {
+    record.scores[name] = number_of(value);
+  }
   record.scored_by = object.at("scored_by");
   for (const auto& [kind, values] : object.at("corrupted").items()) {
     record.corrupted[kind] = numbers_of(values);
@@ -138,16 +142,17 @@ void write_record(const fs::path& run, const RunRecord& record) {
 RunAction choose_action(const RunRecord* record, const json& settings, const json& pretrain,
                         const json& scored_by, bool overwrite, const std::string& where) {
   if (record == nullptr) return RunAction::kTrain;
-  if (record->state == RunState::kFailed) return RunAction::kRedo;
+  const bool failed = record->state == RunState::kFailed;
   if (record->settings != settings || record->pretrain != pretrain) {
-    if (overwrite) return RunAction::kRedo;
+    if (overwrite || failed) return RunAction::kRedo;
     const bool main = record->settings != settings;
     const std::string what = main ? difference(record->settings, settings)
                                   : difference(record->pretrain, pretrain, "pretrain: ");
     fail_usage("The run in '", where, "' was made with other settings (", what,
                "); train it again with --overwrite, or choose another --out.");
   }
-  if (record->state == RunState::kStarted) return RunAction::kResume;
+  if (failed && overwrite) return RunAction::kRedo;
+  if (failed || record->state == RunState::kStarted) return RunAction::kResume;
   const bool scored = record->state == RunState::kDone && record->scored_by == scored_by;
   return scored ? RunAction::kKeep : RunAction::kScore;
 }

@@ -48,9 +48,10 @@ void write_record(const std::filesystem::path& run, const RunRecord& record);
 
 enum class RunAction { kTrain, kResume, kRedo, kScore, kKeep };
 
-// What is to be done where `record` was found (null: nothing). kRedo begins anew: what failed, and
-// with `overwrite` what was made with other settings, which else is a usage Error naming `where`
-// and the first setting that differs.
+// What is to be done where `record` was found (null: nothing). What failed goes on from its last
+// checkpoint, since a full disk fails too; what failed and now has other settings, and with
+// `overwrite` what failed or was made with others, begins anew. Other settings are else a usage
+// Error naming `where` and the first that differs.
 RunAction choose_action(const RunRecord* record, const nlohmann::json& settings,
                         const nlohmann::json& pretrain, const nlohmann::json& scored_by,
                         bool overwrite, const std::string& where);

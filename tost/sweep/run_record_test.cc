@@ -42,6 +42,18 @@ TEST(RunRecord, ComesBackFromItsFile) {
   EXPECT_EQ(back.curve.values, (std::vector<double>{0.25, 0.5}));
 }
 
+TEST(RunRecord, ScoresThatAreNotFiniteComeBackAsSuch) {
+  const testing::TempDir dir;
+  RunRecord record;
+  record.state = RunState::kDone;
+  record.scores = {{"loss", std::nan("")}, {"top1", 0.25}};
+  write_record(dir.path(), record);
+  const std::optional<RunRecord> back = read_record(dir.path());
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(std::isnan(back->scores.at("loss")));
+  EXPECT_EQ(back->scores.at("top1"), 0.25);
+}
+
 TEST(RunRecord, ForeignFilesAreDataErrors) {
   const testing::TempDir dir;
   const auto refusal = [&](const std::string& text) -> std::string {
@@ -86,7 +98,8 @@ TEST(ChooseAction, FollowsTheRecord) {
   EXPECT_EQ(action_of(r, same), RunAction::kResume);
   EXPECT_EQ(action_of(r, other, true), RunAction::kRedo);
   r.state = RunState::kFailed;
-  EXPECT_EQ(action_of(r, same), RunAction::kRedo);
+  EXPECT_EQ(action_of(r, same), RunAction::kResume) << "a full disk must not cost the training";
+  EXPECT_EQ(action_of(r, same, true), RunAction::kRedo);
   EXPECT_EQ(action_of(r, other), RunAction::kRedo);
 }
 

@@ -17,6 +17,8 @@ std::string results_csv(const SweepSummary& summary, const std::vector<SweepStep
 // Variant, parameters, heads and p where there are any, the scores as mean ± spread, the difference
 // to the first variant, seeds and seconds; then one table of the corruptions where there are any.
 std::vector<Table> results_tables(const SweepSummary& summary);
+// What ± means in them; "" where no variant has a spread.
+std::string spread_words(const SweepSummary& summary);
 std::string results_markdown(const SweepSpec& spec, const SweepSummary& summary,
                              const std::vector<SweepStep>& steps);
 Drawing results_plot(const SweepSpec& spec, const SweepSummary& summary);

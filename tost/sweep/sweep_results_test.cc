@@ -77,6 +77,8 @@ TEST_F(Results, AreATableToReadAndOneForPrograms) {
   EXPECT_NE(text.find("| tssa | 1,234 | 4 | 16 | 53.00 ± 3.61 | – |"), std::string::npos) << text;
   EXPECT_NE(text.find("| none | 1,234 | – | – | 43.00 ± 4.24 | -8.00 ± 2.83 |"), std::string::npos)
       << text;
+  EXPECT_NE(text.find("# A &lt;b> title\n\nWhat &amp; why.\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("± is the sample standard deviation"), std::string::npos);
   EXPECT_NE(text.find("| 2 (1 failed) |"), std::string::npos);
   EXPECT_NE(text.find("| tssa | 53.00 ± 3.61 | 33.00 ± 3.61 |"), std::string::npos) << text;
   EXPECT_NE(text.find("Failed: none, seed 2: The loss, \"nan\"."), std::string::npos);

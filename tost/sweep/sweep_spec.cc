@@ -205,8 +205,13 @@ ordered_json parse_file(const std::filesystem::path& path) {
       fail_usage(where, " is nested deeper than ", kMostNesting, " levels; no sweep is.");
     return true;
   };
-  ordered_json value = ordered_json::parse(read_file(path, int64_t{1} << 20), check,
-                                           /*allow_exceptions=*/false, /*ignore_comments=*/false);
+  ordered_json value;
+  try {
+    value = ordered_json::parse(read_file(path, int64_t{1} << 20), check);
+  } catch (const ordered_json::parse_error& error) {
+    const std::string why = error.what();  // "[json.exception...] parse error at line 1, ..."
+    fail_usage(where, " is not valid JSON: ", why.substr(why.find("] ") + 2), ".");
+  }
   if (!value.is_object()) fail_usage(where, " is not a JSON object; a sweep file is one.");
   return value;
 }
