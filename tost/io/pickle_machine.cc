@@ -11,6 +11,50 @@
 #include "tost/io/safe_text.h"
 
 namespace tost {
+namespace {
+
+constexpr size_t kMaxKey = size_t{1} << 16, kMaxGlobalName = 512, kMaxGlobals = 100'000;
+
+// A value of the tree that lies too deep, or has too much below it; None where there is none. From
+// the innermost values up, so that of many paths to a value the longest counts. A way back around
+// a circle counts nothing.
+PickleId find_too_deep(const PickleTree& tree, size_t limit) {
+  struct Frame {
+    PickleId id;
+    std::vector<PickleId> children;
+    size_t next = 0;
+    uint32_t below = 0;  // the greatest depth of a child
+  };
+  constexpr uint32_t kOpen = UINT32_MAX;
+  std::vector<uint32_t> depth(tree.size());  // 0: not met
+  std::vector<Frame> path;
+  const auto enter = [&](PickleId id) {
+    depth[id] = kOpen;
+    path.push_back({id, {}});
+    tree.append_children(id, path.back().children);
+  };
+  enter(tree.root());
+  while (!path.empty()) {
+    Frame& frame = path.back();
+    if (frame.next == frame.children.size()) {
+      if (frame.below >= limit) return frame.id;
+      depth[frame.id] = frame.below + 1;
+      path.pop_back();
+      continue;
+    }
+    const PickleId child = frame.children[frame.next];
+    if (depth[child] == 0) {
+      if (path.size() >= limit) return child;
+      enter(child);  // then looked at again
+      continue;
+    }
+    if (depth[child] != kOpen) frame.below = std::max(frame.below, depth[child]);
+    ++frame.next;
+  }
+  return PickleTree::kNoneId;
+}
+
+}  // namespace
 
 PickleMachine::PickleMachine(std::string_view bytes, const std::string& where,
                              const PickleLimits& limits)
@@ -27,7 +71,21 @@ void PickleMachine::push(PickleId id) {
   if (static_cast<int64_t>(stack_.size()) >= limits_.stack) {
     fail(cat("its stack grows beyond ", limits_.stack, " values"));
   }
+  if (memory() > limits_.memory) {
+    fail(cat("what it holds takes more than ", limits_.memory, " bytes of memory"));
+  }
   stack_.push_back(id);
+}
+
+int64_t PickleMachine::memory() const {
+  // Items lie in blocks of their own, of at least 32 bytes and up to half of them free.
+  constexpr size_t kBlock = 32, kNode = 64;
+  const size_t bytes = tree_.values_.size() * sizeof(PickleValue) +
+                       tree_.items_.size() * (sizeof(std::vector<PickleId>) + kBlock) +
+                       tree_.objects_.size() * (sizeof(PickleObject) + 3 * kBlock) +
+                       tree_.globals_.size() * (sizeof(PickleGlobal) + kNode) +
+                       memo_.size() * kNode + stack_.size() * sizeof(PickleId);
+  return static_cast<int64_t>(bytes + static_cast<size_t>(items_) * 2 * sizeof(PickleId));
 }
 
 PickleId PickleMachine::top() {
@@ -91,10 +149,13 @@ void PickleMachine::push_tuple_of(size_t count) {
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
-  if (module.size() > 4096 || name.size() > 4096)
-    fail("it names a class with more than 4096 bytes");
+  if (module.size() > kMaxGlobalName || name.size() > kMaxGlobalName) {
+    fail(cat("it names a class with more than ", kMaxGlobalName, " bytes"));
+  }
   if (!is_utf8(module) || !is_utf8(name)) fail("it names a class in something else than UTF-8");
   push(tree_.add_global(module, name, at_));
+  if (tree_.globals_.size() > kMaxGlobals)
+    fail(cat("it names more than ", kMaxGlobals, " classes"));
 }
 
 void PickleMachine::push_object(PickleId callee, PickleId args, PickleId kwargs) {
@@ -109,6 +170,21 @@ void PickleMachine::push_object(PickleId callee, PickleId args, PickleId kwargs)
     fail(cat("it calls something with ", kind_name(tree_[object.kwargs].kind), " for keywords"));
   }
   push(tree_.add_object(std::move(object), at_));
+}
+
+// OBJ, whose class lies behind the mark, and INST, which names it.
+void PickleMachine::push_marked_object(const PickleStep& step) {
+  auto items = pop_mark();
+  if (step.op->code == 'i') {
+    push_global(step.arg, step.second);
+    items.insert(items.begin(), pop());
+  }
+  if (items.empty()) fail("OBJ without a class");
+  const PickleId callee = items.front();
+  items.erase(items.begin());
+  push_container(PickleKind::kTuple, std::move(items));
+  const PickleId args = pop();
+  push_object(callee, args);
 }
 
 // Numbers written in decimal, with the two booleans of old protocols.
@@ -152,6 +228,12 @@ void PickleMachine::check_keys(const std::vector<PickleId>& items, size_t stride
 void PickleMachine::add_pairs(PickleId dict, const std::vector<PickleId>& pairs) {
   if (pairs.size() % 2 != 0) fail("a key has no value");
   check_keys(pairs, 2);
+  for (size_t i = 0; i < pairs.size(); i += 2) {
+    const PickleValue& key = tree_[pairs[i]];
+    if (key.text.size() > kMaxKey) {
+      fail(cat("a key of a dict has ", key.text.size(), " bytes; the limit is ", kMaxKey));
+    }
+  }
   count_items(pairs.size());
   const PickleValue& value = tree_[dict];
   if (value.kind != PickleKind::kDict && value.kind != PickleKind::kObject) {
@@ -205,49 +287,42 @@ uint64_t PickleMachine::line_index(const PickleStep& step) {
   return index;
 }
 
-// One value in, deepest path first; a value met again is not walked again.
-void PickleMachine::check_tree() {
-  struct Visit {
-    PickleId id;
-    int64_t depth;
-  };
-  std::vector<bool> seen(tree_.size());
-  std::vector<Visit> open{{tree_.root_, 1}};
-  std::vector<PickleId> children;
-  while (!open.empty()) {
-    const Visit visit = open.back();
-    open.pop_back();
-    if (seen[visit.id]) continue;
-    seen[visit.id] = true;
-    at_ = tree_[visit.id].offset;
-    if (visit.depth > limits_.depth) {
-      fail(cat("values lie in each other more than ", limits_.depth, " deep"));
-    }
-    check_keys_once(visit.id);
-    children.clear();
-    tree_.append_children(visit.id, children);
-    for (const PickleId child : children) {
-      if (!seen[child]) open.push_back({child, visit.depth + 1});
-    }
+void PickleMachine::check_depth() {
+  const PickleId found = find_too_deep(tree_, static_cast<size_t>(limits_.depth));
+  if (found == PickleTree::kNoneId) return;
+  at_ = tree_[found].offset;
+  fail(cat("values lie in each other more than ", limits_.depth, " deep"));
+}
+
+void PickleMachine::check_all_keys() {
+  first_keys_.assign(tree_.size(), 0);
+  for (PickleId id = 0; id < tree_.size(); ++id) {
+    const PickleKind kind = tree_[id].kind;
+    at_ = tree_[id].offset;
+    if (kind == PickleKind::kDict) check_keys_once(tree_.items(id));
+    if (kind == PickleKind::kObject) check_keys_once(tree_.object(id).dict_items);
   }
 }
 
-void PickleMachine::check_keys_once(PickleId id) {
-  const PickleKind kind = tree_[id].kind;
-  if (kind != PickleKind::kDict && kind != PickleKind::kObject) return;
-  const auto& pairs = kind == PickleKind::kDict ? tree_.items(id) : tree_.object(id).dict_items;
+void PickleMachine::check_keys_once(const std::vector<PickleId>& pairs) {
   if (pairs.size() < 4) return;
-  std::unordered_set<std::string_view> names;
+  std::unordered_set<PickleId> texts;
   std::unordered_set<int64_t> numbers;
   for (size_t i = 0; i < pairs.size(); i += 2) {
     const PickleValue& key = tree_[pairs[i]];
-    if (key.kind == PickleKind::kString && !names.insert(key.text).second) {
+    if (key.kind == PickleKind::kString && !texts.insert(first_key(pairs[i])).second) {
       fail(cat("the key ", shown(key.text), " stands twice in a dict"));
     }
     if (key.kind == PickleKind::kInt && !numbers.insert(key.integer).second) {
       fail(cat("the key ", key.integer, " stands twice in a dict"));
     }
   }
+}
+
+PickleId PickleMachine::first_key(PickleId id) {
+  PickleId& first = first_keys_[id];
+  if (first == 0) first = key_of_text_.emplace(tree_[id].text, id).first->second;
+  return first;
 }
 
 }  // namespace tost

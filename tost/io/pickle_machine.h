@@ -40,6 +40,7 @@ class PickleMachine {
   void push_line_number(const PickleStep& step);
   void push_tuple_of(size_t count);
   void push_global(std::string_view module, std::string_view name);
+  void push_marked_object(const PickleStep& step);
   void push_object(PickleId callee, PickleId args, PickleId kwargs = PickleTree::kNoneId);
   void add_pairs(PickleId dict, const std::vector<PickleId>& pairs);
   void append(PickleId list, const std::vector<PickleId>& items);
@@ -48,11 +49,16 @@ class PickleMachine {
   void recall(uint64_t index);
   uint64_t line_index(const PickleStep& step);
   void count_items(size_t items);
+  // About what tree, stack and memo take, in bytes.
+  int64_t memory() const;
   void check_keys(const std::vector<PickleId>& items, size_t stride);
   void begin(const PickleStep& step);
-  // The depth of the finished tree, and that no key stands twice.
-  void check_tree();
-  void check_keys_once(PickleId id);
+  // Of the finished tree.
+  void check_depth();
+  void check_all_keys();
+  void check_keys_once(const std::vector<PickleId>& pairs);
+  // The first key with that text, so that a text many dicts share is read once.
+  PickleId first_key(PickleId id);
   [[noreturn]] void fail(const std::string& what) const;
 
   PickleScanner scanner_;
@@ -62,7 +68,9 @@ class PickleMachine {
   std::vector<size_t> marks_;  // heights of the stack
   std::unordered_map<uint32_t, PickleId> memo_;
   int64_t items_ = 0;
-  uint32_t at_ = 0;  // of the opcode being run
+  std::unordered_map<std::string_view, PickleId> key_of_text_;
+  std::vector<PickleId> first_keys_;  // by value; 0 where not asked for yet
+  uint32_t at_ = 0;                   // of the opcode being run
 };
 
 }  // namespace tost

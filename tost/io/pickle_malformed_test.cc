@@ -110,7 +110,7 @@ std::vector<Case> value_cases() {
       {"line_unicode_escape", "V\\u0041\n.", "with escapes"},
       {"global_without_name", "cos\n", "the line after GLOBAL does not end"},
       {"global_not_utf8", "cos\xff\nx\n.", "something else than UTF-8"},
-      {"global_long", "c" + std::string(5000, 'm') + "\nx\n.", "more than 4096 bytes"},
+      {"global_long", "c" + std::string(5000, 'm') + "\nx\n.", "more than 512 bytes"},
       {"stack_global_of_numbers", proto(4) + "NN\x93.", "by something else than two strings"},
       {"stack_global_of_one", proto(4) + str("os") + "\x93.", "from an empty stack"},
   };
@@ -135,6 +135,11 @@ std::vector<Case> stack_cases() {
       {"key_is_list", proto() + "}]Ns.", "a list cannot be a key"},
       {"key_is_dict", proto() + "}}Ns.", "a dict cannot be a key"},
       {"key_is_set", proto(4) + "}\x8fNs.", "a set cannot be a key"},
+      {"key_of_65537_bytes", proto() + "}" + str(std::string(65537, 'k')) + "Ns.",
+       "a key of a dict has 65537 bytes"},
+      {"key_of_65536_bytes", proto() + "}" + str(std::string(65536, 'k')) + "Ns.", ""},
+      {"key_twice_as_one_value", proto(4) + "}" + str("a") + "\x94" + "Nsh" + number(0, 1) + "Ns.",
+       "the key 'a' stands twice"},
       {"key_twice", proto() + dict({str("a"), "N", str("a"), "N"}) + ".",
        "the key 'a' stands twice"},
       {"key_twice_in_two_steps", proto() + "}" + str("a") + "Ns" + str("a") + "Ns.",
@@ -219,6 +224,63 @@ TEST(MalformedPickle, AMillionListsInEachOtherAreRefused) {
   EXPECT_EQ(refusal(proto() + repeat("]", 1000) + repeat("a", 999) + "."), "");
 }
 
+// Tuples of 900 in each other are remembered; each further chain grows on the one before, and the
+// last value names them all, so that no way from it that is walked for the first time is long.
+TEST(MalformedPickle, DepthCannotHideBehindSharedValues) {
+  std::string chain = ")", all;
+  for (uint64_t i = 0; i < 3; ++i) {
+    chain += repeat("\x85", 900) + "r" + number(i, 4);
+    all = "j" + number(i, 4) + all;
+  }
+  EXPECT_NE(refusal(proto() + chain + "0](" + all + "e.").find("more than 1000 deep"),
+            std::string::npos);
+  // The circle l = [l, t], where t lies 900 deep.
+  EXPECT_EQ(refusal(proto() + ")" + repeat("\x85", 900) + "q" + number(0, 1) + "0]q\x01(h\x01h" +
+                    number(0, 1) + "e."),
+            "");
+}
+
+// Six bytes of pickle for a class each, with names of 500 bytes.
+TEST(MalformedPickle, PairsOfNamesDoNotMultiply) {
+  constexpr uint64_t kNames = 400;
+  std::string bytes = proto(4);
+  for (uint64_t i = 0; i < kNames; ++i) {
+    bytes += str(std::string(500, 'n') + std::to_string(i)) + "r" + number(i, 4) + "0";
+  }
+  const size_t strings = bytes.size();
+  const int64_t before = peak_resident_bytes();
+  for (uint64_t i = 0; i < kNames * kNames; ++i) {
+    bytes += "j" + number(i / kNames, 4) + "j" + number(i % kNames, 4) + "\x93" + "0";
+  }
+  EXPECT_NE(refusal(bytes + "N.").find("names more than 100000 classes"), std::string::npos);
+  EXPECT_LT(peak_resident_bytes() - before, 80 << 20);
+  const std::string few = bytes.substr(0, strings + 12 * 1000) + "N.";
+  EXPECT_EQ(read_pickle(few, "'x'").globals().size(), 1000u);
+}
+
+TEST(MalformedPickle, ContainersAndObjectsCountAsMuchAsTheyTake) {
+  PickleLimits limits;
+  limits.memory = 100'000;
+  EXPECT_EQ(refusal(proto() + repeat("N0", 100'000) + "N.", limits), "");
+  EXPECT_EQ(refusal(proto() +
+                        repeat("K\x01"
+                               "0",
+                               2000) +
+                        "N.",
+                    limits),
+            "");
+  for (const std::string& part : {std::string("]0"), std::string("}0"), global("a", "B") + ")R0"}) {
+    EXPECT_NE(refusal(proto() + repeat(part, 2000) + "N.", limits)
+                  .find("takes more than 100000 bytes of memory"),
+              std::string::npos)
+        << part;
+  }
+  const int64_t before = peak_resident_bytes();
+  EXPECT_NE(refusal(proto() + repeat("]0", 4'000'000) + "N.").find("bytes of memory"),
+            std::string::npos);
+  EXPECT_LT(peak_resident_bytes() - before, 600 << 20);
+}
+
 // Each list holds the one before twice: 2^60 values to who walks them all.
 TEST(MalformedPickle, SharedListsDoNotMultiply) {
   std::string bytes = proto(4) + "]\x94";
@@ -281,8 +343,8 @@ TEST(PickleReader, EveryWayOfCallingIsNoticed) {
 
 // str of Python 2, as torch wrote it from there.
 TEST(PickleReader, OldStringsAreTextOrBytes) {
-  const PickleTree tree =
-      read_pickle(proto() + "U\x02hi" + "T" + number(1, 4) + "\xff" + "\x86.", "'x'");
+  const std::string bytes = proto() + "U\x02hi" + "T" + number(1, 4) + "\xff" + "\x86.";
+  const PickleTree tree = read_pickle(bytes, "'x'");
   const auto& items = tree.items(tree.root());
   EXPECT_TRUE(tree.is_string(items[0], "hi"));
   EXPECT_EQ(tree[items[1]].kind, PickleKind::kBytes);

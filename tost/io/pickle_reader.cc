@@ -19,7 +19,8 @@ PickleTree PickleMachine::run() {
   if (!stack_.empty() || !marks_.empty()) {
     fail(cat(stack_.size() + marks_.size(), " values or marks are left on the stack at STOP"));
   }
-  check_tree();
+  check_depth();
+  check_all_keys();
   return std::move(tree_);
 }
 
@@ -270,20 +271,9 @@ bool PickleMachine::run_call(const PickleStep& step) {
       return true;
     }
     case 'o':
-    case 'i': {
-      auto items = pop_mark();
-      if (step.op->code == 'i') {
-        push_global(step.arg, step.second);
-        items.insert(items.begin(), pop());
-      }
-      if (items.empty()) fail("OBJ without a class");
-      const PickleId callee = items.front();
-      items.erase(items.begin());
-      push_container(PickleKind::kTuple, std::move(items));
-      const PickleId args = pop();
-      push_object(callee, args);
+    case 'i':
+      push_marked_object(step);
       return true;
-    }
     case 'P':
       push_text(PickleKind::kString, step.arg);
       push_container(PickleKind::kPersistentId, {pop()});

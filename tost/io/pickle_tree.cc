@@ -69,8 +69,7 @@ PickleId PickleTree::add_container(PickleKind kind, uint32_t offset, std::vector
 }
 
 PickleId PickleTree::add_global(std::string_view module, std::string_view name, uint32_t offset) {
-  const std::string key = std::string(module) + '\n' + std::string(name);
-  const auto [found, fresh] = global_index_.emplace(key, globals_.size());
+  const auto [found, fresh] = global_index_.emplace(FullName(module, name), globals_.size());
   if (fresh) globals_.push_back({module, name, offset});
   ++globals_[found->second].references;
   const PickleId id = add(PickleKind::kGlobal, offset);

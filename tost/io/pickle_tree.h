@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tost {
@@ -106,7 +107,14 @@ class PickleTree {
   std::vector<std::vector<PickleId>> items_;
   std::vector<PickleObject> objects_;
   std::vector<PickleGlobal> globals_;
-  std::unordered_map<std::string, size_t> global_index_;
+  using FullName = std::pair<std::string_view, std::string_view>;
+  struct HashName {
+    size_t operator()(const FullName& name) const {
+      const std::hash<std::string_view> hash;
+      return hash(name.first) * 31 + hash(name.second);
+    }
+  };
+  std::unordered_map<FullName, size_t, HashName> global_index_;
 };
 
 }  // namespace tost
