@@ -20,7 +20,7 @@
 
 namespace tost {
 
-// A block of bytes in the file. Tensors on the same storage share it.
+// A block of bytes in the file. Tensors on the same storage, or on views of it, share it.
 struct TorchStorage {
   std::string_view key;
   std::string_view location;  // the device it was saved from: "cpu", "cuda:0"

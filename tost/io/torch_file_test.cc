@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "tost/base/error.h"
+#include "tost/base/process_memory.h"
 #include "tost/io/torch_element.h"
 #include "tost/io/torch_numpy.h"
 #include "tost/io/torch_stats.h"
@@ -61,6 +63,73 @@ TEST(TorchFile, ATensorNamedTwiceIsListedTwiceAndTheSame) {
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors[0].id, tensors[1].id);
   EXPECT_EQ(tensors[0].tensor, tensors[1].tensor);
+}
+
+std::string repeat(const std::string& part, size_t times) {
+  std::string out;
+  for (size_t i = 0; i < times; ++i) out += part;
+  return out;
+}
+
+// What has no tensor gets no name: neither many children under one long key, nor one long key in
+// many dicts, nor one state of many objects.
+TEST(TorchFile, NamesAreMadeForTensorsAlone) {
+  const std::string key = str(std::string(1000, 'k')) + "q\x07";
+  const std::string one = tensor(storage("0", 4), 0, integers({4}), integers({1})) + "q\x08";
+  const std::string state = dict({str("w"), "h\x08", str("v"), "](" + repeat("N", 1000) + "e"});
+  const std::string object = global("a", "B") + "q\x09" + ")\x81" + state + "q\x0a" + "b";
+  const auto file = parse(torch_zip(dict({key, "](" + repeat(")", 300'000) + one + "e", str("many"),
+                                          "](" +
+                                              repeat("}h\x07"
+                                                     "Ns",
+                                                     50'000) +
+                                              "e",
+                                          str("objects"),
+                                          "](" + object +
+                                              repeat("h\x09)\x81h\x0a"
+                                                     "b",
+                                                     50'000) +
+                                              "e"}),
+                                    floats()));
+  const int64_t before = peak_resident_bytes();
+  const auto tensors = list_torch_tensors(*file, file->root());
+  EXPECT_LT(peak_resident_bytes() - before, 16 << 20);
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0].name, std::string(1000, 'k') + ".300000");
+  EXPECT_EQ(tensors[1].name, "objects.0.w");
+}
+
+TEST(TorchFile, NamesHaveALimitTogether) {
+  const std::string one = tensor(storage("0", 4), 0, integers({4}), integers({1})) + "q\x08";
+  const auto listed = [&](size_t key, size_t times) {
+    const auto file = parse(torch_zip(
+        dict({str(std::string(key, 'k')), "](" + one + repeat("h\x08", times - 1) + "e"})));
+    return list_torch_tensors(*file, file->root()).size();
+  };
+  EXPECT_EQ(listed(1, 200'000), 200'000u);
+  EXPECT_THROW(listed(1, 200'001), Error);
+  EXPECT_EQ(listed(1018, 60'000), 60'000u);
+  EXPECT_THROW(listed(1018, 70'000), Error);
+}
+
+TEST(TorchFile, ViewsOfTheLegacyLayoutShareTheirStorage) {
+  const auto view = [](const char* key, int64_t begin, int64_t size) {
+    return tuple({str("storage"), global("torch", "FloatStorage"), str("0"), str("cpu"), integer(4),
+                  tuple({str(key), integer(begin), integer(size)})}) +
+           "Q";
+  };
+  const auto file =
+      parse(torch_legacy(tuple({tensor(view("a", 1, 3), 1, integers({2}), integers({1})),
+                                tensor(view("b", 0, 4), 0, integers({2, 2}), integers({1, 2})),
+                                tensor(storage("0", 4), 0, integers({4}), integers({1}))}),
+                         kKeys, number(4, 8) + floats()));
+  ASSERT_EQ(file->storages().size(), 1u);
+  EXPECT_EQ(file->storage_bytes(0), floats());
+  const auto tensors = list_torch_tensors(*file, file->root());
+  ASSERT_EQ(tensors.size(), 3u);
+  EXPECT_EQ(tensors[0].tensor->offset, 2);
+  EXPECT_EQ(tensors[1].tensor->offset, 0);
+  for (const NamedTorchTensor& named : tensors) EXPECT_EQ(named.tensor->storage, 0u);
 }
 
 TEST(TorchFile, ParametersKeepTheirFlag) {

@@ -113,32 +113,40 @@ class LegacyReader {
       fail_torch(file_, cat("storage ", shown(ref.key), " should have ", bytes, " bytes and has ",
                             data->second.size()));
     }
-    std::string_view key = ref.key, place = data->second;
-    if (ref.is_view) {
-      const int64_t begin = checked_mul(ref.view_offset, ref.dtype->bytes, what);
-      const int64_t size = checked_mul(ref.view_elements, ref.dtype->bytes, what);
-      if (checked_add(begin, size, what) > bytes) {
-        fail_torch(file_, cat("a view of storage ", shown(ref.key), " reaches past its end"));
-      }
-      key = ref.view_key;
-      place = place.substr(static_cast<size_t>(begin), static_cast<size_t>(size));
+    check_view(ref, data->second, what);
+    const auto [found, fresh] = index_.emplace(ref.key, parts_.storages.size());
+    if (fresh) parts_.storages.push_back({ref.key, ref.location, data->second, false, 0});
+    parts_.storage_of.emplace(id, found->second);
+  }
+
+  // A view is a part of its storage under a name of its own.
+  void check_view(const TorchStorageRef& ref, std::string_view whole, const std::string& what) {
+    check_name(ref.key, whole);
+    if (!ref.is_view) return;
+    const int64_t begin = checked_mul(ref.view_offset, ref.dtype->bytes, what);
+    const int64_t size = checked_mul(ref.view_elements, ref.dtype->bytes, what);
+    if (static_cast<size_t>(checked_add(begin, size, what)) > whole.size()) {
+      fail_torch(file_, cat("a view of storage ", shown(ref.key), " reaches past its end"));
     }
-    const auto [found, fresh] = index_.emplace(key, parts_.storages.size());
-    if (fresh) parts_.storages.push_back({key, ref.location, place, false, 0});
-    if (parts_.storages[found->second].bytes.data() != place.data() ||
-        parts_.storages[found->second].bytes.size() != place.size()) {
+    check_name(ref.view_key, whole.substr(static_cast<size_t>(begin), static_cast<size_t>(size)));
+  }
+
+  // A name always stands for the same bytes.
+  void check_name(std::string_view key, std::string_view place) {
+    const std::string_view known = places_.emplace(key, place).first->second;
+    if (known.data() != place.data() || known.size() != place.size()) {
       fail_torch(file_, cat("two storages are called ", shown(key)));
     }
-    parts_.storage_of.emplace(id, found->second);
   }
 
   std::string_view rest_;
   const std::string& file_;
   TorchParts parts_;
   std::vector<std::pair<PickleId, TorchStorageRef>> refs_;
-  std::unordered_map<std::string_view, int64_t> width_;          // of an element, by key
-  std::unordered_map<std::string_view, std::string_view> data_;  // by key
-  std::unordered_map<std::string_view, size_t> index_;           // by key or key of the view
+  std::unordered_map<std::string_view, int64_t> width_;            // of an element, by key
+  std::unordered_map<std::string_view, std::string_view> data_;    // by key
+  std::unordered_map<std::string_view, size_t> index_;             // by key
+  std::unordered_map<std::string_view, std::string_view> places_;  // by key or key of the view
 };
 
 }  // namespace

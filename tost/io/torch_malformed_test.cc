@@ -242,6 +242,11 @@ TEST(MalformedTorchFile, LegacyLayout) {
     std::string bytes = good;
     return bytes.replace(bytes.find(from), from.size(), to);
   };
+  const auto named_view = [](const char* name, int64_t begin) {
+    return tuple({str("storage"), global("torch", "FloatStorage"), str("0"), str("cpu"), integer(4),
+                  tuple({str(name), integer(begin), integer(2)})}) +
+           "Q";
+  };
   const auto viewed = [&](int64_t begin, int64_t size) {
     const std::string view =
         tuple({str("storage"), global("torch", "FloatStorage"), str("0"), str("cpu"), integer(4),
@@ -285,6 +290,11 @@ TEST(MalformedTorchFile, LegacyLayout) {
       {"view", viewed(2, 2), ""},
       {"view_past_end", viewed(3, 2), "reaches past its end"},
       {"view_wraps", viewed(INT64_MAX / 4, 2), "impossible"},
+      {"two_views_of_one_name",
+       torch_legacy(tuple({named_view("v", 0), named_view("v", 1)}), keys, block),
+       "two storages are called 'v'"},
+      {"view_named_as_its_storage", torch_legacy(named_view("0", 1), keys, block),
+       "two storages are called '0'"},
       {"view_too_small", viewed(2, 1), "reaches to element 1 of a storage of 1"},
   });
 }

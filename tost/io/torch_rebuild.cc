@@ -67,7 +67,9 @@ class Rebuilder {
     if (storage == parts_.storage_of.end()) refuse("has no storage in this file");
     TorchTensor tensor;
     tensor.storage = storage->second;
-    tensor.dtype = least == 7 ? named_dtype(args[6]) : storage_dtype(args[0]);
+    TorchStorageRef ref;
+    read_storage_ref(tree_, args[0], file_, ref);
+    tensor.dtype = least == 7 ? named_dtype(args[6]) : ref.dtype->dtype;
     if (!tree_.is(args[1], PickleKind::kInt) || tree_[args[1]].integer < 0) {
       refuse("begins at something else than a count");
     }
@@ -77,7 +79,7 @@ class Rebuilder {
         read_sizes(tree_, args[3], cat("the strides of the tensor at byte ", at_), file_);
     tensor.requires_grad = args.size() > 4 && args[4] == PickleTree::kTrueId;
     if (args.size() == most && most > 4) check_metadata(args.back());
-    check_place(tensor);
+    place(tensor, ref);
     keep(id, std::move(tensor));
   }
 
@@ -99,12 +101,6 @@ class Rebuilder {
     return info->dtype;
   }
 
-  TorchDtype storage_dtype(PickleId persistent) const {
-    TorchStorageRef ref;
-    read_storage_ref(tree_, persistent, file_, ref);
-    return ref.dtype->dtype;
-  }
-
   // Views that conjugate or negate what their storage holds.
   void check_metadata(PickleId id) const {
     if (tree_.is(id, PickleKind::kNone)) return;
@@ -118,14 +114,25 @@ class Rebuilder {
     }
   }
 
-  void check_place(const TorchTensor& tensor) const {
+  // Checks that the tensor lies in its storage, or in the view of it that it is on; from then on
+  // its offset is that into the storage.
+  void place(TorchTensor& tensor, const TorchStorageRef& ref) const {
+    const int64_t width = dtype_info(tensor.dtype).bytes;
+    auto held = static_cast<int64_t>(parts_.storages[tensor.storage].bytes.size());
+    if (ref.is_view) held = ref.view_elements * ref.dtype->bytes;
+    check_place(tensor, held / width);
+    if (!ref.is_view) return;
+    const int64_t begin = ref.view_offset * ref.dtype->bytes;
+    if (begin % width != 0) refuse("begins between two elements of its storage");
+    tensor.offset += begin / width;
+  }
+
+  void check_place(const TorchTensor& tensor, int64_t held) const {
     const std::string what = cat("'", file_, "': the tensor at byte ", at_, " of the pickle");
     if (tensor.shape.size() != tensor.strides.size()) {
       refuse(
           cat("has ", tensor.shape.size(), " dimensions and ", tensor.strides.size(), " strides"));
     }
-    const int64_t width = dtype_info(tensor.dtype).bytes;
-    const auto held = static_cast<int64_t>(parts_.storages[tensor.storage].bytes.size()) / width;
     int64_t elements = 1, last = tensor.offset;
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
       elements = checked_mul(elements, tensor.shape[d], what);

@@ -10,56 +10,36 @@
 namespace tost {
 namespace {
 
+constexpr std::pair<TorchDtype, c10::ScalarType> kTypes[] = {
+    {TorchDtype::kFloat64, torch::kFloat64},
+    {TorchDtype::kFloat32, torch::kFloat32},
+    {TorchDtype::kFloat16, torch::kFloat16},
+    {TorchDtype::kBFloat16, torch::kBFloat16},
+    {TorchDtype::kInt64, torch::kInt64},
+    {TorchDtype::kInt32, torch::kInt32},
+    {TorchDtype::kInt16, torch::kInt16},
+    {TorchDtype::kInt8, torch::kInt8},
+    {TorchDtype::kUInt64, torch::kUInt64},
+    {TorchDtype::kUInt32, torch::kUInt32},
+    {TorchDtype::kUInt16, torch::kUInt16},
+    {TorchDtype::kUInt8, torch::kUInt8},
+    {TorchDtype::kBool, torch::kBool},
+    {TorchDtype::kComplex128, torch::kComplexDouble},
+    {TorchDtype::kComplex64, torch::kComplexFloat},
+    {TorchDtype::kComplex32, torch::kComplexHalf},
+    {TorchDtype::kFloat8E5m2, torch::kFloat8_e5m2},
+    {TorchDtype::kFloat8E4m3fn, torch::kFloat8_e4m3fn},
+    {TorchDtype::kFloat8E5m2fnuz, torch::kFloat8_e5m2fnuz},
+    {TorchDtype::kFloat8E4m3fnuz, torch::kFloat8_e4m3fnuz},
+    {TorchDtype::kFloat8E8m0fnu, torch::kFloat8_e8m0fnu},
+    {TorchDtype::kFloat4E2m1fnX2, torch::kFloat4_e2m1fn_x2},
+};
+
 c10::ScalarType scalar_type(TorchDtype dtype, const std::string& file) {
-  switch (dtype) {
-    case TorchDtype::kFloat64:
-      return torch::kFloat64;
-    case TorchDtype::kFloat32:
-      return torch::kFloat32;
-    case TorchDtype::kFloat16:
-      return torch::kFloat16;
-    case TorchDtype::kBFloat16:
-      return torch::kBFloat16;
-    case TorchDtype::kInt64:
-      return torch::kInt64;
-    case TorchDtype::kInt32:
-      return torch::kInt32;
-    case TorchDtype::kInt16:
-      return torch::kInt16;
-    case TorchDtype::kInt8:
-      return torch::kInt8;
-    case TorchDtype::kUInt64:
-      return torch::kUInt64;
-    case TorchDtype::kUInt32:
-      return torch::kUInt32;
-    case TorchDtype::kUInt16:
-      return torch::kUInt16;
-    case TorchDtype::kUInt8:
-      return torch::kUInt8;
-    case TorchDtype::kBool:
-      return torch::kBool;
-    case TorchDtype::kComplex128:
-      return torch::kComplexDouble;
-    case TorchDtype::kComplex64:
-      return torch::kComplexFloat;
-    case TorchDtype::kComplex32:
-      return torch::kComplexHalf;
-    case TorchDtype::kFloat8E5m2:
-      return torch::kFloat8_e5m2;
-    case TorchDtype::kFloat8E4m3fn:
-      return torch::kFloat8_e4m3fn;
-    case TorchDtype::kFloat8E5m2fnuz:
-      return torch::kFloat8_e5m2fnuz;
-    case TorchDtype::kFloat8E4m3fnuz:
-      return torch::kFloat8_e4m3fnuz;
-    case TorchDtype::kFloat8E8m0fnu:
-      return torch::kFloat8_e8m0fnu;
-    case TorchDtype::kFloat4E2m1fnX2:
-      return torch::kFloat4_e2m1fn_x2;
-    default:
-      fail_data("'", file, "' holds a tensor of type ", dtype_info(dtype).name,
-                ", which is not read.");
+  for (const auto& [known, type] : kTypes) {
+    if (known == dtype) return type;
   }
+  fail_data("'", file, "' holds a tensor of type ", dtype_info(dtype).name, ", which is not read.");
 }
 
 // Any other byte in a bool is undefined behaviour in C++.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tost/base/error.h"
+#include "tost/base/process_memory.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
@@ -125,6 +126,34 @@ TEST(TorchTensorReader, TensorsOfOneStorageShareItWhateverItsAlignment) {
     EXPECT_TRUE(state.at("a").is_alias_of(state.at("b")));
     state.at("b").fill_(7);
     EXPECT_EQ(state.at("a")[1][1].item<float>(), 7.f);
+  }
+}
+
+// 500 views of one storage that is not aligned: one copy.
+TEST(TorchTensorReader, ViewsOfTheLegacyLayoutShareOneCopy) {
+  using namespace testing;
+  constexpr int64_t kElements = 1 << 18;
+  std::vector<std::string> views;
+  for (int i = 0; i < 500; ++i) {
+    const std::string on =
+        tuple({str("storage"), global("torch", "FloatStorage"), str("0"), str("cpu"),
+               integer(kElements), tuple({str(cat("v", i)), integer(i), integer(2)})}) +
+        "Q";
+    views.push_back(tensor(on, 0, integers({2}), integers({1})));
+  }
+  for (size_t shift = 0; shift < 2; ++shift) {
+    const auto file = parse(torch_legacy(tuple({tuple(views), str(std::string(shift, 'x'))}),
+                                         "](" + str("0") + "e",
+                                         number(kElements, 8) + std::string(4 * kElements, '\0')));
+    TorchTensorReader reader(file);
+    const auto& items = file->tree().items(file->tree().items(file->root())[0]);
+    const int64_t before = peak_resident_bytes();
+    const torch::Tensor first = reader.tensor(items[0]);
+    for (const PickleId id : items) EXPECT_TRUE(reader.tensor(id).is_alias_of(first));
+    EXPECT_LT(peak_resident_bytes() - before, 16 << 20);
+    reader.tensor(items[1]).fill_(5);
+    EXPECT_EQ(first[1].item<float>(), 5.f);
+    EXPECT_EQ(first[0].item<float>(), 0.f);
   }
 }
 
