@@ -13,7 +13,7 @@ flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=
 sources=(tost/base/text.cc tost/io/mapped_file.cc tost/io/safe_text.cc tost/io/safetensors_header.cc
          tost/io/safetensors_sax.cc tost/io/zip_{archive,crc32,directory}.cc
          tost/io/pickle_{machine,reader,scan,tree}.cc
-         tost/io/torch_{calls,dtype,element,file,inspect,legacy,model,names,numpy,outline,rebuild,stats,storage,value,zip}.cc)
+         tost/io/torch_{calls,dtype,element,file,inspect,legacy,model,names,numpy,outline,rebuild,stats,storage,strings,value,zip}.cc)
 printf '%s\n' "${sources[@]}" fuzz/torch_file_fuzz.cc | xargs -P "$(nproc)" -I SOURCE \
   sh -c 'clang++ "$@" -c SOURCE -o "'$out'/$(basename SOURCE .cc).o"' sh "${flags[@]}" -fsanitize=fuzzer-no-link
 clang++ "${flags[@]}" -fsanitize=fuzzer "$out"/*.o -lz -o "$out/torch_file_fuzz"

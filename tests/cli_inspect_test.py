@@ -117,6 +117,39 @@ class Inspect(cli_test.Case):
         cut.write_bytes(cut.read_bytes()[:-30])
         self.refused(cut, "may be truncated")
 
+    def test_a_file_that_hides_its_calls_behind_damage(self):
+        hidden = b"\x80\x02" + text(b"os") + b"q\1" + text(b"system") + b"q\x0200" + text(b"collections") + \
+            text(b"OrderedDict") + b"00h\1h\2\x93" + text(b"true") + b"\x85R0" + text(b"\xff") + b"."
+        path = torch_zip(self.dir / "hide.pt", hidden)
+        done = run("inspect", path, expect=1)
+        self.assertIn("WARNING", done.stderr)
+        self.assertIn("UNKNOWN   os.system", done.stdout)
+        self.assertNotIn("OrderedDict", done.stdout)
+        path.write_bytes(path.read_bytes()[:-30])
+        self.assertIn("classes     could not be read", run("inspect", path, expect=1).stdout)
+        self.assertIsNone(self.inspect(path, expect=1)["suspicious"])
+
+    def test_every_file_of_a_folder_is_judged(self):
+        folder = self.dir / "weights"
+        folder.mkdir()
+        for name in ["a.pt", "b.pth", "c.bin"]:
+            torch_zip(folder / name, b"\x80\x02" + tensor(4) + b".", [bytes(16)])
+        self.file("weights/notes.txt", b"no weights")
+        report = self.inspect(folder)
+        self.assertEqual([file["file"].rsplit("/", 1)[1] for file in report["files"]], ["a.pt", "b.pth", "c.bin"])
+        torch_zip(folder / "b.pth", pickle.dumps(Call(os.system, "true"), 4))
+        done = run("inspect", folder, expect=1)
+        self.assertIn("b.pth names classes", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        (folder / "a.pt").write_bytes(b"hello")
+        done = run("inspect", folder, expect=1)
+        self.assertIn("WARNING", done.stderr)
+        self.assertIn("neither a file of torch.save", done.stdout)
+        self.assertIn("neither a file of torch.save", done.stderr)
+        self.file("weights/d.safetensors", b"short")
+        self.assertIn("2 of 4 files are refused", run("inspect", folder, expect=1).stderr)
+        self.assertIsNone(self.inspect(folder, expect=1)["files"][0]["suspicious"])
+
     @unittest.skipUnless(PARITY.is_dir(), f"needs {PARITY}; set TOST_SHARED to where it is")
     def test_official_checkpoints(self):
         for path in sorted(PARITY.glob("*/c*.p*t*")):

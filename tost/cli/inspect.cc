@@ -85,8 +85,11 @@ void print_tensors(const Json& tensors) {
 
 void print_classes(const Json& report) {
   const Json& classes = report["classes"];
+  const bool complete = report["classes_complete"].get<bool>();
+  if (classes.empty() && !complete) std::cout << "classes     could not be read\n";
   if (classes.empty()) return;
-  std::cout << "classes\n";
+  std::cout << (complete ? "classes\n"
+                         : "classes     there may be more, which could not be read\n");
   for (const bool harmless : {true, false}) {
     for (const Json& row : classes) {
       if (row["harmless"].get<bool>() != harmless) continue;
@@ -154,12 +157,49 @@ Json escaped_json(const Json& value) {
   return safe;
 }
 
-// The folder of a checkpoint, or a run's best (else latest) one: every file of it.
+bool is_weight_file(const fs::path& path) {
+  for (const char* extension : {".safetensors", ".pt", ".pth", ".bin", ".ckpt"}) {
+    if (path.extension() == extension) return true;
+  }
+  return false;
+}
+
+std::vector<fs::path> weight_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (is_weight_file(entry.path()) && !entry.is_directory()) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// The folder itself where weight files lie in it, else the one of a run's best or latest
+// checkpoint.
+fs::path find_weight_folder(const fs::path& path) {
+  return weight_files(path).empty() ? find_model_file(path).parent_path() : path;
+}
+
+// Like inspect_weight_file(), but what it throws becomes part of the report.
+Json inspect_one_of_many(const fs::path& file, const InspectOptions& options) {
+  try {
+    return inspect_weight_file(file, options);
+  } catch (const Error& error) {
+    std::error_code unreadable;
+    const auto bytes = fs::file_size(file, unreadable);
+    return {{"file", escaped(file.string(), 4096)},
+            {"bytes", unreadable ? 0 : bytes},
+            {"suspicious", nullptr},
+            {"error", error.what()},
+            {"format", "refused"}};
+  }
+}
+
+// The folder of a checkpoint, or a run's best (else latest) one: every weight file of it.
 Json inspect_folder(const fs::path& path, const InspectOptions& options) {
-  const fs::path model = find_model_file(path);
-  const fs::path folder = model.parent_path();
-  Json report = {
-      {"folder", path.string()}, {"checkpoint", folder.string()}, {"format", "tost checkpoint"}};
+  const fs::path folder = find_weight_folder(path);
+  Json report = {{"folder", escaped(path.string(), 4096)},
+                 {"checkpoint", escaped(folder.string(), 4096)},
+                 {"format", "folder"}};
   for (const fs::path& run : {path, folder.parent_path().parent_path()}) {
     if (!fs::exists(run / kConfigFile)) continue;
     const std::string text = read_file(run / kConfigFile, 1 << 20);
@@ -172,13 +212,10 @@ Json inspect_folder(const fs::path& path, const InspectOptions& options) {
     if (config.is_object()) report["arguments"] = escaped_json(config);
     break;
   }
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
   report["files"] = Json::array();
-  for (const fs::path& file : files) report["files"].push_back(inspect_weight_file(file, options));
+  for (const fs::path& file : weight_files(folder)) {
+    report["files"].push_back(inspect_one_of_many(file, options));
+  }
   return report;
 }
 
@@ -191,7 +228,29 @@ void print_folder(const Json& report) {
   for (const Json& file : report["files"]) {
     std::cout << "\n";
     print_report(file);
+    if (file.contains("error")) std::cout << label("error") << text_of(file["error"]) << "\n";
   }
+}
+
+// Warnings and the exit status; a folder has those of all its files.
+void judge(const Json& files) {
+  for (const Json& report : files) {
+    if (report["suspicious"] != true) continue;
+    std::cerr << "WARNING: " << text_of(report["file"])
+              << " names classes or functions that no checkpoint needs (UNKNOWN above). "
+                 "torch.load(weights_only=False) would run them; tost never does. "
+                 "`--unsafe-report` lists every step.\n";
+    set_exit_code(kExitData);
+  }
+  size_t refused = 0;
+  std::string first;
+  for (const Json& report : files) {
+    if (!report.contains("error")) continue;
+    if (refused++ == 0) first = text_of(report["error"]);
+  }
+  if (refused > 1)
+    fail_data(refused, " of ", files.size(), " files are refused; the first: ", first);
+  if (refused == 1) fail_data(first);
 }
 
 void run_inspect(const InspectCommand& options) {
@@ -205,14 +264,7 @@ void run_inspect(const InspectCommand& options) {
     folder ? print_folder(report) : print_report(report);
   }
   std::cout.flush();
-  if (folder) return;
-  if (report["suspicious"].get<bool>()) {
-    std::cerr << "WARNING: this file names classes or functions that no checkpoint needs (UNKNOWN "
-                 "above). torch.load(weights_only=False) would run them; tost never does. "
-                 "`--unsafe-report` lists every step.\n";
-    set_exit_code(kExitData);
-  }
-  if (report.contains("error")) fail_data(report["error"].get<std::string>());
+  judge(folder ? report["files"] : Json::array({report}));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/io/pickle_scan.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/torch_strings.h"
 
 namespace tost {
 namespace {
@@ -75,33 +76,40 @@ class Lister {
     const uint8_t code = step.op->code;
     std::string effect = effect_of(code);
     if (code == 'c' || code == 'i') {
-      name(step.arg, step.second);
-      effect = "import " + escaped(step.arg) + "." + escaped(step.second);
-      if (code == 'i') effect += " and call it";
+      effect = import(step.arg, step.second) + (code == 'i' ? " and call it" : "");
     } else if (code == 0x93) {
-      name(before_, last_);
-      effect = "import " + escaped(before_) + "." + escaped(last_);
-    } else if (code == 'X' || code == 0x8c || code == 0x8d || code == 'U' || code == 'T') {
-      before_ = last_;
-      last_ = step.arg;
+      effect = import(strings_.at(1), strings_.at(0));
+    } else if (code >= 0x82 && code <= 0x84) {
+      ++listing_.unknown_imports;
     }
+    strings_.run(step);
     if (listing_.lines.size() < most_) {
       listing_.lines.push_back({step.offset, step.op->name, argument(step), std::move(effect)});
     }
   }
 
-  void name(std::string_view module, std::string_view last) {
-    std::pair<std::string, std::string> pair(module.substr(0, 4096), last.substr(0, 4096));
-    if (listing_.names.size() < 10'000 && seen_.insert(pair).second) {
-      listing_.names.push_back(std::move(pair));
+  // Notes it, and says it.
+  std::string import(std::string_view module, std::string_view last) {
+    constexpr size_t kMostNames = 10'000, kLongest = 512;
+    if (module.data() == nullptr || last.data() == nullptr) {
+      ++listing_.unknown_imports;
+      return "import a name put together earlier";
     }
+    const bool fits = module.size() <= kLongest && last.size() <= kLongest;
+    std::pair<std::string, std::string> pair(module.substr(0, kLongest), last.substr(0, kLongest));
+    if (fits && seen_.size() < kMostNames) {
+      if (seen_.insert(pair).second) listing_.names.push_back(std::move(pair));
+    } else if (!fits || seen_.count(pair) == 0) {
+      ++listing_.unknown_imports;
+    }
+    return "import " + escaped(module) + "." + escaped(last);
   }
 
   PickleScanner scanner_;
   size_t most_;
   PickleListing listing_;
   std::set<std::pair<std::string, std::string>> seen_;
-  std::string_view before_, last_;
+  PickleStrings strings_;
 };
 
 }  // namespace

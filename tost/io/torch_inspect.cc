@@ -1,5 +1,8 @@
 #include "tost/io/torch_inspect.h"
 
+#include <algorithm>
+#include <set>
+
 #include "tost/base/error.h"
 #include "tost/io/mapped_file.h"
 #include "tost/io/safe_text.h"
@@ -77,49 +80,100 @@ Json opcode_rows(const PickleListing& listing) {
   return rows;
 }
 
-// The pickles of a file one after the other, as bytes: the one in the archive, or those in a row.
-std::vector<std::string_view> find_pickles(std::string_view bytes, const std::string& name) {
-  if (!looks_like_zip(bytes)) {
-    std::vector<std::string_view> pickles;
-    while (pickles.size() < 5 && !bytes.empty()) {
-      pickles.push_back(bytes);
-      const PickleListing listing = list_pickle(bytes, 0);
-      if (!listing.error.empty()) break;
-      bytes.remove_prefix(listing.end);
-    }
-    return pickles;
-  }
+// The pickles of a file as bytes, each with what follows it; `whole` is false where there may be
+// others that could not be reached.
+struct Pickles {
+  std::vector<std::string_view> bytes;
+  bool whole = true;
+};
+
+constexpr size_t kMostPickles = 16;
+
+// The archive's, whatever their folder.
+Pickles find_zip_pickles(std::string_view bytes, const std::string& name) {
+  Pickles found;
   try {
     const ZipArchive archive(bytes, name);
     for (const ZipEntry& entry : archive.entries()) {
-      const size_t slash = entry.name.find('/');
-      if (slash != entry.name.npos && entry.name.substr(slash + 1) == "data.pkl")
-        return {entry.bytes};
+      if (!entry.name.ends_with(".pkl")) continue;
+      found.bytes.push_back(entry.bytes);
     }
   } catch (const Error&) {
     // The archive is refused as a whole; the report says so.
   }
-  return {};
+  found.whole = !found.bytes.empty() && found.bytes.size() <= kMostPickles;
+  found.bytes.resize(std::min(found.bytes.size(), kMostPickles));
+  return found;
 }
 
-void add_class(Json& report, std::string_view module, std::string_view name, const Json& extra) {
-  Json row;
-  row["name"] = escaped(module) + "." + escaped(name);
-  row["harmless"] = is_harmless_name(module, name);
-  row.update(extra);
-  if (!row["harmless"].get<bool>()) report["suspicious"] = true;
-  report["classes"].push_back(std::move(row));
+// Those in a row at the beginning.
+Pickles find_pickles(std::string_view bytes, const std::string& name) {
+  if (looks_like_zip(bytes)) return find_zip_pickles(bytes, name);
+  Pickles found;
+  while (found.bytes.size() < 5 && !bytes.empty()) {
+    found.bytes.push_back(bytes);
+    const PickleListing listing = list_pickle(bytes, 0);
+    if (!listing.error.empty()) break;
+    bytes.remove_prefix(listing.end);
+  }
+  return found;
 }
 
-void add_listing(Json& report, std::string_view bytes, const std::string& name, bool names,
-                 bool opcodes) {
-  if (opcodes) report["opcodes"] = Json::array();
-  for (const std::string_view pickle : find_pickles(bytes, name)) {
-    const PickleListing listing = list_pickle(pickle, opcodes ? kMostLines : 0);
-    if (names) {
-      for (const auto& [module, last] : listing.names)
-        add_class(report, module, last, Json::object());
+// The classes of a report: those of the tree, then those that only the opcodes name.
+class ClassTable {
+ public:
+  void add(std::string_view module, std::string_view name, const Json& extra) {
+    if (!seen_.emplace(module, name).second) return;
+    add_row(escaped(module) + "." + escaped(name), is_harmless_name(module, name), extra);
+  }
+
+  void add(const PickleListing& listing) {
+    for (const auto& [module, name] : listing.names) add(module, name, Json::object());
+    if (listing.unknown_imports > 0) {
+      add_row(cat("<", listing.unknown_imports, " imports of names that cannot be listed>"), false,
+              Json::object());
     }
+    whole_ = whole_ && listing.error.empty();
+  }
+
+  void add(const PickleTree& tree) {
+    for (const PickleGlobal& global : tree.globals()) {
+      add(global.module, global.name, {{"byte", global.offset}, {"calls", global.calls}});
+    }
+  }
+
+  void miss() { whole_ = false; }
+
+  void finish(Json& report) {
+    report["classes"] = std::move(rows_);
+    report["classes_complete"] = whole_;
+    report["suspicious"] = suspicious_ || whole_ ? Json(suspicious_) : Json();
+  }
+
+ private:
+  void add_row(const std::string& name, bool harmless, const Json& extra) {
+    constexpr size_t kMostRows = 10'000;
+    suspicious_ = suspicious_ || !harmless;
+    if (rows_.size() >= kMostRows) return miss();
+    Json row = {{"name", name}, {"harmless", harmless}};
+    row.update(extra);
+    rows_.push_back(std::move(row));
+  }
+
+  std::set<std::pair<std::string, std::string>> seen_;
+  Json rows_ = Json::array();
+  bool suspicious_ = false, whole_ = true;
+};
+
+// What every pickle of the file would do, whichever of them the file's reader came to.
+void add_listings(Json& report, ClassTable& classes, std::string_view bytes,
+                  const std::string& name, bool opcodes) {
+  const Pickles pickles = find_pickles(bytes, name);
+  if (!pickles.whole) classes.miss();
+  if (opcodes) report["opcodes"] = Json::array();
+  for (const std::string_view pickle : pickles.bytes) {
+    const PickleListing listing = list_pickle(pickle, opcodes ? kMostLines : 0);
+    classes.add(listing);
     if (!opcodes) continue;
     Json rows = opcode_rows(listing);
     if (!listing.error.empty()) rows.push_back({{"error", listing.error}});
@@ -160,10 +214,6 @@ void describe_torch(Json& report, const TorchFile& file, size_t bytes,
     if (uses[storage] > 1) rows[i]["shares"] = escaped(file.storages()[storage].key);
   }
   report["storages"] = file.storages().size();
-  for (const PickleGlobal& global : file.tree().globals()) {
-    add_class(report, global.module, global.name,
-              {{"byte", global.offset}, {"calls", global.calls}});
-  }
 }
 
 TorchDtype safetensors_type(const std::string& name) {
@@ -233,16 +283,17 @@ Json begin_report(std::string_view bytes, const std::string& name) {
 nlohmann::ordered_json inspect_torch_bytes(std::string_view bytes, const std::string& name,
                                            const InspectOptions& options) {
   Json report = begin_report(bytes, name);
-  report["classes"] = Json::array();
+  ClassTable classes;
   try {
     const auto file = TorchFile::parse(bytes, name);
+    classes.add(file->tree());
     describe_torch(report, *file, bytes.size(), options);
-    if (options.calls) add_listing(report, bytes, name, false, true);
   } catch (const Error& error) {
     report["error"] = error.what();
     if (!report.contains("format")) report["format"] = "refused";
-    add_listing(report, bytes, name, report["classes"].empty(), options.calls);
   }
+  add_listings(report, classes, bytes, name, options.calls);
+  classes.finish(report);
   return report;
 }
 

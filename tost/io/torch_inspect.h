@@ -15,10 +15,12 @@ struct InspectOptions {
 };
 
 // {"file", "bytes", "format", "version", "models", "arguments", "contents", "tensors", "elements",
-//  "storages", "classes", "suspicious", "metadata", "error", "opcodes"}, the parts that apply. Text
-// out of the file is escaped. A file that is refused gives "error", the sentence, and the names and
-// opcodes that could still be listed; "suspicious" is true where a name is not known to be
-// harmless. Throws a data Error where the file cannot be opened, or is nothing of this kind at all.
+//  "storages", "classes", "classes_complete", "suspicious", "metadata", "error", "opcodes"}, the
+// parts that apply. Text out of the file is escaped. "classes" are the names in all pickles of the
+// file. A file that is refused gives "error", the sentence, and the names and opcodes that could
+// still be listed. "suspicious" is true where a name is not known to be harmless, and null where
+// none is but not all of them could be read, as in an archive that is damaged. Throws a data Error
+// where the file cannot be opened, or is nothing of this kind at all.
 nlohmann::ordered_json inspect_weight_file(const std::filesystem::path& path,
                                            const InspectOptions& options);
 

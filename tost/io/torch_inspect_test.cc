@@ -91,6 +91,77 @@ TEST(Inspect, BarePicklesAreRefusedAndTheirNamesShown) {
   EXPECT_NE(report["error"].get<std::string>().find("neither a zip archive"), std::string::npos);
 }
 
+std::vector<std::string> all_names(const Json& report) {
+  std::vector<std::string> names;
+  for (const Json& row : report["classes"]) names.push_back(row["name"]);
+  return names;
+}
+
+// os.system by way of the memo, with other strings on top: what a guess by the last two would miss.
+TEST(Inspect, RefusedFilesCannotHideWhatTheyWouldCall) {
+  const std::string hidden = str("os") + "q\x01" + str("system") +
+                             "q\x02"
+                             "00" +
+                             str("collections") + str("OrderedDict") + "00" + "h\x01h\x02\x93" +
+                             str("true") + "\x85R0";
+  const std::string object = hidden + "}";
+  const std::string not_utf8 = hidden + "X" + number(1, 4) + "\xff";
+  const std::string late = "X" + number(1, 4) +
+                           "\xff"
+                           "0" +
+                           hidden + "}";
+  const std::vector<std::string> expected{"os.system"};
+  for (const std::string& bytes :
+       {torch_zip(object), torch_zip(not_utf8), torch_zip(late),
+        torch_legacy(object, "]", "trailing"), torch_legacy(late, "]", ""),
+        torch_legacy("}", hidden + "]", ""), proto() + late + "."}) {
+    const Json report = inspect(bytes);
+    EXPECT_EQ(report["suspicious"], true);
+    EXPECT_EQ(all_names(report), expected);
+    EXPECT_NE(report["opcodes"].dump().find("import os.system"), std::string::npos);
+    EXPECT_EQ(report["opcodes"].dump().find("import collections"), std::string::npos);
+  }
+}
+
+// Protocol 4 writes "collections" once: pickle.dumps([OrderedDict, Counter], 4).
+TEST(Inspect, NamesOfProtocol4AreFollowedThroughTheMemo) {
+  const std::string pickle = "]\x94(" + str("collections") + "\x94" + str("OrderedDict") +
+                             "\x94\x93\x94h\x01" + str("Counter") +
+                             "\x94\x93\x94"
+                             "e";
+  for (const std::string& bytes : {torch_legacy(pickle, "]", ""), torch_legacy(pickle, "]", "x")}) {
+    const Json report = inspect(bytes);
+    EXPECT_EQ(all_names(report),
+              (std::vector<std::string>{"collections.OrderedDict", "collections.Counter"}));
+    EXPECT_EQ(report["suspicious"], false);
+  }
+}
+
+TEST(Inspect, NamesPutTogetherByCallsAreSuspicious) {
+  const std::string joined = call(global("_codecs", "encode"), {str("os"), str("latin1")});
+  const Json report = inspect(torch_zip(joined + str("system") + "\x93" + ")R"));
+  EXPECT_EQ(report["suspicious"], true);
+  EXPECT_EQ(unknown_names(report).back(), "<1 imports of names that cannot be listed>");
+  EXPECT_NE(report["opcodes"].dump().find("import a name put together earlier"), std::string::npos);
+  EXPECT_EQ(inspect(torch_zip("\x82\x01"))["suspicious"], true);
+  // The memo's place in a spelling that only Python reads.
+  EXPECT_EQ(inspect(proto() + str("os") + "p1_0\n" + str("system") + "\x93.")["suspicious"], true);
+}
+
+TEST(Inspect, WhereClassesCannotBeReadNothingIsPromised) {
+  const std::string good = torch_zip(tensor(storage("0", 4), 0, integers({4}), integers({1})));
+  EXPECT_EQ(inspect(good)["suspicious"], false);
+  EXPECT_EQ(inspect(good)["classes_complete"], true);
+  const std::string no_end = proto() + global("collections", "OrderedDict") + ")R";
+  for (const std::string& bytes :
+       {good.substr(0, good.size() - 30), make_zip({{"m/version", "3"}}).bytes, no_end}) {
+    const Json report = inspect(bytes);
+    EXPECT_TRUE(report.contains("error"));
+    EXPECT_TRUE(report["suspicious"].is_null());
+    EXPECT_EQ(report["classes_complete"], false);
+  }
+}
+
 TEST(Inspect, NamesCannotMoveTheTerminal) {
   const std::string evil = "\x1b[2J\xe2\x80\xae\n";
   const Json report =
