@@ -14,7 +14,7 @@ namespace {
 using torch::Tensor;
 
 constexpr size_t kShownHeads = 8;
-constexpr Rgb kOpen{0x1f, 0x7a, 0xc4}, kReversed{0xd9, 0x4f, 0x2a};
+constexpr Rgb kOpen{0xd9, 0x4f, 0x2a}, kReversed{0x1f, 0x7a, 0xc4};
 
 const TextLayer& layer_at(const TextReport& report, int64_t layer) {
   return report.trace.layers[static_cast<size_t>(layer - 1)];
@@ -115,8 +115,8 @@ void add_gates(Page& page, const TextReport& report) {
   if (layers.empty() && !forgets) return;
   page.section("gates", "Gates and memory",
                layers.empty() ? ""
-                              : "Tokens by the output gate of one head: blue where it lets the "
-                                "head through, red where it turns its sign, none where it shuts.");
+                              : "Tokens by the output gate of one head: red where it lets the "
+                                "head through, blue where it turns its sign, none where it shuts.");
   for (const int64_t number : layers) add_gate_passages(page, report, number);
   if (!layers.empty()) add_gate_means(page, report, layers);
   if (forgets) add_horizons(page, report);
