@@ -55,8 +55,8 @@ img{display:block;max-width:100%;height:auto;border-radius:3px}
 .scroll{overflow-x:auto;overscroll-behavior-x:contain;padding-bottom:2px;scrollbar-width:thin;
 background:linear-gradient(to right,var(--surface) 40%,transparent) left/3rem 100% local,
 linear-gradient(to left,var(--surface) 40%,transparent) right/3rem 100% local,
-linear-gradient(to right,var(--muted),transparent) left/.6rem 100%,
-linear-gradient(to left,var(--muted),transparent) right/.6rem 100%;background-repeat:no-repeat}
+linear-gradient(to right,var(--muted),transparent) left/.6rem calc(100% - 4px),
+linear-gradient(to left,var(--muted),transparent) right/.6rem calc(100% - 4px);background-repeat:no-repeat}
 .scroll svg{max-width:100%;min-width:var(--least);height:auto}
 .beside{display:flex;flex-wrap:wrap;gap:1.6rem 2.4rem;align-items:flex-start}
 .beside>div{max-width:100%;min-width:0}
