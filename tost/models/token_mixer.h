@@ -22,6 +22,9 @@ struct MixerTrace {
 // Everything a call may bring besides its tokens. Null means: not wanted, costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
+  // How many tokens of each sequence are its own, the first ones [B] int64, 1 to N; the others are
+  // padding. Undefined: all of them.
+  torch::Tensor lengths = {};
 };
 
 // What a mixer is built from. heads divides dim.
@@ -33,8 +36,10 @@ struct MixerConfig {
 
 class TokenMixer : public torch::nn::Module {
  public:
-  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Bidirectional mixers are
-  // equivariant to permutations of the tokens.
+  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Mixers are equivariant to
+  // permutations of the tokens, but for ssm, which reads them in order. What stands in padding
+  // changes no token of the sequence and gets no gradient from one; what comes out there is finite
+  // where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
   // U [H, C, P] of mixers that give w and pi: head k's projection is U_k^T, so that w's part in

@@ -1,0 +1,39 @@
+// Batches of token sequences, padded to the longest of each batch.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tost/data/sequence_dataset.h"
+
+namespace tost {
+
+struct SequenceBatch {
+  torch::Tensor ids;             // [B, N] int64, padding 0 behind each sequence
+  torch::Tensor lengths;         // [B] int64
+  torch::Tensor second;          // [B, M] of pairs; undefined for single sequences
+  torch::Tensor second_lengths;  // [B]
+  torch::Tensor labels;          // [B] int64
+};
+
+// Throws what sample() throws.
+SequenceBatch make_sequence_batch(const SequenceDataset& dataset,
+                                  const std::vector<int64_t>& indices);
+
+struct SequenceOrder {
+  bool shuffle = false;
+  // Batches are cut from runs of this many shuffled batches sorted by length, and then shuffled
+  // again: less padding, every sample once an epoch all the same. 1: no sorting.
+  int64_t length_groups = 1;
+  uint64_t seed = 0;
+};
+
+// The indices of every batch of an epoch, a pure function of the arguments. The last batch may be
+// smaller where `drop_last` is false. Throws a usage Error for a batch below 1.
+std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& dataset, int64_t batch,
+                                                   const SequenceOrder& order, int64_t epoch,
+                                                   bool drop_last);
+
+}  // namespace tost

@@ -1,0 +1,76 @@
+// Labelled sequences of tokens, and the one function that opens any supported set of them. Free of
+// torch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+struct SequenceSample {
+  std::vector<int32_t> tokens;  // 1 ... vocab - 1, at least one; 0 is padding and never in a sample
+  std::vector<int32_t> second;  // the other document of a pair; empty for single sequences
+  int64_t label = 0;
+};
+
+// How raw data became tokens; a model is only of use for data cut the same way.
+struct SequenceCoding {
+  std::string kind;   // "listops", "bytes", "pixels"
+  int64_t vocab = 0;  // ids, padding included: 16, 257, 257
+  bool pairs = false;
+
+  bool operator==(const SequenceCoding&) const = default;
+};
+
+// Immutable after construction; every member may be called from several threads at once.
+class SequenceDataset {
+ public:
+  virtual ~SequenceDataset() = default;
+
+  virtual int64_t size() const = 0;
+  virtual SequenceSample sample(int64_t i) const = 0;  // may throw a data Error naming the place
+  virtual int64_t label(int64_t i) const = 0;          // 0 ... classes().size() - 1
+  // Tokens of sample(i), of a pair the longer one's; cheap where it can be.
+  virtual int64_t length(int64_t i) const = 0;
+  virtual const std::vector<std::string>& classes() const = 0;
+  virtual SequenceCoding coding() const = 0;
+  virtual std::string format() const = 0;  // as in SequenceSpec, never "auto"
+  virtual std::string name(int64_t i) const = 0;
+};
+
+struct SequenceSpec {
+  // A file or folder, or a generated set: "listops", "pathfinder", "pathx".
+  std::string path = "listops";
+  // auto, or: listops (TSV), text (folder of class folders, or TSV label<TAB>text), retrieval (TSV
+  // label, id, id, text, text), pixels (any set of pictures, in grey, row after row), pathfinder
+  // (folder of the released archive).
+  std::string format = "auto";
+  // Longer sequences are cut to this many tokens; 0: nothing is cut.
+  int64_t max_length = 0;
+  // As in DataSpec: share of the training samples that becomes the validation split where the data
+  // has none; -1: 5 %, at most 5,000.
+  double holdout = -1;
+  // Of the generated sets.
+  uint64_t seed = 0;
+  int64_t train_size = 10'000;
+  int64_t test_size = 1'000;    // also of the validation split
+  int64_t min_tokens = 500;     // listops: lengths lie between these two, exclusive as in the
+  int64_t max_tokens = 2'000;   // official generator
+  int64_t max_depth = 10;       // listops
+  int64_t max_arguments = 10;   // listops
+  int64_t side = 32;            // pathfinder; pathx is pathfinder of side 128
+  int64_t contour_length = 14;  // pathfinder: 6 easy, 9 intermediate, 14 hard
+};
+
+// Opens one split: "train", "validation" (or "val") or "test". Throws a usage Error for an unknown
+// format or split and impossible sizes, a data Error (one sentence, naming file and line) for
+// anything missing or malformed.
+std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
+                                                       const std::string& split);
+
+// The splits that open_sequence_dataset can give, in the order train, validation, test.
+std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec);
+
+}  // namespace tost

@@ -1,0 +1,59 @@
+// Classifiers of token sequences and of pairs of them, as the Long Range Arena asks for
+// (arXiv 2011.04006): embedding, positions, blocks around any token mixer, pooling, head.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/models/block.h"
+#include "tost/models/sequence_config.h"
+#include "tost/models/weight_init.h"
+
+namespace tost {
+
+// A padded batch of sequences.
+struct SequenceInput {
+  torch::Tensor ids;      // [B, N] int64, 1 ... vocab - 1; padding 0 behind each sequence
+  torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
+};
+
+class SequenceClassifier : public torch::nn::Module {
+ public:
+  explicit SequenceClassifier(const SequenceConfig& config,
+                              WeightInit init = WeightInit::kOfficial);
+
+  const SequenceConfig& config() const { return config_; }
+
+  // Logits [B, classes] of single sequences. Each depends on its own sequence alone, and not on how
+  // far the batch was padded. Throws a data Error for ids outside the vocabulary, sequences without
+  // tokens or longer than max_length where positions are learned, and for a model of pairs.
+  torch::Tensor forward(const SequenceInput& input);
+  // The same for pairs; for a model of pairs only. Both have B sequences.
+  torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
+
+  // One vector a sequence before the head [B, C]. With `trace`, what each block lets be seen, the
+  // class token in front where there is one.
+  torch::Tensor encode(const SequenceInput& input, std::vector<BlockTrace>* trace = nullptr);
+
+  // Throws the data Error of forward() for what it would not read.
+  void check_input(const SequenceInput& input) const;
+};
+
+std::shared_ptr<SequenceClassifier> make_sequence_classifier(
+    const SequenceConfig& config, WeightInit init = WeightInit::kOfficial);
+
+// Presets for the six tasks of the Long Range Arena with the benchmark's base sizes, tost_lra_TASK:
+// listops, text, retrieval, image, pathfinder, pathx; and tost_seq_tiny for a first look.
+std::vector<std::string> sequence_preset_names();
+SequenceConfig sequence_preset(const std::string& name);
+
+// Bytes that one training step on `batch` sequences of `tokens` tokens needs at least: parameters
+// with gradients and the two moments of AdamW, and what the blocks keep for the backward pass. An
+// estimate, within a factor of about 1.5 of what is measured.
+int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
+
+}  // namespace tost
