@@ -1,0 +1,133 @@
+#include "tost/data/listops.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/io/safe_text.h"
+
+namespace tost {
+namespace {
+
+// The code of a token, -1 for none.
+int code_of(std::string_view token) {
+  if (token.size() == 1 && token[0] >= '0' && token[0] <= '9') return token[0] - '0';
+  const auto& symbols = listops_symbols();
+  for (size_t k = 10; k < symbols.size(); ++k) {
+    if (token == symbols[k]) return static_cast<int>(k);
+  }
+  return -1;
+}
+
+int median(std::vector<char>& values, size_t first) {
+  const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
+  std::sort(begin, values.end());
+  const size_t count = values.size() - first;
+  const int upper = values[first + count / 2];
+  return count % 2 == 1 ? upper : (values[first + count / 2 - 1] + upper) / 2;
+}
+
+int apply(char operation, std::vector<char>& values, size_t first) {
+  const auto begin = values.begin() + static_cast<std::ptrdiff_t>(first);
+  if (operation == kListOpsMin) return *std::min_element(begin, values.end());
+  if (operation == kListOpsMax) return *std::max_element(begin, values.end());
+  if (operation == kListOpsMed) return median(values, first);
+  int64_t sum = 0;
+  for (auto it = begin; it != values.end(); ++it) sum += *it;
+  return static_cast<int>(sum % 10);
+}
+
+// Takes the tokens of one expression in order and says what is wrong.
+struct Grammar {
+  std::vector<int64_t> arguments;  // of every open operator
+  int64_t parentheses = 0;
+  bool complete = false;
+
+  std::string take(int code) {
+    if (complete) return "goes on behind a complete expression";
+    if (code < 10) {
+      finish_one();
+    } else if (code == kListOpsClose) {
+      if (arguments.empty()) return "closes a bracket that was not opened";
+      if (arguments.back() == 0) return "has an operator without arguments";
+      arguments.pop_back();
+      finish_one();
+    } else {
+      arguments.push_back(0);
+    }
+    return "";
+  }
+
+  void finish_one() {
+    complete = arguments.empty();
+    if (!complete) ++arguments.back();
+  }
+
+  std::string end() const {
+    if (!arguments.empty()) return cat("leaves ", arguments.size(), " brackets open");
+    if (!complete) return "has an empty expression";
+    if (parentheses != 0) return cat("leaves ", parentheses, " parentheses open");
+    return "";
+  }
+};
+
+}  // namespace
+
+const std::vector<std::string>& listops_symbols() {
+  static const std::vector<std::string> symbols = {
+      "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "]"};
+  return symbols;
+}
+
+std::string parse_listops(std::string_view text, std::string& error) {
+  std::string code;
+  Grammar grammar;
+  error.clear();
+  for (size_t at = text.find_first_not_of(' '); at < text.size() && error.empty();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view token = text.substr(at, end - at);
+    at = text.find_first_not_of(' ', end);
+    if (token == "(") {
+      ++grammar.parentheses;
+    } else if (token == ")") {
+      if (--grammar.parentheses < 0) error = "closes a parenthesis that was not opened";
+    } else if (const int value = code_of(token); value < 0) {
+      error = cat("has the unknown token ", shown(token, 40), "; known are 0 to 9, [MIN, [MAX, ",
+                  "[MED, [SM, ], ( and )");
+    } else {
+      error = grammar.take(value);
+      code.push_back(static_cast<char>(value));
+    }
+  }
+  if (error.empty()) error = grammar.end();
+  return code;
+}
+
+int listops_value(std::string_view code) {
+  std::vector<char> values;
+  std::vector<std::pair<char, size_t>> open;  // the operator and where its arguments begin
+  for (char token : code) {
+    if (token < 10) {
+      values.push_back(token);
+    } else if (token != kListOpsClose) {
+      open.emplace_back(token, values.size());
+    } else {
+      const auto [operation, first] = open.back();
+      open.pop_back();
+      const int value = apply(operation, values, first);
+      values.resize(first);
+      values.push_back(static_cast<char>(value));
+    }
+  }
+  return values.front();
+}
+
+int64_t listops_depth(std::string_view code) {
+  int64_t depth = 0, deepest = 0;
+  for (char token : code) {
+    if (token >= 10) depth += token == kListOpsClose ? -1 : 1;
+    deepest = std::max(deepest, depth);
+  }
+  return deepest;
+}
+
+}  // namespace tost

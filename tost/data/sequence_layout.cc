@@ -1,0 +1,217 @@
+#include "tost/data/sequence_layout.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/dataset.h"
+#include "tost/data/folder_dataset.h"
+#include "tost/data/listops_dataset.h"
+#include "tost/data/sequence_tsv.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = SequenceSource::Kind;
+
+const std::vector<std::string> kFormats = {"auto", "listops", "text", "retrieval", "pixels"};
+const std::vector<std::string> kGenerated = {"listops"};
+const std::vector<std::string> kSplits = {"train", "validation", "test"};
+
+void check_spec(const SequenceSpec& spec) {
+  if (std::find(kFormats.begin(), kFormats.end(), spec.format) == kFormats.end()) {
+    fail_usage("Unknown format of sequences '", spec.format, "'; use ", join(kFormats, ", "), ".",
+               did_you_mean(spec.format, kFormats));
+  }
+  if (spec.holdout != -1 && !(spec.holdout >= 0 && spec.holdout < 1)) {
+    fail_usage("The held-out share lies between 0 and 1 (excluded), or is -1 for the default, not ",
+               spec.holdout, ".");
+  }
+  if (spec.max_length < 0) {
+    fail_usage("Sequences are cut to 1 token or more, or not at all (0), not to ", spec.max_length,
+               ".");
+  }
+  if (spec.train_size < 1 || spec.test_size < 1) {
+    fail_usage("A generated set needs at least 1 sample a split, not ",
+               std::min(spec.train_size, spec.test_size), ".");
+  }
+}
+
+// The split that a file's name tells: "basic_val.tsv", "new_aan_pairs.eval.tsv", "train.tsv".
+std::string split_of(const fs::path& file) {
+  static const std::map<std::string, std::string> kWords = {
+      {"train", "train"},           {"training", "train"},
+      {"val", "validation"},        {"valid", "validation"},
+      {"validation", "validation"}, {"dev", "validation"},
+      {"eval", "validation"},       {"test", "test"}};
+  std::string word;
+  for (const char c : to_lower(file.stem().string()) + "_") {
+    if (c != '_' && c != '.' && c != '-') {
+      word.push_back(c);
+      continue;
+    }
+    if (const auto found = kWords.find(word); found != kWords.end()) return found->second;
+    word.clear();
+  }
+  return "";
+}
+
+// Tables whose names begin with `prefix` and tell a split.
+std::map<std::string, std::string> split_tables(const fs::path& folder, const std::string& prefix) {
+  std::map<std::string, std::string> found;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const fs::path& path = it->path();
+    if (to_lower(path.extension().string()) != ".tsv") continue;
+    if (!path.filename().string().starts_with(prefix)) continue;
+    const std::string split = split_of(path);
+    if (split.empty()) continue;
+    const auto [place, added] = found.emplace(split, path.string());
+    if (added) continue;
+    fail_data("'", folder.string(), "' has two tables for the ", split, " split, '",
+              fs::path(place->second).filename().string(), "' and '", path.filename().string(),
+              "'; give one of them, or how the names of one set begin, as in '",
+              (folder / "basic").string(), "'.");
+  }
+  if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
+  return found;
+}
+
+std::string table_format(const std::string& path) {
+  const TsvFile file(path);
+  const std::vector<std::string_view> columns = file.first().columns;
+  if (looks_like_listops(columns)) return "listops";
+  if (columns.size() == 5) return "retrieval";
+  if (columns.size() == 2) return "text";
+  fail_data("The first line of '", path, "' has ", columns.size(),
+            " columns; texts have two (label, text), pairs five (label, id, id, text, text).");
+}
+
+SequenceSource tables(const SequenceSpec& spec, std::map<std::string, std::string> files) {
+  SequenceSource source{Kind::kTables, spec.format, std::move(files)};
+  if (spec.format == "auto") source.format = table_format(source.files.begin()->second);
+  if (source.format == "pixels") {
+    fail_data("'", spec.path, "' holds tables, not the pictures that the format pixels needs.");
+  }
+  return source;
+}
+
+std::string first_file(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (!name.starts_with(".") && it->is_regular_file(ignored)) return it->path().string();
+  }
+  return "";
+}
+
+bool is_picture_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char start[8] = {};
+  file.read(start, sizeof(start));
+  return looks_like_image({start, static_cast<size_t>(file.gcount())});
+}
+
+// Whether `directory` has class folders of texts: the first file found is no picture.
+bool holds_texts(const std::string& directory) {
+  for (const std::string& folder : class_folders(directory)) {
+    const std::string file = first_file((fs::path(directory) / folder).string());
+    if (!file.empty()) return !is_picture_file(file);
+  }
+  return false;
+}
+
+bool all_in_folds(const std::string& directory) {
+  int64_t count = 0;
+  for (const std::string& folder : class_folders(directory)) {
+    std::error_code error;
+    for (fs::directory_iterator it(fs::path(directory) / folder, error);
+         !error && it != fs::directory_iterator(); it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      if (name.starts_with(".")) continue;
+      if (fold_of(name).empty()) return false;
+      ++count;
+    }
+  }
+  return count > 0;
+}
+
+SequenceSource folders(const SequenceSpec& spec) {
+  SequenceSource source{Kind::kFolders, "text", {}};
+  for (const std::string& split : kSplits) {
+    const std::string folder = split_folder(spec.path, split);
+    if (!folder.empty()) source.files.emplace(split, folder);
+  }
+  if (source.files.contains("train") && holds_texts(source.files["train"])) return source;
+  source.files = {{"train", spec.path}};
+  if (all_in_folds(spec.path)) source.kind = Kind::kFolds;
+  return holds_texts(spec.path) ? source : SequenceSource{Kind::kPictures, "pixels", {}};
+}
+
+SequenceSource of_directory(const SequenceSpec& spec) {
+  if (spec.format != "pixels") {
+    std::map<std::string, std::string> found = split_tables(spec.path, "");
+    if (!found.empty()) return tables(spec, std::move(found));
+  }
+  SequenceSource source =
+      spec.format == "pixels" ? SequenceSource{Kind::kPictures, "pixels", {}} : folders(spec);
+  if (spec.format != "auto" && spec.format != source.format) {
+    fail_data("'", spec.path, "' holds no data of the format ", spec.format,
+              spec.format == "text" ? ": no tables (label<TAB>text), no class folders of texts."
+                                    : ": no tables named after their split (train.tsv).");
+  }
+  return source;
+}
+
+}  // namespace
+
+std::string fold_of(const std::string& name) {
+  const auto digit = [&](size_t k) { return name[k] >= '0' && name[k] <= '9'; };
+  if (name.size() < 6 || !name.starts_with("cv") || name[5] != '_') return "";
+  if (!digit(2) || !digit(3) || !digit(4)) return "";
+  return name[2] < '8' ? "train" : name[2] == '8' ? "validation" : "test";
+}
+
+SequenceSource find_sequences(const SequenceSpec& spec) {
+  check_spec(spec);
+  const bool named = std::find(kGenerated.begin(), kGenerated.end(), spec.path) != kGenerated.end();
+  std::error_code ignored;
+  if (named && (spec.format == "auto" || spec.format == spec.path)) {
+    return {Kind::kGenerated, spec.path, {}};
+  }
+  if (fs::is_directory(spec.path, ignored)) return of_directory(spec);
+  if (fs::is_regular_file(spec.path, ignored)) {
+    const std::string split = split_of(spec.path);
+    return tables(spec, {{split.empty() ? "train" : split, spec.path}});
+  }
+  const fs::path parent = fs::path(spec.path).parent_path();
+  if (fs::is_directory(parent, ignored)) {
+    auto found = split_tables(parent, fs::path(spec.path).filename().string());
+    if (!found.empty()) return tables(spec, std::move(found));
+  }
+  fail_data("There is no file or directory '", spec.path, "'; give one, or the generated set ",
+            join(kGenerated, ", "), ".");
+}
+
+std::vector<std::string> own_splits(const SequenceSource& source, const SequenceSpec& spec) {
+  if (source.kind == Kind::kGenerated || source.kind == Kind::kFolds) return kSplits;
+  if (source.kind == Kind::kPictures) {
+    DataSpec pictures;
+    pictures.path = spec.path;
+    pictures.holdout = 0;
+    return image_dataset_splits(pictures);
+  }
+  std::vector<std::string> splits;
+  for (const std::string& split : kSplits) {
+    if (source.files.contains(split)) splits.push_back(split);
+  }
+  return splits;
+}
+
+}  // namespace tost

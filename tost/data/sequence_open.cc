@@ -1,0 +1,143 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/listops_dataset.h"
+#include "tost/data/sequence_layout.h"
+#include "tost/data/sequence_pixels.h"
+#include "tost/data/sequence_store.h"
+#include "tost/data/sequence_text.h"
+#include "tost/data/views.h"
+
+namespace tost {
+namespace {
+
+using Kind = SequenceSource::Kind;
+using Opened = std::unique_ptr<SequenceDataset>;
+
+const std::vector<std::string> kSplits = {"train", "validation", "test"};
+
+constexpr auto parallel = [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {
+  at::parallel_for(0, tasks, 64, [&](int64_t begin, int64_t end) { body(begin, end); });
+};
+
+Opened stored(SequenceRows rows, const SequenceSpec& spec) {
+  return std::make_unique<StoredSequences>(std::move(rows), spec.max_length);
+}
+
+bool has(const std::vector<std::string>& splits, const std::string& split) {
+  return std::find(splits.begin(), splits.end(), split) != splits.end();
+}
+
+Opened open_generated(const SequenceSpec& spec, const std::string& split) {
+  const int64_t size = split == "train" ? spec.train_size : spec.test_size;
+  const ListOpsRules rules{spec.max_depth, spec.max_arguments, spec.min_tokens, spec.max_tokens};
+  return stored(generated_listops(rules, spec.seed, split, size, parallel), spec);
+}
+
+// All splits count their classes as the training split does, where there is one.
+Opened open_table(const SequenceSource& source, const SequenceSpec& spec,
+                  const std::string& split) {
+  const std::string& path = source.files.at(split);
+  if (source.format == "listops") return stored(read_listops(path), spec);
+  const bool pairs = source.format == "retrieval";
+  const auto train = source.files.find("train");
+  return stored(
+      read_text_table(
+          path, table_classes(train == source.files.end() ? path : train->second, pairs), pairs),
+      spec);
+}
+
+Opened open_folder(const SequenceSource& source, const SequenceSpec& spec,
+                   const std::string& split) {
+  std::vector<std::string> classes;
+  if (split != "train") {
+    classes = text_classes(source.files.at("train"));
+  }
+  return stored(read_text_folders(source.files.at(split), classes, spec.max_length), spec);
+}
+
+Opened open_fold(const SequenceSource& source, const SequenceSpec& spec, const std::string& split) {
+  std::shared_ptr<const SequenceDataset> whole = open_folder(source, spec, "train");
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < whole->size(); ++i) {
+    if (fold_of(std::filesystem::path(whole->name(i)).filename().string()) == split) {
+      indices.push_back(i);
+    }
+  }
+  if (indices.empty()) {
+    fail_data("'", spec.path, "' has no file of the ", split, " fold (cvNNN_...).");
+  }
+  return std::make_unique<SequenceSubset>(std::move(whole), std::move(indices));
+}
+
+Opened open_pictures(const SequenceSpec& spec, const std::string& split) {
+  DataSpec pictures;
+  pictures.path = spec.path;
+  pictures.holdout = 0;
+  return std::make_unique<PixelSequences>(open_image_dataset(pictures, split), "pixels",
+                                          spec.max_length);
+}
+
+Opened open_own(const SequenceSource& source, const SequenceSpec& spec, const std::string& split) {
+  switch (source.kind) {
+    case Kind::kGenerated:
+      return open_generated(spec, split);
+    case Kind::kTables:
+      return open_table(source, spec, split);
+    case Kind::kFolders:
+      return open_folder(source, spec, split);
+    case Kind::kFolds:
+      return open_fold(source, spec, split);
+    default:
+      return open_pictures(spec, split);
+  }
+}
+
+std::string checked_split(const std::string& split) {
+  if (split == "val") return "validation";
+  if (!has(kSplits, split)) {
+    fail_usage("Unknown split '", split, "'; use train, validation or test.",
+               did_you_mean(split, kSplits));
+  }
+  return split;
+}
+
+std::vector<std::string> available(std::vector<std::string> own, double holdout) {
+  if (holdout != 0 && has(own, "train") && !has(own, "validation")) {
+    own.insert(own.begin() + 1, "validation");
+  }
+  return own;
+}
+
+}  // namespace
+
+std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec) {
+  return available(own_splits(find_sequences(spec), spec), spec.holdout);
+}
+
+std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
+                                                       const std::string& split) {
+  const std::string wanted = checked_split(split);
+  const SequenceSource source = find_sequences(spec);
+  const std::vector<std::string> own = own_splits(source, spec);
+  const std::vector<std::string> splits = available(own, spec.holdout);
+  if (!has(splits, wanted)) {
+    fail_data("'", spec.path, "' has no ", wanted, " split; it has ", join(splits, ", "),
+              wanted == "validation" && has(own, "train")
+                  ? " (a held-out share of train above 0 would give one)."
+                  : ".");
+  }
+  const bool from_train = has(own, "train") && !has(own, "validation") && spec.holdout != 0;
+  if (!from_train || wanted == "test") return open_own(source, spec, wanted);
+  std::shared_ptr<const SequenceDataset> whole = open_own(source, spec, "train");
+  Holdout holdout = split_holdout(whole->size(), spec.holdout);
+  return std::make_unique<SequenceSubset>(std::move(whole), wanted == "train"
+                                                                ? std::move(holdout.train)
+                                                                : std::move(holdout.validation));
+}
+
+}  // namespace tost

@@ -1,0 +1,158 @@
+#include "tost/data/sequence_text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/data/folder_dataset.h"
+#include "tost/data/sequence_tsv.h"
+#include "tost/io/safe_text.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxText = int64_t{16} << 20;  // bytes a file
+constexpr size_t kMaxClasses = 10'000;
+
+std::vector<std::string> text_files(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (!name.starts_with(".") && it->is_regular_file(ignored)) names.push_back(std::move(name));
+  }
+  if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// "1.0" as "1": the released pairs write their labels so.
+std::string_view plain_label(std::string_view label) {
+  return label.ends_with(".0") ? label.substr(0, label.size() - 2) : label;
+}
+
+bool is_table_header(const TsvRow& row) {
+  return row.line == 1 && to_lower(row.columns[0]) == "label";
+}
+
+bool is_count(const std::string& text) {
+  return !text.empty() && text.size() < 10 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+void check_columns(const TsvRow& row, bool pairs) {
+  const size_t wanted = pairs ? 5 : 2;
+  if (row.columns.size() == wanted) return;
+  row.fail("has ", row.columns.size(), " columns; ",
+           pairs ? "pairs have five: label, id, id, text, text." : "texts have two: label, text.");
+}
+
+}  // namespace
+
+std::vector<std::string> text_classes(const std::string& directory) {
+  std::vector<std::string> folders = class_folders(directory);
+  std::erase(folders, "unsup");
+  return folders;
+}
+
+SequenceRows read_text_folders(const std::string& directory,
+                               const std::vector<std::string>& classes, int64_t max_length) {
+  SequenceRows rows;
+  rows.format = "text";
+  rows.coding = {"bytes", 257, false};
+  const std::vector<std::string> folders = text_classes(directory);
+  rows.classes = classes.empty() ? folders : classes;
+  auto texts = std::make_shared<std::vector<std::string>>();
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (const std::string& folder : folders) {
+    const auto place = std::find(rows.classes.begin(), rows.classes.end(), folder);
+    if (place == rows.classes.end()) {
+      fail_data("'", directory, "' has a class folder '", folder,
+                "' that the training split does not have.", did_you_mean(folder, rows.classes));
+    }
+    const fs::path inside = fs::path(directory) / folder;
+    const std::vector<std::string> files = text_files(inside);
+    if (files.empty()) fail_data("The class folder '", inside.string(), "' holds no texts.");
+    for (const std::string& file : files) {
+      std::string text = read_file(inside / file, kMaxText);
+      if (text.empty()) fail_data("The text '", (inside / file).string(), "' is empty.");
+      if (max_length > 0 && static_cast<int64_t>(text.size()) > max_length) {
+        text.resize(static_cast<size_t>(max_length));
+        text.shrink_to_fit();
+      }
+      texts->push_back(std::move(text));
+      names->push_back((fs::path(folder) / file).string());
+      rows.labels.push_back(static_cast<int32_t>(place - rows.classes.begin()));
+    }
+  }
+  if (rows.labels.empty()) fail_data("'", directory, "' has no class folders with texts.");
+  rows.texts.assign(texts->begin(), texts->end());
+  rows.owner = std::move(texts);
+  rows.name = [names, directory](int64_t i) {
+    return (fs::path(directory) / (*names)[static_cast<size_t>(i)]).string();
+  };
+  return rows;
+}
+
+std::vector<std::string> table_classes(const std::string& path, bool pairs) {
+  std::set<std::string, std::less<>> found;
+  const TsvFile file(path);
+  file.each([&](const TsvRow& row) {
+    check_columns(row, pairs);
+    if (is_table_header(row)) return;
+    const std::string_view label = plain_label(row.columns[0]);
+    if (label.empty()) row.fail("has an empty label.");
+    if (!found.contains(label)) found.emplace(label);
+    if (found.size() > kMaxClasses) {
+      row.fail("brings the ", found.size(), "th class; is the label in the first column?");
+    }
+  });
+  std::vector<std::string> classes(found.begin(), found.end());
+  if (std::all_of(classes.begin(), classes.end(), is_count)) {
+    std::sort(classes.begin(), classes.end(),
+              [](const auto& a, const auto& b) { return std::stol(a) < std::stol(b); });
+  }
+  return classes;
+}
+
+SequenceRows read_text_table(const std::string& path, const std::vector<std::string>& classes,
+                             bool pairs) {
+  SequenceRows rows;
+  rows.format = pairs ? "retrieval" : "text";
+  rows.coding = {"bytes", 257, pairs};
+  rows.classes = classes;
+  std::map<std::string, int32_t, std::less<>> places;
+  for (const std::string& name : classes) places.emplace(name, static_cast<int32_t>(places.size()));
+  const TsvFile file(path);
+  int64_t first_line = 1;
+  file.each([&](const TsvRow& row) {
+    check_columns(row, pairs);
+    if (is_table_header(row)) return void(first_line = 2);
+    const auto place = places.find(plain_label(row.columns[0]));
+    if (place == places.end()) {
+      row.fail("has the label ", shown(row.columns[0], 60), "; known are ",
+               join({classes.begin(), classes.begin() + static_cast<std::ptrdiff_t>(
+                                                            std::min<size_t>(classes.size(), 10))},
+                    ", "),
+               classes.size() > 10 ? " and others." : ".");
+    }
+    for (size_t k = pairs ? 3 : 1; k < row.columns.size(); ++k) {
+      if (row.columns[k].empty()) row.fail("has an empty text in column ", k + 1, ".");
+      rows.texts.push_back(row.columns[k]);
+    }
+    rows.labels.push_back(place->second);
+  });
+  if (rows.labels.empty()) fail_data("'", path, "' has a header and no samples.");
+  rows.owner = file.file();
+  rows.name = [path, first_line](int64_t i) { return cat(path, ":", i + first_line); };
+  return rows;
+}
+
+}  // namespace tost
