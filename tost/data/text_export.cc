@@ -48,10 +48,7 @@ class FolderInProgress {
     std::error_code failed;  // where it is not there, its first file says so
     fs::create_directory(path_, failed);
   }
-  ~FolderInProgress() {
-    std::error_code ignored;
-    fs::remove_all(holder_, ignored);
-  }
+  ~FolderInProgress() { discard(holder_); }
   FolderInProgress(const FolderInProgress&) = delete;
   FolderInProgress& operator=(const FolderInProgress&) = delete;
 

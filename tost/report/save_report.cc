@@ -137,9 +137,8 @@ void save_report(const fs::path& folder, const Page& page, const nlohmann::json&
     return target.parent_path() / cat('.', target.filename().string(), what, ::getpid());
   };
   const fs::path fresh = sibling(".new-"), aside = sibling(".old-");
-  std::error_code error;  // of clearing up, which may fail
   try {
-    fs::remove_all(fresh, error);
+    discard(fresh);
     write_files(fresh, page, numbers);
     if (replace) {
       exchange(fresh, target, aside);
@@ -147,12 +146,12 @@ void save_report(const fs::path& folder, const Page& page, const nlohmann::json&
       fail_rename(target, errno);
     }
   } catch (...) {
-    fs::remove_all(fresh, error);
+    discard(fresh);
     throw;
   }
   sync_directory(target.parent_path());
-  fs::remove_all(fresh, error);
-  fs::remove_all(aside, error);
+  discard(fresh);
+  discard(aside);
 }
 
 }  // namespace tost
