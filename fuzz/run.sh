@@ -10,7 +10,7 @@ out=build/fuzz
 mkdir -p "$out/corpus"
 rm -f "$out"/*.o
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-sources=(tost/base/text.cc tost/io/mapped_file.cc tost/io/safe_text.cc tost/io/safetensors_header.cc
+sources=(tost/base/text.cc tost/base/utf8.cc tost/io/mapped_file.cc tost/io/safe_text.cc tost/io/safetensors_header.cc
          tost/io/safetensors_sax.cc tost/io/zip_{archive,crc32,directory}.cc
          tost/io/pickle_{machine,reader,scan,tree}.cc
          tost/io/torch_{calls,dtype,element,file,inspect,legacy,model,names,numpy,outline,rebuild,stats,storage,strings,value,zip}.cc)

@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
-#include "tost/io/tokenizer_utf8.h"
+#include "tost/base/utf8.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {

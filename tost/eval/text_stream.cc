@@ -1,9 +1,9 @@
 #include "tost/eval/text_stream.h"
+#include "tost/base/utf8.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "tost/io/tokenizer_utf8.h"
 
 namespace tost {
 namespace {

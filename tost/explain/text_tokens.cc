@@ -8,8 +8,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/base/utf8.h"
 #include "tost/eval/language_text.h"
-#include "tost/io/tokenizer_utf8.h"
 
 namespace tost {
 namespace {

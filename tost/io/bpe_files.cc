@@ -8,8 +8,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/utf8.h"
 #include "tost/io/bpe_base64.h"
-#include "tost/io/tokenizer_utf8.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {

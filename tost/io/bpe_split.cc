@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tost/base/error.h"
-#include "tost/io/tokenizer_utf8.h"
+#include "tost/base/utf8.h"
 
 namespace tost {
 namespace {

@@ -3,31 +3,10 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "tost/base/utf8.h"
+
 namespace tost {
 namespace {
-
-// The character at `at` and its length; 0 for bytes that are no UTF-8.
-struct Character {
-  uint32_t code = 0;
-  size_t length = 0;
-};
-
-Character character_at(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return static_cast<uint32_t>(static_cast<unsigned char>(text[i]));
-  };
-  const uint32_t first = byte(at);
-  if (first < 0x80) return {first, 1};
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() - at < length) return {};
-  uint32_t code = first & (0xffu >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(at + i) & 0x3f);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  return overlong || code > 0x10ffff ? Character{} : Character{code, length};
-}
 
 bool misleads(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0xad || code == 0x61c ||
@@ -48,7 +27,7 @@ void append_escape(std::string& out, uint32_t code) {
 
 bool is_utf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
-    const size_t length = character_at(text, at).length;
+    const size_t length = utf8_length(text, at, Surrogates::kTaken);
     if (length == 0) return false;
     at += length;
   }
@@ -59,22 +38,23 @@ std::string escaped(std::string_view text, size_t most) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     if (out.size() >= most) return out + "…";
-    const Character c = character_at(text, at);
-    if (c.length == 0) {
+    const size_t length = utf8_length(text, at, Surrogates::kTaken);
+    if (length == 0) {
       append_escape(out, static_cast<unsigned char>(text[at]));
       ++at;
       continue;
     }
-    if (c.code == '\n') {
+    const uint32_t code = utf8_code_point(text, at, length);
+    if (code == '\n') {
       out += "\\n";
-    } else if (c.code == '\\') {
+    } else if (code == '\\') {
       out += "\\\\";
-    } else if (misleads(c.code)) {
-      append_escape(out, c.code);
+    } else if (misleads(code)) {
+      append_escape(out, code);
     } else {
-      out.append(text.substr(at, c.length));
+      out.append(text.substr(at, length));
     }
-    at += c.length;
+    at += length;
   }
   return out;
 }

@@ -1,8 +1,7 @@
-// Bytes, characters and words, UTF-8, and the JSON of all tokenizers.
+// Bytes, characters and words, and the JSON of all tokenizers.
 #include <gtest/gtest.h>
 
 #include "tost/io/token_test_util.h"
-#include "tost/io/tokenizer_utf8.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {
@@ -23,30 +22,6 @@ std::string all_bytes() {
   std::string text;
   for (int byte = 0; byte < 256; ++byte) text.push_back(static_cast<char>(byte));
   return text;
-}
-
-TEST(Utf8, EveryCodePointComesBack) {
-  for (uint32_t code = 0; code < 0x110000; ++code) {
-    if (code >= 0xD800 && code < 0xE000) continue;
-    std::string text;
-    append_utf8(text, code);
-    const size_t length = utf8_length(text, 0);
-    ASSERT_EQ(length, text.size()) << code;
-    ASSERT_EQ(utf8_code_point(text, 0, length), code);
-    if (length > 1) {
-      ASSERT_EQ(utf8_length(text.substr(0, length - 1), 0), 0u) << code;
-    }
-  }
-}
-
-TEST(Utf8, RefusesWhatIsMalformed) {
-  for (const char* bad :
-       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xE2\x82", "\xE2\x82z", "\xF0\x9F\x98"}) {
-    EXPECT_EQ(utf8_length(bad, 0), 0u) << bad;
-    EXPECT_EQ(first_invalid_utf8(std::string("ab") + bad), 2u);
-  }
-  EXPECT_EQ(first_invalid_utf8("añ€😀"), 10u);
 }
 
 TEST(ByteTokenizer, TakesEverything) {

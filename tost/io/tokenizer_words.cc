@@ -2,8 +2,8 @@
 #include <unordered_map>
 
 #include "tost/base/error.h"
+#include "tost/base/utf8.h"
 #include "tost/io/tokenizer_parts.h"
-#include "tost/io/tokenizer_utf8.h"
 
 namespace tost {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tost/io/tokenizer_utf8.h"
+#include "tost/base/utf8.h"
 #include "tost/report/text.h"
 
 namespace tost {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/io/tokenizer_utf8.h"
+#include "tost/base/utf8.h"
 #include "tost/report/drawing.h"
 #include "tost/report/page.h"
 

@@ -1,5 +1,5 @@
-// UTF-8 as The Unicode Standard (table 3-7) defines it: no overlong forms, no surrogates, nothing
-// above U+10FFFF.
+// UTF-8 as The Unicode Standard (table 3-7) defines it: no overlong forms, no surrogates unless
+// asked for, nothing above U+10FFFF.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,11 @@
 
 namespace tost {
 
+// Python's pickles hold surrogates, for names of files that are no UTF-8.
+enum class Surrogates { kRefused, kTaken };
+
 // Bytes of the well-formed character at text[at], 1 to 4; 0 where there is none.
-size_t utf8_length(std::string_view text, size_t at);
+size_t utf8_length(std::string_view text, size_t at, Surrogates surrogates = Surrogates::kRefused);
 
 // The code point of the well-formed character text[at, at + length).
 uint32_t utf8_code_point(std::string_view text, size_t at, size_t length);

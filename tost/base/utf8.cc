@@ -1,4 +1,4 @@
-#include "tost/io/tokenizer_utf8.h"
+#include "tost/base/utf8.h"
 
 namespace tost {
 namespace {
@@ -10,13 +10,14 @@ bool continues(std::string_view text, size_t at, uint8_t low, uint8_t high) {
 
 }  // namespace
 
-size_t utf8_length(std::string_view text, size_t at) {
+size_t utf8_length(std::string_view text, size_t at, Surrogates surrogates) {
   const auto lead = static_cast<uint8_t>(text[at]);
   if (lead < 0x80) return 1;
   if (lead < 0xC2 || lead > 0xF4) return 0;
   // The second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF.
   const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  const bool no_surrogates = lead == 0xED && surrogates == Surrogates::kRefused;
+  const uint8_t high = no_surrogates ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   if (!continues(text, at + 1, low, high)) return 0;
   const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   for (size_t k = 2; k < length; ++k) {
