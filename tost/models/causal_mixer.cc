@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/models/causal_attention.h"
 #include "tost/models/causal_means.h"
+#include "tost/models/causal_ssm.h"
 #include "tost/models/causal_tssa.h"
 
 namespace tost {
@@ -28,6 +29,7 @@ constexpr std::array kMixers{
     CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false},
     CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, false, true},
     CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false, false},
+    CausalEntry{"ssm", make<CausalSsmMixer>, false, false, false, false, false, false},
     CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false},
     CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false},
     CausalEntry{"tssa-means",

@@ -21,21 +21,27 @@ DecayGroups split(const torch::nn::Module& model, Exempt exempt) {
   return groups;
 }
 
+// Rates of a state-space model: decay would pull them to a fixed speed. Its steps have one
+// dimension.
+bool is_state_rate(const std::string& name) {
+  return ends_with(name, "log_a_real") || ends_with(name, "a_imag");
+}
+
 }  // namespace
 
 DecayGroups vision_decay_groups(const torch::nn::Module& model) {
   return split(model, [](const std::string& name, const torch::Tensor& value) {
     return value.dim() <= 1 || ends_with(name, ".bias") || name == "cls_token" ||
-           name == "registers";
+           name == "registers" || is_state_rate(name);
   });
 }
 
 DecayGroups language_decay_groups(const torch::nn::Module& model) {
   return split(model, [](const std::string& name, const torch::Tensor& value) {
     constexpr std::array kParts{"temp", "denom", "conv", "decay"};
-    return value.dim() <= 1 || std::any_of(kParts.begin(), kParts.end(), [&](const char* part) {
-             return name.find(part) != std::string::npos;
-           });
+    return value.dim() <= 1 || is_state_rate(name) ||
+           std::any_of(kParts.begin(), kParts.end(),
+                       [&](const char* part) { return name.find(part) != std::string::npos; });
   });
 }
 

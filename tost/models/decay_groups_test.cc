@@ -46,9 +46,21 @@ TEST(LanguageDecayGroups, BiasesAndConvolutionTapsAreExempt) {
   EXPECT_TRUE(as_set(groups.decayed).contains("transformer.h.0.attn.c_attn.weight"));
 }
 
+TEST(DecayGroups, StepsAndRatesOfAStateSpaceAreExempt) {
+  const LanguageModel model(small("ssm"));
+  for (const auto& groups : {language_decay_groups(model), vision_decay_groups(model)}) {
+    const auto exempt = as_set(groups.exempt);
+    const std::string ssm = "transformer.h.0.attn.ssm.";
+    for (const char* name : {"log_dt", "log_a_real", "a_imag", "d"}) {
+      EXPECT_TRUE(exempt.contains(ssm + name)) << name;
+    }
+    EXPECT_TRUE(as_set(groups.decayed).contains(ssm + "c"));
+  }
+}
+
 // Every parameter once, so that the optimiser steps each once.
 TEST(LanguageDecayGroups, HoldEveryParameterOnce) {
-  for (const char* mixer : {"tssa", "softmax"}) {
+  for (const char* mixer : {"tssa", "softmax", "ssm"}) {
     const LanguageModel model(small(mixer));
     const DecayGroups groups = language_decay_groups(model);
     std::set<const void*> seen;

@@ -170,10 +170,10 @@ TEST_P(EveryCausalModel, ConfigurationSurvivesJson) {
 INSTANTIATE_TEST_SUITE_P(Mixers, EveryCausalModel,
                          ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax",
                                            "softmax+conv", "softmax+window", "linear",
-                                           "linear+conv", "tssa-uniform", "tssa-uniform+gate",
-                                           "none", "none+conv", "tssa+hybrid", "tssa+decay",
-                                           "tssa+token-means", "tssa+values", "tssa+plain-values",
-                                           "tssa-means", "tssa-means+full",
+                                           "linear+conv", "ssm", "ssm+conv", "tssa-uniform",
+                                           "tssa-uniform+gate", "none", "none+conv", "tssa+hybrid",
+                                           "tssa+decay", "tssa+token-means", "tssa+values",
+                                           "tssa+plain-values", "tssa-means", "tssa-means+full",
                                            "tssa-means-uniform+full"),
                          [](const auto& info) { return test_name(info.param); });
 
@@ -223,7 +223,8 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
 
 // A state may be copied and both copies go on: neither writes into the other's memory.
 TEST(LanguageModel, CopiesOfAStateAreIndependent) {
-  for (const char* name : {"softmax", "softmax+window", "tssa+gate", "tssa-means+full", "linear"}) {
+  for (const char* name :
+       {"softmax", "softmax+window", "tssa+gate", "tssa-means+full", "linear", "ssm"}) {
     auto model = random_model(variant(name));
     const auto prompt = torch::randint(0, 40, {1, 30});
     const auto run = [&](LanguageState state, int64_t id) {

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/models/mixer_attention.h"
+#include "tost/models/mixer_ssm.h"
 #include "tost/models/mixer_tssa.h"
 #include "tost/models/mixer_tssa_tied.h"
 
@@ -36,6 +37,11 @@ constexpr std::array kMixers{
     MixerEntry{"tssa-uniform", make<TssaUniformMixer>, 2,
                [](int64_t c, int64_t, int64_t) { return c; }},
     MixerEntry{"tssa-tied", make<TssaTiedMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
+    // Its one map is C -> 2 C.
+    MixerEntry{"ssm", make<SsmMixer>, 2,
+               [](int64_t c, int64_t, int64_t n) {
+                 return c * StateSpace::multiply_adds(SsmMixer::shape(c), n);
+               }},
     MixerEntry{"none", make<NoMixer>, 2, [](int64_t, int64_t, int64_t) { return int64_t{0}; }},
 };
 

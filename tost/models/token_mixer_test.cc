@@ -30,6 +30,7 @@ class EveryMixer : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(EveryMixer, PermutingTokensPermutesTheOutput) {
+  if (GetParam() == "ssm") GTEST_SKIP() << "reads tokens in order";
   const auto order = torch::randperm(kTokens);
   const auto straight = mixer_->forward(x_, {}).index_select(1, order);
   const auto permuted = mixer_->forward(x_.index_select(1, order), {});

@@ -1,0 +1,83 @@
+#include "tost/models/state_space.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "tost/models/state_space_chunks.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+// The longest chunk. A longer one costs more inside, a shorter one has more states to carry.
+constexpr int64_t kChunk = 128;
+
+// exp(z) - 1 without cancellation at small z.
+Tensor complex_expm1(const Tensor& z) {
+  const auto x = torch::real(z), y = torch::imag(z);
+  const auto half = torch::sin(y / 2);
+  return torch::complex(torch::expm1(x) * torch::cos(y) - 2 * half.square(),
+                        torch::exp(x) * torch::sin(y));
+}
+
+// Of equal chunks, with less than a token of padding for each.
+int64_t chunk_length(int64_t tokens) {
+  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
+  return (tokens + chunks - 1) / chunks;
+}
+
+// x [B, T, C] → [C, B, chunks * length], zeros behind the tokens.
+Tensor channels_first(const Tensor& x, int64_t length) {
+  const int64_t tokens = x.size(1), padding = (length - tokens % length) % length;
+  const auto turned = x.permute({2, 0, 1});
+  return padding > 0 ? torch::constant_pad_nd(turned, {0, padding}) : turned.contiguous();
+}
+
+}  // namespace
+
+StateSpace::StateSpace(const StateSpaceShape& shape) {
+  const int64_t channels = shape.channels, states = shape.states;
+  log_dt = register_parameter("log_dt", torch::empty({channels}));
+  log_a_real = register_parameter("log_a_real", torch::full({channels, states}, std::log(0.5)));
+  a_imag = register_parameter(
+      "a_imag", (torch::arange(states) * std::numbers::pi).to(torch::kFloat).repeat({channels, 1}));
+  c = register_parameter("c", torch::empty({shape.bidirectional ? 2 : 1, channels, states, 2}));
+  d = register_parameter("d", torch::ones({channels}));
+}
+
+void StateSpace::draw_weights() {
+  const torch::NoGradGuard no_grad;
+  log_dt.uniform_(std::log(1e-3), std::log(1e-1));
+  c.normal_(0, std::sqrt(0.5));
+}
+
+int64_t StateSpace::multiply_adds(const StateSpaceShape& shape, int64_t tokens) {
+  const int64_t directions = shape.bidirectional ? 2 : 1;
+  return chunk_length(tokens) + 4 * shape.states * directions;
+}
+
+Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
+  // Matrix products of float32 that autocast would make bfloat16.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const int64_t batch = x.size(0), tokens = x.size(1);
+  if (tokens == 0) return x.permute({2, 0, 1}).to(dtype);
+  const auto dt = log_dt.to(torch::kDouble).clamp(std::log(1e-8), std::log(1e4)).exp();
+  const auto rates = torch::complex(-log_a_real.to(torch::kDouble).clamp(-20, 20).exp(),
+                                    a_imag.to(torch::kDouble));
+  StateSpaceTerms terms;
+  terms.rate = dt.unsqueeze(1) * rates;
+  terms.input = complex_expm1(terms.rate) / rates;
+  terms.output = 2 * torch::view_as_complex(c.to(torch::kDouble).contiguous());
+  terms.skip = d.to(torch::kDouble);
+  if (tokens == 1 && state != nullptr) return single_step(terms, x, *state).to(dtype);
+  const int64_t length = chunk_length(tokens);
+  const auto u = channels_first(x.to(dtype), length);
+  const auto y = mix_chunks(terms, u.view({x.size(2), batch, -1, length}), tokens, state);
+  return y.view({x.size(2), batch, -1}).narrow(2, 0, tokens);
+}
+
+}  // namespace tost
