@@ -41,11 +41,18 @@ class SequenceDataset {
 };
 
 struct SequenceSpec {
-  // A file or folder, or a generated set: "listops", "pathfinder", "pathx".
+  // A file, a folder, how the names of some files in a folder begin ("listops/lra_basic",
+  // "pathfinder32/hard"), or a generated set: "listops", "pathfinder", "pathx". Tables tell their
+  // split by a word of their name (train, val, eval, test); one that tells none is for training.
   std::string path = "listops";
-  // auto, or: listops (TSV), text (folder of class folders, or TSV label<TAB>text), retrieval (TSV
-  // label, id, id, text, text), pixels (any set of pictures, in grey, row after row), pathfinder
-  // (folder of the released archive).
+  // auto, or one of
+  //   listops     TSV: Source, Target with a header, or label, expression without one
+  //   text        class folders, in train/, test/ or alone; TSV: label, text
+  //   retrieval   TSV: label, id, id, text, text
+  //   pixels      any set of pictures, in grey, row after row
+  //   pathfinder  metadata/N.npy beside imgs/, in train/, val/, test/ or alone, also in
+  //               curv_contour_length_N/ (curv_baseline/ for 6); idx files named easy, intermediate
+  //               or hard. Of a set alone 80 % are for training, 10 % each for the other splits.
   std::string format = "auto";
   // Longer sequences are cut to this many tokens; 0: nothing is cut.
   int64_t max_length = 0;

@@ -9,6 +9,7 @@
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
 #include "tost/data/listops_dataset.h"
+#include "tost/data/pathfinder_dataset.h"
 #include "tost/data/sequence_tsv.h"
 
 namespace tost {
@@ -17,8 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = SequenceSource::Kind;
 
-const std::vector<std::string> kFormats = {"auto", "listops", "text", "retrieval", "pixels"};
-const std::vector<std::string> kGenerated = {"listops"};
+const std::vector<std::string> kFormats = {"auto",      "listops", "text",
+                                           "retrieval", "pixels",  "pathfinder"};
+const std::vector<std::string> kGenerated = {"listops", "pathfinder", "pathx"};
 const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
 void check_spec(const SequenceSpec& spec) {
@@ -94,8 +96,9 @@ std::string table_format(const std::string& path) {
 SequenceSource tables(const SequenceSpec& spec, std::map<std::string, std::string> files) {
   SequenceSource source{Kind::kTables, spec.format, std::move(files)};
   if (spec.format == "auto") source.format = table_format(source.files.begin()->second);
-  if (source.format == "pixels") {
-    fail_data("'", spec.path, "' holds tables, not the pictures that the format pixels needs.");
+  if (source.format == "pixels" || source.format == "pathfinder") {
+    fail_data("'", spec.path, "' holds tables, not the pictures that the format ", source.format,
+              " needs.");
   }
   return source;
 }
@@ -154,7 +157,47 @@ SequenceSource folders(const SequenceSpec& spec) {
   return holds_texts(spec.path) ? source : SequenceSource{Kind::kPictures, "pixels", {}};
 }
 
+// The names of one level of Pathfinder: in the release, and of idx files.
+std::string level_folder(int64_t contour_length) {
+  return contour_length == 6 ? "curv_baseline" : cat("curv_contour_length_", contour_length);
+}
+
+std::string level_name(int64_t contour_length) {
+  return contour_length == 6 ? "easy" : contour_length == 9 ? "intermediate" : "hard";
+}
+
+// Whether Pathfinder lies at the path: an archive, one a split, or a folder of several levels.
+bool find_pathfinder(const SequenceSpec& spec, SequenceSource& source) {
+  source = {Kind::kWhole, "pathfinder", {}};
+  const fs::path path = spec.path;
+  for (const fs::path& place : {path, path / level_folder(spec.contour_length)}) {
+    if (is_pathfinder_archive(place.string())) {
+      source.files = {{"train", place.string()}};
+      return true;
+    }
+  }
+  for (const std::string& split : kSplits) {
+    const std::string folder = split_folder(spec.path, split);
+    if (!folder.empty() && is_pathfinder_archive(folder)) source.files.emplace(split, folder);
+  }
+  if (!source.files.empty()) {
+    source.kind = Kind::kArchives;
+    return true;
+  }
+  const std::string prefix = (path / level_name(spec.contour_length)).string();
+  source.files = {{"train", prefix}};
+  return is_pathfinder_idx(prefix);
+}
+
 SequenceSource of_directory(const SequenceSpec& spec) {
+  if (SequenceSource source; spec.format == "auto" || spec.format == "pathfinder") {
+    if (find_pathfinder(spec, source)) return source;
+    if (spec.format == "pathfinder") {
+      fail_data("'", spec.path, "' holds no Pathfinder: neither metadata/ beside imgs/, nor ",
+                level_folder(spec.contour_length), ", nor ", level_name(spec.contour_length),
+                "-images-idx3-ubyte.");
+    }
+  }
   if (spec.format != "pixels") {
     std::map<std::string, std::string> found = split_tables(spec.path, "");
     if (!found.empty()) return tables(spec, std::move(found));
@@ -181,10 +224,11 @@ std::string fold_of(const std::string& name) {
 SequenceSource find_sequences(const SequenceSpec& spec) {
   check_spec(spec);
   const bool named = std::find(kGenerated.begin(), kGenerated.end(), spec.path) != kGenerated.end();
-  std::error_code ignored;
-  if (named && (spec.format == "auto" || spec.format == spec.path)) {
-    return {Kind::kGenerated, spec.path, {}};
+  const std::string made = spec.path == "pathx" ? "pathfinder" : spec.path;
+  if (named && (spec.format == "auto" || spec.format == made)) {
+    return {Kind::kGenerated, made, {}};
   }
+  std::error_code ignored;
   if (fs::is_directory(spec.path, ignored)) return of_directory(spec);
   if (fs::is_regular_file(spec.path, ignored)) {
     const std::string split = split_of(spec.path);
@@ -194,13 +238,17 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
   if (fs::is_directory(parent, ignored)) {
     auto found = split_tables(parent, fs::path(spec.path).filename().string());
     if (!found.empty()) return tables(spec, std::move(found));
+    if (is_pathfinder_idx(spec.path)) return {Kind::kWhole, "pathfinder", {{"train", spec.path}}};
   }
-  fail_data("There is no file or directory '", spec.path, "'; give one, or the generated set ",
-            join(kGenerated, ", "), ".");
+  fail_data("There is no file or directory '", spec.path,
+            "'; give one, or a generated set: ", join(kGenerated, ", "), ".");
 }
 
 std::vector<std::string> own_splits(const SequenceSource& source, const SequenceSpec& spec) {
-  if (source.kind == Kind::kGenerated || source.kind == Kind::kFolds) return kSplits;
+  if (source.kind == Kind::kGenerated || source.kind == Kind::kFolds ||
+      source.kind == Kind::kWhole) {
+    return kSplits;
+  }
   if (source.kind == Kind::kPictures) {
     DataSpec pictures;
     pictures.path = spec.path;

@@ -8,10 +8,18 @@
 namespace tost {
 
 struct SequenceSource {
-  enum class Kind { kGenerated, kTables, kFolders, kFolds, kPictures };
+  enum class Kind {
+    kGenerated,
+    kTables,    // a table a split
+    kFolders,   // class folders of texts
+    kFolds,     // class folders of texts whose names tell the split
+    kPictures,  // what open_image_dataset reads
+    kArchives,  // Pathfinder, an archive a split
+    kWhole      // Pathfinder without splits: an archive, or the beginning of two idx files' names
+  };
   Kind kind = Kind::kGenerated;
   std::string format;                        // as in SequenceSpec, never "auto"
-  std::map<std::string, std::string> files;  // split to table or folder; "train" alone of kFolds
+  std::map<std::string, std::string> files;  // by split; "train" alone of kFolds and kWhole
 };
 
 // Throws a usage Error for an unknown format or impossible settings, a data Error where nothing

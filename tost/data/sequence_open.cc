@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "tost/base/error.h"
+#include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/data/listops_dataset.h"
+#include "tost/data/pathfinder_dataset.h"
 #include "tost/data/sequence_layout.h"
 #include "tost/data/sequence_pixels.h"
 #include "tost/data/sequence_store.h"
@@ -19,6 +22,7 @@ using Kind = SequenceSource::Kind;
 using Opened = std::unique_ptr<SequenceDataset>;
 
 const std::vector<std::string> kSplits = {"train", "validation", "test"};
+constexpr uint64_t kWholeSeed = 20201108;
 
 constexpr auto parallel = [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {
   at::parallel_for(0, tasks, 64, [&](int64_t begin, int64_t end) { body(begin, end); });
@@ -32,8 +36,21 @@ bool has(const std::vector<std::string>& splits, const std::string& split) {
   return std::find(splits.begin(), splits.end(), split) != splits.end();
 }
 
-Opened open_generated(const SequenceSpec& spec, const std::string& split) {
+Opened pixels(std::unique_ptr<ImageDataset> pictures, const SequenceSpec& spec) {
+  auto cached = std::make_unique<CachedDataset>(std::move(pictures), DataSpec{}.cache_bytes);
+  const std::string format = cached->format();
+  return std::make_unique<PixelSequences>(std::move(cached), format, spec.max_length);
+}
+
+Opened open_generated(const SequenceSource& source, const SequenceSpec& spec,
+                      const std::string& split) {
   const int64_t size = split == "train" ? spec.train_size : spec.test_size;
+  if (source.format == "pathfinder") {
+    const int64_t side = spec.path == "pathx" ? 128 : spec.side;
+    return pixels(std::make_unique<GeneratedPathfinder>(pathfinder_rules(side, spec.contour_length),
+                                                        spec.seed, split, size),
+                  spec);
+  }
   const ListOpsRules rules{spec.max_depth, spec.max_arguments, spec.min_tokens, spec.max_tokens};
   return stored(generated_listops(rules, spec.seed, split, size, parallel), spec);
 }
@@ -82,19 +99,53 @@ Opened open_pictures(const SequenceSpec& spec, const std::string& split) {
                                           spec.max_length);
 }
 
+// The benchmark's shares of a set without splits: 80 % for training, 10 % each for validation and
+// testing, drawn by a fixed seed.
+std::vector<int64_t> tenths(int64_t size, const std::string& split) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  Random random(kWholeSeed);
+  shuffle(order.data(), size, random);
+  const int64_t part = std::max<int64_t>(size / 10, 1);
+  const auto test = order.end() - part, validation = test - part;
+  const auto [begin, end] = split == "train"        ? std::pair(order.begin(), validation)
+                            : split == "validation" ? std::pair(validation, test)
+                                                    : std::pair(test, order.end());
+  std::sort(begin, end);
+  return {begin, end};
+}
+
+Opened open_whole(const SequenceSource& source, const SequenceSpec& spec,
+                  const std::string& split) {
+  const std::string& path = source.files.at("train");
+  std::shared_ptr<const SequenceDataset> whole = pixels(
+      is_pathfinder_archive(path) ? open_pathfinder_archive(path) : open_pathfinder_idx(path),
+      spec);
+  if (whole->size() < 10) {
+    fail_data("'", spec.path, "' has ", whole->size(),
+              " pictures, too few to take a tenth for validation and one for testing.");
+  }
+  return std::make_unique<SequenceSubset>(whole, tenths(whole->size(), split));
+}
+
 Opened open_own(const SequenceSource& source, const SequenceSpec& spec, const std::string& split) {
   switch (source.kind) {
     case Kind::kGenerated:
-      return open_generated(spec, split);
+      return open_generated(source, spec, split);
     case Kind::kTables:
       return open_table(source, spec, split);
     case Kind::kFolders:
       return open_folder(source, spec, split);
     case Kind::kFolds:
       return open_fold(source, spec, split);
-    default:
-      return open_pictures(spec, split);
+    case Kind::kArchives:
+      return pixels(open_pathfinder_archive(source.files.at(split)), spec);
+    case Kind::kWhole:
+      return open_whole(source, spec, split);
+    case Kind::kPictures:
+      break;
   }
+  return open_pictures(spec, split);
 }
 
 std::string checked_split(const std::string& split) {

@@ -5,15 +5,6 @@
 #include "tost/base/error.h"
 
 namespace tost {
-namespace {
-
-int32_t grey(const uint8_t* pixel, int64_t channels) {
-  if (channels == 1) return pixel[0];
-  return (299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2] + 500) / 1000;
-}
-
-}  // namespace
-
 PixelSequences::PixelSequences(std::shared_ptr<const ImageDataset> pictures, std::string format,
                                int64_t max_length)
     : pictures_(std::move(pictures)), format_(std::move(format)) {
@@ -25,7 +16,7 @@ PixelSequences::PixelSequences(std::shared_ptr<const ImageDataset> pictures, std
 }
 
 SequenceSample PixelSequences::sample(int64_t i) const {
-  const Image image = pictures_->image(i);
+  const Image image = to_channels(pictures_->image(i), 1);
   if (image.width != width_ || image.height != height_) {
     fail_data("The picture '", name(i), "' is ", image.width, " x ", image.height,
               ", the first one ", width_, " x ", height_,
@@ -34,10 +25,8 @@ SequenceSample PixelSequences::sample(int64_t i) const {
   SequenceSample sample;
   sample.label = label(i);
   sample.tokens.resize(static_cast<size_t>(length_));
-  for (int64_t p = 0; p < length_; ++p) {
-    sample.tokens[static_cast<size_t>(p)] =
-        grey(image.pixels.data() + p * image.channels, image.channels) + 1;
-  }
+  std::transform(image.pixels.begin(), image.pixels.begin() + length_, sample.tokens.begin(),
+                 [](uint8_t value) { return int32_t{value} + 1; });
   return sample;
 }
 
