@@ -6,10 +6,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/explain_data.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/text_layout.h"
-#include "tost/eval/run_layout.h"
 #include "tost/explain/text_json.h"
 #include "tost/explain/text_page.h"
 #include "tost/train/language_train_config.h"
@@ -19,20 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The configuration of the run that a model file lies in (RUN/checkpoints/STEP/FILE), if it does.
-std::optional<LanguageTrainConfig> run_config(const fs::path& model_file) {
-  const fs::path checkpoints = fs::absolute(model_file).parent_path().parent_path();
-  if (checkpoints.filename() != kCheckpointFolder) return std::nullopt;
-  const fs::path file = checkpoints.parent_path() / kConfigFile;
-  if (!fs::is_regular_file(file)) return std::nullopt;
-  nlohmann::json values = read_config_file(file);
-  values.erase("from");  // need not be there any more
-  return make_config(language_train_form(), values, cat("'", file.string(), "'"));
-}
-
 TextSpec spec_of(const ExplainCommand& command, const fs::path& model_file) {
   TextSpec spec;
-  const auto config = run_config(model_file);
+  const auto config = run_config(language_train_form(), model_file);
   if (config) spec.holdout = config->holdout;
   spec.path = command.data.path;
   if (spec.path.empty() && config) spec.path = config->data;
@@ -66,26 +55,14 @@ void open_data(const ExplainCommand& command, const TextSpec& spec, const Langua
   if (command.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// Data that was not asked for may be gone; the report then says so.
 void add_data(const ExplainCommand& command, const LoadedLanguage& loaded,
               TextExplainOptions& options) {
   const TextSpec spec = spec_of(command, loaded.file);
-  if (spec.path.empty()) {
-    options.no_data =
-        "Statistics over windows are left out: the model file is not in a run "
-        "folder that names its data; give it with --data.";
-    return;
-  }
-  try {
-    open_data(command, spec, loaded.info, options);
-  } catch (const Error& error) {
-    if (!command.data.path.empty() || !command.split.empty()) throw;
-    options.train = options.held = nullptr;
-    options.no_data =
-        cat("Statistics over windows are left out: the run's data cannot be opened "
-            "any more (",
-            error.what(), ") Give it with --data.");
-  }
+  const std::string missing = open_known_data(
+      command, !spec.path.empty(), [&] { open_data(command, spec, loaded.info, options); });
+  if (missing.empty()) return;
+  options.train = options.held = nullptr;
+  options.no_data = "Statistics over windows are left out: " + missing;
 }
 
 Passage passage_of(const CLI::App& app, const ExplainCommand& command, const LoadedLanguage& loaded,

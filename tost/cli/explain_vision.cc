@@ -6,9 +6,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/explain_data.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/eval/run_layout.h"
 #include "tost/explain/vision_json.h"
 #include "tost/explain/vision_page.h"
 #include "tost/train/vision_train_config.h"
@@ -18,21 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The configuration of the run that a model file lies in (RUN/checkpoints/STEP/FILE), if it does.
-std::optional<VisionTrainConfig> run_config(const fs::path& model_file) {
-  const fs::path checkpoints = fs::absolute(model_file).parent_path().parent_path();
-  if (checkpoints.filename() != kCheckpointFolder) return std::nullopt;
-  const fs::path file = checkpoints.parent_path() / kConfigFile;
-  if (!fs::is_regular_file(file)) return std::nullopt;
-  nlohmann::json values = read_config_file(file);
-  values.erase("from");  // need not be there any more
-  return make_config(vision_train_form(), values, cat("'", file.string(), "'"));
-}
-
 // The data to look at: that of --data, else what the run was trained on. Nothing where neither is
 // known.
 std::optional<DataSpec> data_of(const ExplainCommand& command, const fs::path& model_file) {
-  const auto config = run_config(model_file);
+  const auto config = run_config(vision_train_form(), model_file);
   const bool given = !command.data.path.empty();
   // The run's own data keeps the run's settings (the side of shapes, the held-out share).
   if (given && (!config || config->data != command.data.path)) return command.data;
@@ -61,22 +50,12 @@ void open_data(const ExplainCommand& command, const DataSpec& spec, VisionExplai
   options.data = spec.path;
 }
 
-// Data that was not asked for may be gone; the report then says so.
 void add_data(const ExplainCommand& command, const fs::path& model_file,
               VisionExplainOptions& options) {
   const auto spec = data_of(command, model_file);
-  if (!spec) {
-    options.no_data =
-        "The model file is not in a run folder that names its data; give it with --data.";
-    return;
-  }
-  try {
-    open_data(command, *spec, options);
-  } catch (const Error& error) {
-    if (!command.data.path.empty() || !command.split.empty()) throw;
-    options.no_data =
-        cat("The run's data cannot be opened any more (", error.what(), ") Give it with --data.");
-  }
+  options.no_data =
+      open_known_data(command, spec.has_value(), [&] { open_data(command, *spec, options); });
+  if (!options.no_data.empty()) options.no_data.front() = 'T';  // "the ..."
 }
 
 void print_result(const VisionReport& report, const ExplainCommand& command) {
