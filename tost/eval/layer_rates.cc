@@ -1,5 +1,7 @@
 #include "tost/eval/layer_rates.h"
 
+#include <cmath>
+
 #include "tost/models/block.h"
 #include "tost/ops/coding_rate.h"
 
@@ -8,30 +10,27 @@ namespace {
 
 using torch::Tensor;
 
-constexpr double kReleasedScale = 1, kEpsilonSquared = 0.01;
+constexpr double kReleasedScale = 1;
 
 // What one block computed; empty where its mixer has no memberships.
 struct Seen {
   Tensor z, w, pi, mixer_output, mixed;
 };
 
-Tensor layer_compression(const Tensor& w, const Tensor& pi) {
-  const int64_t heads = pi.size(1);
-  const double width = double(w.size(2) / heads);
-  return compression_bound(unit_heads(w, heads), pi, width / kEpsilonSquared);
-}
-
 template <class Mixer>
 LayerRates rates_of(const Mixer& mixer, const LayerNorm& norm, const Tensor& gamma,
-                    const Seen& seen) {
+                    const Seen& seen, const WantedRates& wanted) {
   const torch::NoGradGuard no_grad;
   const auto u = mixer.subspaces();
   if (!u.defined() || !seen.pi.defined()) return {};
   LayerRates rates;
-  rates.released = bound_and_exact(seen.w, seen.pi, kReleasedScale);
-  rates.theory = bound_and_exact(seen.w, seen.pi, double(seen.w.size(2)) / kEpsilonSquared);
+  if (wanted.released) rates.released = bound_and_exact(seen.w, seen.pi, kReleasedScale);
+  if (wanted.theory) {
+    rates.theory = bound_and_exact(seen.w, seen.pi, double(seen.w.size(2)) / kEpsilonSquared);
+  }
   rates.compression_before = layer_compression(seen.w, seen.pi);
   rates.compression_after = layer_compression(mixer.project(norm.forward(seen.mixed)), seen.pi);
+  if (!wanted.objective) return rates;
   const auto objective = [&](const Tensor& z) {
     return compression_bound(project_heads(z, u), seen.pi, kReleasedScale);
   };
@@ -52,11 +51,22 @@ bool mixer_has_rates(const std::shared_ptr<Mixer>& mixer) {
 
 }  // namespace
 
+Tensor layer_compression(const Tensor& w, const Tensor& pi) {
+  const int64_t heads = pi.size(1);
+  const double width = double(w.size(2) / heads);
+  return compression_bound(unit_heads(w, heads), pi, width / kEpsilonSquared);
+}
+
+double compression_ceiling(int64_t head_width) {
+  return 0.5 * double(head_width) * std::log1p(1 / kEpsilonSquared);
+}
+
 BoundAndExact bound_and_exact(const Tensor& w, const Tensor& pi, double scale) {
   return {compression_bound(w, pi, scale), head_compression_rate(w, pi, scale)};
 }
 
-std::vector<LayerRates> layer_rates(const ImageClassifier& model, const VisionTrace& trace) {
+std::vector<LayerRates> layer_rates(const ImageClassifier& model, const VisionTrace& trace,
+                                    const WantedRates& wanted) {
   std::vector<LayerRates> layers;
   for (const auto& module : model.modules(/*include_self=*/false)) {
     const auto* block = module->as<Block>();
@@ -65,20 +75,22 @@ std::vector<LayerRates> layer_rates(const ImageClassifier& model, const VisionTr
     layers.push_back(
         rates_of(*block->attn, *block->norm1, block->gamma1,
                  {trace.mixer_inputs.at(i), trace.projections.at(i), trace.memberships.at(i),
-                  trace.mixer_outputs.at(i), trace.mixed.at(i)}));
+                  trace.mixer_outputs.at(i), trace.mixed.at(i)},
+                 wanted));
   }
   return layers;
 }
 
-std::vector<LayerRates> layer_rates(const LanguageModel& model, const LanguageTrace& trace) {
+std::vector<LayerRates> layer_rates(const LanguageModel& model, const LanguageTrace& trace,
+                                    const WantedRates& wanted) {
   std::vector<LayerRates> layers;
   for (const auto& module : model.modules(/*include_self=*/false)) {
     const auto* block = module->as<GptBlock>();
     if (block == nullptr) continue;
     const auto& seen = trace.blocks.at(layers.size());
-    layers.push_back(
-        rates_of(*block->attn, *block->ln_1, block->gamma1,
-                 {seen.mixer_input, seen.mixer.w, seen.mixer.pi, seen.mixer_output, seen.mixed}));
+    layers.push_back(rates_of(
+        *block->attn, *block->ln_1, block->gamma1,
+        {seen.mixer_input, seen.mixer.w, seen.mixer.pi, seen.mixer_output, seen.mixed}, wanted));
   }
   return layers;
 }
@@ -116,7 +128,8 @@ std::vector<std::string> vision_mixers_with_rates() {
 std::vector<std::string> language_mixers_with_rates() {
   std::vector<std::string> names;
   for (const auto& name : causal_mixer_names()) {
-    const CausalMixerConfig one{.dim = 1, .heads = 1, .block = 1};
+    CausalMixerConfig one;
+    one.dim = one.heads = one.block = 1;
     if (mixer_has_rates(make_causal_mixer(name, one))) names.push_back(name);
   }
   return names;

@@ -99,6 +99,22 @@ TEST(LayerRates, TheTiedLayerLowersItsObjectiveAndWithoutBiasTheBoundIsIt) {
   }
 }
 
+TEST(LayerRates, WhatIsNotWantedIsLeftOut) {
+  const auto model = vision_model("tssa");
+  VisionTrace trace;
+  const auto all = vision_rates(model, trace)[1];
+  const auto few =
+      layer_rates(*model, trace, {.released = false, .theory = false, .objective = false})[1];
+  EXPECT_TRUE(few.defined());
+  EXPECT_FALSE(few.released.exact.defined() || few.theory.bound.defined() ||
+               few.objective.defined() || few.objective_stepped.defined());
+  EXPECT_TRUE(torch::equal(few.compression_before, all.compression_before));
+  EXPECT_TRUE(torch::equal(few.compression_after, all.compression_after));
+  const auto released = layer_rates(*model, trace, {.theory = false, .objective = false})[1];
+  EXPECT_TRUE(torch::equal(released.released.exact, all.released.exact));
+  EXPECT_FALSE(released.theory.exact.defined());
+}
+
 TEST(LayerRates, LayersWithoutMembershipsHaveNone) {
   const auto model = vision_model("softmax");
   EXPECT_FALSE(has_layer_rates(*model));

@@ -18,52 +18,46 @@ void add_to(Tensor& sum, const Tensor& batch) {
   sum = sum.defined() ? sum + total : total;
 }
 
-// The bound of unit-norm heads at scale P / eps^2.
-Tensor unit_rate(const Tensor& w, const Tensor& pi) {
-  const int64_t heads = pi.size(-2);
-  const double scale = double(w.size(-1)) / double(heads) / kEpsilonSquared;
-  return compression_bound(unit_heads(w, heads), pi, scale);
-}
-
 }  // namespace
 
-LayerSums::LayerSums(std::shared_ptr<Block> block, const StatisticsOptions& options)
-    : block_(std::move(block)), full_(options.full), bound_(options.bound) {}
+LayerSums::LayerSums(const Tensor& u, bool full, bool bound)
+    : u_(u.defined() ? u.detach().to(torch::kDouble) : u), full_(full), bound_(bound) {}
 
-void LayerSums::add(const VisionTrace& trace, size_t index, const LayerRates& rates) {
-  const int64_t patches = trace.rows * trace.columns;
-  if (full_) {
-    const auto norms = trace.block_outputs[index].norm(2, 2);
-    norms_.push_back(norms.narrow(1, 0, patches).flatten());
-    if (trace.registers > 0) {
-      register_norms_.push_back(norms.narrow(1, patches, trace.registers).flatten());
-    }
-  }
+void LayerSums::add(const LayerView& seen, const LayerRates& rates) {
+  if (full_) add_norms(seen);
   if (!rates.defined()) return;
-  const Tensor &w = trace.projections[index], &pi = trace.memberships[index];
   has_memberships_ = true;
-  append(entropy_, membership_entropy(pi).mean(1));
+  append(entropy_, membership_entropy(seen.pi).mean(1));
   append(input_, rates.compression_before);
   append(after_, rates.compression_after);
   append(change_, rates.compression_after - rates.compression_before);
   append(lowered_, rates.compression_after < rates.compression_before);
-  append(output_, unit_rate(project_heads(trace.mixer_outputs[index].to(torch::kDouble),
-                                          block_->attn->subspaces().to(torch::kDouble)),
-                            pi));
-  if (bound_) add_bounds(trace, index, rates);
-  if (full_) add_correlations(w, pi);
+  append(output_,
+         layer_compression(project_heads(seen.mixer_output.to(torch::kDouble), u_), seen.pi));
+  if (bound_) add_bounds(seen, rates);
+  if (full_) add_correlations(seen, rates);
 }
 
-void LayerSums::add_bounds(const VisionTrace& trace, size_t index, const LayerRates& rates) {
+void LayerSums::add_norms(const LayerView& seen) {
+  const Tensor norms = seen.output.norm(2, 2);
+  const int64_t own = norms.size(1) - seen.registers;
+  norms_.push_back(norms.narrow(1, 0, own).flatten());
+  if (seen.registers > 0) {
+    register_norms_.push_back(norms.narrow(1, own, seen.registers).flatten());
+  }
+}
+
+void LayerSums::add_bounds(const LayerView& seen, const LayerRates& rates) {
   if (gaps_.empty()) {
-    gaps_ = {{.scale = 1}, {.scale = double(trace.projections[index].size(2)) / kEpsilonSquared}};
+    gaps_ = {{.scale = 1}, {.scale = double(seen.w.size(2)) / kEpsilonSquared}};
   }
   for (size_t i = 0; i < gaps_.size(); ++i) {
     const BoundAndExact& found = i == 0 ? rates.released : rates.theory;
     append(gaps_[i].bound, found.bound);
     append(gaps_[i].exact_heads, found.exact);
-    append(gaps_[i].exact_space,
-           compression_rate(trace.mixer_inputs[index], trace.memberships[index], gaps_[i].scale));
+    if (seen.mixer_input.defined()) {
+      append(gaps_[i].exact_space, compression_rate(seen.mixer_input, seen.pi, gaps_[i].scale));
+    }
     append(gaps_[i].gap, found.bound - found.exact);
   }
   append(step_.before, rates.objective);
@@ -73,19 +67,19 @@ void LayerSums::add_bounds(const VisionTrace& trace, size_t index, const LayerRa
   append(step_.lowered_unscaled, rates.objective_unscaled < rates.objective);
 }
 
-void LayerSums::add_correlations(const Tensor& w, const Tensor& pi) {
-  const HeadCorrelations found = head_correlations(w, pi);
+void LayerSums::add_correlations(const LayerView& seen, const LayerRates& rates) {
+  const HeadCorrelations found = head_correlations(seen.w, seen.pi);
   add_to(correlations_, found.absolute);
   add_to(centered_, found.centered);
   add_to(off_diagonal_, found.off_diagonal);
   add_to(centered_off_diagonal_, found.centered_off_diagonal);
   append(chance_, found.chance.mean(1));
-  pictures_ += w.size(0);
-  append(share_, head_compression_rate(w, pi, 1) / compression_bound(w, pi, 1));
-  const int64_t heads = pi.size(1);
-  const auto unit = unit_heads(w, heads);
-  const double scale = double(w.size(2)) / double(heads) / kEpsilonSquared;
-  append(share_unit_, head_compression_rate(unit, pi, scale) / compression_bound(unit, pi, scale));
+  samples_ += seen.w.size(0);
+  append(share_, rates.released.exact / rates.released.bound);
+  const int64_t heads = seen.pi.size(1);
+  const double scale = double(seen.w.size(2)) / double(heads) / kEpsilonSquared;
+  append(share_unit_, head_compression_rate(unit_heads(seen.w, heads), seen.pi, scale) /
+                          rates.compression_before);
 }
 
 LayerStatistics LayerSums::result() const {
@@ -97,11 +91,11 @@ LayerStatistics LayerSums::result() const {
   layer.rate_after = spread_of(after_);
   layer.rate_change = spread_of(change_);
   layer.rate_lowered = spread_of(lowered_).mean;
-  if (pictures_ > 0) {
-    layer.correlations = correlations_ / double(pictures_);
-    layer.off_diagonal = off_diagonal_ / double(pictures_);
-    layer.centered = centered_ / double(pictures_);
-    layer.centered_off_diagonal = centered_off_diagonal_ / double(pictures_);
+  if (samples_ > 0) {
+    layer.correlations = correlations_ / double(samples_);
+    layer.off_diagonal = off_diagonal_ / double(samples_);
+    layer.centered = centered_ / double(samples_);
+    layer.centered_off_diagonal = centered_off_diagonal_ / double(samples_);
     layer.off_diagonal_mean = spread_of(layer.off_diagonal).mean;
     layer.centered_off_diagonal_mean = spread_of(layer.centered_off_diagonal).mean;
     layer.off_diagonal_chance = spread_of(chance_).mean;

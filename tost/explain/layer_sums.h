@@ -1,23 +1,82 @@
-// Gathers one layer's numbers over batches of pictures.
+// Rates, correlations and norms of one layer, gathered over batches of pictures or of text.
 #pragma once
 
 #include <torch/torch.h>
 
-#include <memory>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "tost/eval/layer_rates.h"
-#include "tost/explain/vision_statistics.h"
-#include "tost/models/block.h"
+#include "tost/explain/measures.h"
+#include "tost/explain/token_norms.h"
 
 namespace tost {
 
+// Bound and exact coding rates of one layer's input for one f(x) = log(1 + scale x), over samples.
+struct RateGap {
+  double scale = 0;
+  Spread bound;        // R_var, what the layer descends on
+  Spread exact_heads;  // in each head's own coordinates, at most the bound
+  Spread exact_space;  // of the groups of normalised tokens in the whole space, where known
+  Spread gap;          // bound - exact_heads
+};
+
+// The layer's own objective, R_var at scale 1 with Π held fixed (eval/layer_rates.h): before its
+// step, after it as the network steps (LayerScale included), and after the whole step.
+struct ObjectiveStep {
+  Spread before, stepped, unscaled;
+  double lowered = std::nan(""), lowered_unscaled = std::nan("");  // shares of samples
+};
+
+// What a layer does on average over samples: pictures, or windows of a text. Rates are those of
+// whole samples: second moments over all tokens of one, which a causal layer itself has at the
+// window's last token.
+struct LayerStatistics {
+  bool has_memberships = false;
+  Spread entropy;  // membership_entropy(), mean over a sample's tokens
+  // The compression curve (arXiv 2412.17810, Section 3.1): layer_compression.
+  Spread rate_input;   // of the layer's projected input
+  Spread rate_output;  // of its output before the residual addition, projected by the same heads
+  Spread rate_after;   // after the residual addition, normalised and projected as an input
+  // rate_after less rate_input in the same sample, and the share of samples where it is negative.
+  Spread rate_change;
+  double rate_lowered = std::nan("");
+  // Correlations of projected tokens, see token_correlations.h; mean over samples.
+  torch::Tensor correlations, centered;  // |r| [H, P, P]; undefined without projections
+  torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
+  double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");
+  double off_diagonal_chance = std::nan("");
+  // Exact rate of the groups in the heads' coordinates divided by the sum of logs of the diagonal:
+  // 1 where the diagonal says it all. At the released scale 1, and of unit-norm heads.
+  Spread diagonal_share, diagonal_share_unit;
+  NormStatistics norms;
+  // Where asked for: at scale 1 as released, and C / eps^2 as in the theory.
+  std::vector<RateGap> gaps;
+  ObjectiveStep objective;
+};
+
+// What a layer showed of a batch.
+struct LayerView {
+  torch::Tensor w, pi;         // [B, N, C] and [B, H, N]; undefined without memberships
+  torch::Tensor mixer_input;   // [B, N, C]; undefined where exact_space is not wanted
+  torch::Tensor mixer_output;  // before LayerScale and the residual addition [B, N, C]
+  torch::Tensor output;        // of the block [B, N, C]
+  int64_t registers = 0;       // how many of the last tokens are no part of the sample
+};
+
+// What layer_rates() has to give LayerSums.
+inline WantedRates wanted_rates(bool full, bool bound) {
+  return {.released = full || bound, .theory = bound, .objective = bound};
+}
+
 class LayerSums {
  public:
-  LayerSums(std::shared_ptr<Block> block, const StatisticsOptions& options);
+  // u: the layer's subspaces() [H, C, P]; undefined for a layer without rates. full: correlations
+  // and norms too; bound: gaps and the objective.
+  LayerSums(const torch::Tensor& u, bool full, bool bound);
 
-  // Layer `index` of what a batch showed; `rates` are its own.
-  void add(const VisionTrace& trace, size_t index, const LayerRates& rates);
+  void add(const LayerView& seen, const LayerRates& rates);
   LayerStatistics result() const;
 
  private:
@@ -29,16 +88,17 @@ class LayerSums {
     std::vector<double> before, stepped, unscaled, lowered, lowered_unscaled;
   };
 
-  void add_bounds(const VisionTrace& trace, size_t index, const LayerRates& rates);
-  void add_correlations(const torch::Tensor& w, const torch::Tensor& pi);
+  void add_norms(const LayerView& seen);
+  void add_bounds(const LayerView& seen, const LayerRates& rates);
+  void add_correlations(const LayerView& seen, const LayerRates& rates);
 
-  std::shared_ptr<Block> block_;
+  torch::Tensor u_;  // float64
   bool full_, bound_;
   bool has_memberships_ = false;
   std::vector<double> entropy_, input_, output_, after_, change_, lowered_, share_, share_unit_,
       chance_;
-  int64_t pictures_ = 0;
-  // Sums over pictures.
+  int64_t samples_ = 0;
+  // Sums over samples.
   torch::Tensor correlations_, centered_, off_diagonal_, centered_off_diagonal_;
   std::vector<torch::Tensor> norms_, register_norms_;
   std::vector<GapValues> gaps_;

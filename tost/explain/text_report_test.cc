@@ -8,7 +8,6 @@
 #include "tost/eval/language_eval_test.h"
 #include "tost/explain/text_json.h"
 #include "tost/explain/text_page.h"
-#include "tost/explain/text_rates.h"
 #include "tost/explain/text_sections.h"
 #include "tost/ops/coding_rate.h"
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/explain/text_rates.h"
 
 namespace tost {
 
@@ -79,6 +78,15 @@ class TextLayerSums {
   bool has_gate_ = false, has_memberships_ = false;
 };
 
+// The exact rate in the whole space is left out: its cost grows with the cube of the width.
+LayerView view_of(const GptTrace& trace) {
+  return {.w = trace.mixer.w,
+          .pi = trace.mixer.pi,
+          .mixer_input = {},
+          .mixer_output = trace.mixer_output,
+          .output = trace.output};
+}
+
 }  // namespace
 
 int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted) {
@@ -108,16 +116,20 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
   for (int64_t i = 0; i < config.depth; ++i) {
     sums.emplace_back(config.vocab, config.heads, result.length);
   }
-  std::vector<TextRates> rates;
-  for (const auto& block : blocks_of(model)) rates.emplace_back(block, options.bound);
+  std::vector<LayerSums> rates;
+  for (const auto& block : blocks_of(model)) {
+    rates.emplace_back(block->attn->subspaces(), /*full=*/true, options.bound);
+  }
   double loss = 0, squares = 0;
   for (int64_t i = 0; i < options.windows.count; ++i) {
     if (i > 0 && options.stop != nullptr && options.stop->load()) break;
     const Tensor ids = window_ids(source, options.windows, result.length, i);
     LanguageTrace inside;
     const TextTrace trace = trace_text(model, ids, &inside);
-    const auto measured = layer_rates(model, inside);
-    for (size_t k = 0; k < rates.size(); ++k) rates[k].add(inside.blocks[k], measured[k]);
+    const auto measured = layer_rates(model, inside, wanted_rates(/*full=*/true, options.bound));
+    for (size_t k = 0; k < rates.size(); ++k) {
+      rates[k].add(view_of(inside.blocks[k]), measured[k]);
+    }
     for (size_t k = 0; k < sums.size(); ++k) sums[k].add(ids[0], trace.layers[k]);
     const double mean = trace.loss.mean().item<double>();
     loss += mean;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tost/data/token_data.h"
+#include "tost/explain/layer_sums.h"
 #include "tost/explain/text_trace.h"
-#include "tost/explain/vision_statistics.h"
 
 namespace tost {
 
@@ -45,7 +45,7 @@ struct TextStatistics {
   int64_t least = 0;                 // occurrences a token needs to be listed
   double loss = 0, loss_spread = 0;  // mean over windows and its deviation, nats a token
   std::vector<TextLayerStatistics> layers;
-  std::vector<LayerStatistics> rates;  // by layer, see text_rates.h
+  std::vector<LayerStatistics> rates;  // by layer, without exact_space
 };
 
 struct TextStatisticsOptions {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/explain/layer_sums.h"
 #include "tost/explain/picture_input.h"
 #include "tost/explain/vision_layers.h"
 
@@ -81,11 +80,16 @@ Tensor read_batch(const ImageDataset& data, const std::vector<int64_t>& indices,
   return torch::stack(images);
 }
 
-}  // namespace
-
-double compression_ceiling(int64_t head_width) {
-  return 0.5 * double(head_width) * std::log1p(1 / kEpsilonSquared);
+LayerView view_of(const VisionTrace& trace, size_t layer) {
+  return {.w = trace.projections[layer],
+          .pi = trace.memberships[layer],
+          .mixer_input = trace.mixer_inputs[layer],
+          .mixer_output = trace.mixer_outputs[layer],
+          .output = trace.block_outputs[layer],
+          .registers = trace.registers};
 }
+
+}  // namespace
 
 std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const ModelInfo& info,
                                                 const ImageDataset& data, const std::string& split,
@@ -94,7 +98,9 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
   const torch::NoGradGuard no_grad;
   const auto indices = spaced_indices(data.size(), options.samples);
   std::vector<LayerSums> layers;
-  for (const auto& block : blocks_of(model)) layers.emplace_back(block, options);
+  for (const auto& block : blocks_of(model)) {
+    layers.emplace_back(block->attn->subspaces(), options.full, options.bound);
+  }
   SegmentationSums segmentation(data, info);
   SplitStatistics result;
   result.split = split;
@@ -108,9 +114,9 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
         model.forward_traced(read_batch(data, batch, info.preprocess, labels), trace);
     result.pictures += int64_t(batch.size());
     result.right += (logits.argmax(1) == labels).sum().item<int64_t>();
-    const auto rates = layer_rates(model, trace);
+    const auto rates = layer_rates(model, trace, wanted_rates(options.full, options.bound));
     for (size_t layer = 0; layer < layers.size(); ++layer) {
-      layers[layer].add(trace, layer, rates[layer]);
+      layers[layer].add(view_of(trace, layer), rates[layer]);
     }
     if (options.segment) segmentation.add(trace, batch);
     if (options.progress) options.progress(result.pictures, int64_t(indices.size()));
