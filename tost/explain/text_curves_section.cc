@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/explain/spectra_charts.h"
 #include "tost/explain/text_sections.h"
 #include "tost/explain/vision_images.h"
 #include "tost/report/chart.h"
@@ -12,8 +13,6 @@ namespace tost {
 namespace {
 
 using torch::Tensor;
-
-constexpr size_t kNamedHeads = 8;  // that a chart can tell apart or a row holds
 
 using Pick = Spread (*)(const LayerStatistics&);
 
@@ -73,11 +72,6 @@ void add_compression(Page& page, const TextReport& report) {
               "the same layer once more, memberships held.");
 }
 
-std::vector<double> flat(const Tensor& values) {
-  const Tensor all = values.to(torch::kDouble).contiguous();
-  return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
-}
-
 // Rows are the chosen layers that have groups, columns the chosen heads.
 ThumbGrid correlation_grid(const TextReport& report, const ExplainedText& split) {
   ThumbGrid grid;
@@ -128,38 +122,6 @@ void add_correlations(Page& page, const TextReport& report) {
   page.table(table);
 }
 
-Drawing head_values(const HeadSpectra& found, const TextReport& report, int64_t layer) {
-  LineChart chart;
-  chart.title = cat("Layer ", layer, ": singular values of U_k");
-  chart.width = 400;
-  chart.height = 260;
-  chart.x = {.label = "direction", .integer = true};
-  chart.y = {.label = "singular value", .low = 0};
-  for (const int64_t head : report.heads) {
-    if (chart.series.size() == kNamedHeads) break;
-    Series series;
-    series.name = cat("head ", head);
-    series.dotted_points = false;
-    series.y = flat(found.singular_values[head - 1]);
-    for (size_t i = 0; i < series.y.size(); ++i) series.x.push_back(double(i + 1));
-    chart.series.push_back(std::move(series));
-  }
-  return draw(chart);
-}
-
-Drawing overlap_map(const HeadSpectra& found, int64_t layer) {
-  HeatMap map;
-  map.title = cat("Layer ", layer, ": overlap of heads");
-  map.rows = map.columns = found.overlap.size(0);
-  map.values = flat(found.overlap);
-  map.show_values = map.rows <= 8;
-  map.cell = map.rows <= 8 ? 40 : 16;
-  for (int64_t head = 1; head <= map.rows; ++head) map.row_names.push_back(cat(head));
-  map.column_names = map.row_names;
-  map.row_label = map.column_label = "head";
-  return draw(map);
-}
-
 void add_spectra(Page& page, const TextReport& report) {
   std::vector<std::pair<std::string, Drawing>> values, overlaps;
   Table table;
@@ -171,8 +133,9 @@ void add_spectra(Page& page, const TextReport& report) {
   for (const int64_t number : report.layers) {
     const auto& found = report.spectra[static_cast<size_t>(number - 1)];
     if (!found || !found->sum_values.defined()) continue;
-    values.emplace_back(cat("head-spectra-layer-", number), head_values(*found, report, number));
-    overlaps.emplace_back(cat("head-overlap-layer-", number), overlap_map(*found, number));
+    values.emplace_back(cat("head-spectra-layer-", number),
+                        head_values_chart(*found, number, report.heads));
+    overlaps.emplace_back(cat("head-overlap-layer-", number), head_overlap_map(*found, number));
     table.rows.push_back({{cat(number), true},
                           {number_text(found->mean_overlap, 3), true},
                           {number_text(found->chance_overlap, 3), true},

@@ -1,4 +1,5 @@
 #include "tost/base/error.h"
+#include "tost/explain/spectra_charts.h"
 #include "tost/explain/vision_findings.h"
 #include "tost/explain/vision_images.h"
 #include "tost/explain/vision_page_parts.h"
@@ -6,39 +7,6 @@
 
 namespace tost {
 namespace {
-
-constexpr size_t kMostNamedHeads = 8;  // lines a chart of heads can tell apart
-
-Drawing head_values(const HeadSpectra& spectra, int64_t layer, const std::vector<int64_t>& heads) {
-  LineChart chart;
-  chart.title = cat("Layer ", layer, ": singular values of Uₖ");
-  chart.width = 400;
-  chart.height = 260;
-  chart.x = {.label = "direction", .integer = true};
-  chart.y = {.label = "singular value", .low = 0};
-  for (const int64_t head : heads) {
-    if (chart.series.size() == kMostNamedHeads) break;
-    const auto values = to_vector(spectra.singular_values[head - 1]);
-    chart.series.push_back({.name = cat("head ", head),
-                            .x = layer_axis(values.size()),
-                            .y = values,
-                            .dotted_points = false});
-  }
-  return draw(chart);
-}
-
-Drawing overlap_map(const HeadSpectra& spectra, int64_t layer) {
-  HeatMap map;
-  map.title = cat("Layer ", layer, ": overlap of heads");
-  map.rows = map.columns = spectra.overlap.size(0);
-  map.values = to_vector(spectra.overlap);
-  map.show_values = map.rows <= 8;
-  map.cell = map.rows <= 8 ? 34 : 16;
-  for (int64_t head = 1; head <= map.rows; ++head) map.row_names.push_back(cat(head));
-  map.column_names = map.row_names;
-  map.row_label = map.column_label = "head";
-  return draw(map);
-}
 
 Drawing sum_values(const VisionReport& report) {
   LineChart chart;
@@ -97,11 +65,11 @@ void add_spectra_section(Page& page, const VisionReport& report) {
       continue;
     }
     values.emplace_back(cat("head-spectra-layer-", layer),
-                        head_values(spectra, layer, report.heads));
-    overlaps.emplace_back(cat("head-overlap-layer-", layer), overlap_map(spectra, layer));
+                        head_values_chart(spectra, layer, report.heads));
+    overlaps.emplace_back(cat("head-overlap-layer-", layer), head_overlap_map(spectra, layer));
   }
   if (!values.empty()) {
-    page.charts(values, report.heads.size() > kMostNamedHeads
+    page.charts(values, report.heads.size() > kNamedHeads
                             ? "The first eight of the chosen heads; report.json holds all."
                             : "");
     page.charts(overlaps);
