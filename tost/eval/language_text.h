@@ -11,8 +11,9 @@ namespace tost {
 
 struct LanguageTextSpec {
   std::string path;  // text or token files (see text_layout.h), or rows (.jsonl) with a "text" each
-  std::string split;  // train, validation, test, whole; empty: a file whole, of a folder the test
-                      // split, else the validation split
+  // train, validation, test, whole; empty: a file whole, of a folder the test split, else the
+  // validation split.
+  std::string split{};
   double holdout = 0.1;  // where the text has no validation file
   // The official protocol: an end of text after every line, or after every row. Lines keep their
   // newline; blank ones are nothing but the end of text. Token files stay as they are.

@@ -29,7 +29,8 @@ LoadedModel tiny_model(VisionConfig config) {
   LoadedModel loaded;
   const ShapesDataset data(0, "train", 16, 4);
   config.classes = int64_t(data.classes().size());
-  loaded.info = {config, data.classes(), {.size = config.image_size}};
+  loaded.info = {config, data.classes(), {}};
+  loaded.info.preprocess.size = config.image_size;
   loaded.model = make_image_classifier(config);
   loaded.model->eval();
   loaded.file = "model.safetensors";

@@ -339,7 +339,9 @@ TEST(RunningSums, MatchTheRecurrence) {
         const auto found = running_sums(x, log_decay, &carry);
         EXPECT_TRUE(torch::allclose(found, torch::stack(wanted, 1), 1e-12, 1e-12)) << tokens;
         EXPECT_TRUE(torch::allclose(carry, s, 1e-12, 1e-12)) << tokens;
-        if (!carried) EXPECT_TRUE(torch::allclose(running_sums(x, log_decay), found, 1e-12, 1e-12));
+        if (!carried) {
+          EXPECT_TRUE(torch::allclose(running_sums(x, log_decay), found, 1e-12, 1e-12));
+        }
       }
     }
   }

@@ -112,6 +112,7 @@ PlannedRun plan_run(const SweepSpec& spec, const SweepVariant& point, int64_t se
   PlannedRun run{.variant = point.name,
                  .seed = seed,
                  .settings = merge(spec.settings, point.settings),
+                 .pretrain = {},
                  .folder = at / cat("seed-", seed),
                  .pretrain_folder = at / cat("seed-", seed, "-pretrain")};
   check_reserved(run.settings, cat("Variant '", point.name, "'"));
