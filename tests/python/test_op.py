@@ -25,8 +25,14 @@ tssa = torch.ops.tost.tssa
 causal = torch.ops.tost.tssa_causal
 
 
-def plain(w, temp):
-    """The operator as the official code has it, in float32 at least."""
+def plain(w, temp, lengths=None):
+    """The operator as the official code has it, in float32 at least; samples of other lengths one by one."""
+    if lengths is not None:
+        parts = [plain(w[i : i + 1, :n], temp) for i, n in enumerate(lengths.tolist())]
+        missing = [w.shape[1] - n for n in lengths.tolist()]
+        y = [torch.nn.functional.pad(y, (0, 0, 0, m)) for (y, _), m in zip(parts, missing)]
+        pi = [torch.nn.functional.pad(pi, (0, m)) for (_, pi), m in zip(parts, missing)]
+        return torch.cat(y), torch.cat(pi)
     batch, tokens, channels = w.shape
     x = w.to(torch.promote_types(w.dtype, torch.float32))
     x = x.view(batch, tokens, len(temp), -1).transpose(1, 2)
@@ -55,6 +61,30 @@ def test_values_and_gradients(dtype):
     for a, b in zip((*found, *grads), (*expected, *expected_grads)):
         assert a.dtype == b.dtype
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_lengths(dtype):
+    w, temp = inputs(dtype, (3, 11, 12))
+    lengths = torch.tensor([11, 1, 6])
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    found, expected = tssa(w, temp, lengths), plain(w, temp, lengths)
+    weights = [torch.randn_like(x) for x in found]
+    grads = torch.autograd.grad(found, (w, temp), weights)
+    expected_grads = torch.autograd.grad(expected, (w, temp), weights)
+    for a, b in zip((*found, *grads), (*expected, *expected_grads)):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    opcheck(tssa.default, (w, temp, lengths))
+    opcheck(tssa.default, (w.detach(), temp.detach(), lengths))
+    with pytest.raises(RuntimeError, match="lengths\\[2\\] is 12"):
+        tssa(w, temp, torch.tensor([11, 1, 12]))
+
+
+def test_gradcheck_with_lengths():
+    w, temp = inputs(torch.float64, (2, 5, 6))
+    op = lambda w, temp: tssa(w, temp, torch.tensor([5, 3]))  # noqa: E731
+    assert torch.autograd.gradcheck(op, (w, temp))
+    assert torch.autograd.gradgradcheck(op, (w, temp))
 
 
 def test_gradcheck():

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "tost/kernels/tssa_passes.h"
 
@@ -21,12 +22,15 @@ int64_t divide_up(int64_t a, int64_t b) {
 
 }  // namespace
 
-TssaCut::TssaCut(const TssaShape& shape) {
+TokenCut::TokenCut(int64_t tokens) : tokens(tokens) {
   // Blocks of nearly equal length: 197 tokens become 56 + 56 + 56 + 29, not 64 + 64 + 64 + 5.
-  const int64_t wanted = std::max<int64_t>(1, divide_up(shape.tokens, kBlockTokens));
-  const int64_t even = divide_up(std::max<int64_t>(1, shape.tokens), wanted);
+  const int64_t wanted = std::max<int64_t>(1, divide_up(tokens, kBlockTokens));
+  const int64_t even = divide_up(std::max<int64_t>(1, tokens), wanted);
   block_tokens = divide_up(even, kTokenGroup) * kTokenGroup;
-  blocks = std::max<int64_t>(1, divide_up(shape.tokens, block_tokens));
+  blocks = std::max<int64_t>(1, divide_up(tokens, block_tokens));
+}
+
+TssaCut::TssaCut(const TssaShape& shape) : whole(shape.tokens), blocks(whole.blocks) {
   chunk_heads = std::clamp<int64_t>(kChunkChannels / shape.width, 1, shape.heads);
   chunks = divide_up(shape.heads, chunk_heads);
   light_reductions = blocks * shape.channels() <= kLightWork;
@@ -50,6 +54,14 @@ void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t be
       for (int64_t i = 0; i < count; ++i) total[i] += p[i];
     }
     for (int64_t i = 0; i < count; ++i) out[first + i] = static_cast<float>(total[i]);
+  }
+}
+
+void clear_tokens(const Tokens& t, DType dtype, int64_t sample, const PaddingRange& range,
+                  int64_t channels) {
+  const auto bytes = static_cast<size_t>(channels * element_size(dtype));
+  for (int64_t i = 0; i < range.count; ++i) {
+    std::memset(row(t, dtype, sample, range.first + i), 0, bytes);
   }
 }
 

@@ -1,6 +1,7 @@
 // How a call is cut into blocks and spread over threads, and how its workspace is laid out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tost/base/parallel.h"
@@ -8,13 +9,27 @@
 
 namespace tost::kernels {
 
+// How the tokens of one sample are cut into blocks. More tokens never make fewer blocks.
+struct TokenCut {
+  explicit TokenCut(int64_t tokens);
+
+  int64_t tokens;
+  int64_t block_tokens;  // a multiple of the group size, also where there are fewer tokens
+  int64_t blocks;        // at least one
+};
+
 // The cut of one call. It follows from the shape alone, so that sums are formed alike on any number
 // of threads.
 struct TssaCut {
   explicit TssaCut(const TssaShape& shape);
 
-  int64_t block_tokens;   // a multiple of the group size, except where N is smaller
-  int64_t blocks;         // of tokens, per sample
+  // Of the first lengths[sample] tokens, or of all if lengths is null.
+  TokenCut own(const int64_t* lengths, int64_t sample) const {
+    return lengths == nullptr ? whole : TokenCut(lengths[sample]);
+  }
+
+  TokenCut whole;         // of all N tokens of a sample
+  int64_t blocks;         // of that
   int64_t chunk_heads;    // reductions go over this many heads at a time
   int64_t chunks;         // of heads, per sample
   int64_t scratch;        // floats of scratch per block
@@ -112,6 +127,19 @@ inline char* row(const Tokens& t, DType dtype, int64_t sample, int64_t token) {
   return static_cast<char*>(t.data) +
          (sample * t.batch_stride + token * t.token_stride) * element_size(dtype);
 }
+
+// The tokens of block `part` of `cut` that do not belong to the first `own`.
+struct PaddingRange {
+  PaddingRange(const TokenCut& cut, int64_t own, int64_t part)
+      : first(std::max(own, part * cut.block_tokens)),
+        count(std::max<int64_t>(0, std::min(cut.tokens, (part + 1) * cut.block_tokens) - first)) {}
+
+  int64_t first;
+  int64_t count;
+};
+// Writes zeros to these tokens of a sample.
+void clear_tokens(const Tokens& t, DType dtype, int64_t sample, const PaddingRange& range,
+                  int64_t channels);
 
 // 1 / max(sqrt(E), 1e-12). NaN passes.
 float inverse_norm(float energy);

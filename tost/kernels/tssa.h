@@ -9,13 +9,18 @@
 //   S_ki  = sum_j Pi_jk w_jki^2 / (N_k + 1e-8) second moment of a group
 //   y     = -(w Pi D),  D = 1 / (1 + S)
 //
+// With lengths, only the first lengths[b] tokens of sample b are its own. Sums go over those alone;
+// the others are neither read nor charged for, and y, pi and grad_w are 0 there. A sample of length
+// 0 has statistics 0.
+//
 // Layout is token-major, as a projection leaves it: w[b, j, k P + i], with strides for batch and
 // token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even on
 // store); all arithmetic is float32, and sums over token blocks are carried in float64.
 //
 // Results do not depend on the number of threads, bit for bit: sums are formed per token block, the
-// blocks are cut from the shape alone, and their order of summation is fixed. Different instruction
-// sets (isa.h) agree to rounding.
+// blocks are cut from the shape and the sample's length alone, and their order of summation is
+// fixed. Nor do y, pi, the statistics and grad_w of a sample depend on its padding: they are, bit
+// for bit, those of its own tokens alone. Different instruction sets (isa.h) agree to rounding.
 //
 // Range: energies and second moments are held in float32, so |w| sqrt(N) up to 1.8e19 is exact to
 // rounding; beyond, E and S become inf, Pi tends to uniform and y to 0, as in the plain float32
@@ -56,8 +61,9 @@ struct TssaForwardArgs {
   TssaShape shape;
   DType dtype = DType::kFloat32;  // of w and y
   ConstTokens w;
-  const float* temp = nullptr;  // [H]
-  Tokens y;                     // must not overlap w
+  const float* temp = nullptr;       // [H]
+  const int64_t* lengths = nullptr;  // [B], 0 to N each; null: N each
+  Tokens y;                          // must not overlap w
   // Optional results, contiguous float32.
   float* pi = nullptr;      // [B, H, N]
   float* energy = nullptr;  // [B, C]: E
@@ -70,8 +76,9 @@ struct TssaBackwardArgs {
   DType dtype = DType::kFloat32;  // of w, grad_y and grad_w
   ConstTokens w;
   ConstTokens grad_y;
-  const float* grad_pi = nullptr;  // [B, H, N], optional
-  const float* temp = nullptr;     // [H]
+  const float* grad_pi = nullptr;    // [B, H, N], optional
+  const float* temp = nullptr;       // [H]
+  const int64_t* lengths = nullptr;  // as in the forward
   // The forward's results.
   const float* pi = nullptr;      // [B, H, N]
   const float* energy = nullptr;  // [B, C]

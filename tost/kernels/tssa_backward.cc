@@ -48,12 +48,14 @@ class BackwardRun {
   }
 
  private:
-  TssaBlock block(int64_t sample, int64_t part) const {
-    const int64_t first = part * cut_.block_tokens;
+  TokenCut own(int64_t sample) const { return cut_.own(args_.lengths, sample); }
+
+  TssaBlock block(int64_t sample, int64_t part, const TokenCut& own) const {
+    const int64_t first = part * own.block_tokens;
     const int64_t index = sample * cut_.blocks + part;
     const int64_t rows = sample * shape_.heads * shape_.tokens + first;
     TssaBlock b;
-    b.tokens = std::min(cut_.block_tokens, shape_.tokens - first);
+    b.tokens = std::min(own.block_tokens, own.tokens - first);
     b.heads = shape_.heads;
     b.width = shape_.width;
     b.w = row(args_.w, args_.dtype, sample, first);
@@ -80,21 +82,31 @@ class BackwardRun {
   }
 
   void grad_moment(int64_t sample, int64_t part) const {
-    passes_->grad_moment(block(sample, part));
+    const TokenCut cut = own(sample);
+    if (part < cut.blocks) passes_->grad_moment(block(sample, part, cut));
   }
   void grad_membership(int64_t sample, int64_t part) const {
+    const TokenCut cut = own(sample);
     // Backwards: what the walk before read last is still in cache.
-    passes_->grad_membership(block(sample, cut_.blocks - 1 - part));
+    const int64_t reversed = cut_.blocks - 1 - part;
+    if (reversed < cut.blocks) return passes_->grad_membership(block(sample, reversed, cut));
+    const int64_t index = sample * cut_.blocks + reversed;  // a block of padding adds nothing
+    std::fill_n(head_parts_ + index * shape_.heads, shape_.heads, 0.0f);
   }
-  void grad_input(int64_t sample, int64_t part) const { passes_->grad_input(block(sample, part)); }
+  void grad_input(int64_t sample, int64_t part) const {
+    const TokenCut cut = own(sample);
+    if (part < cut.blocks) passes_->grad_input(block(sample, part, cut));
+    if (cut.tokens == shape_.tokens) return;
+    clear_tokens(args_.grad_w, args_.dtype, sample, {cut_.whole, cut.tokens, part}, channels_);
+  }
 
   void finish_moment(int64_t sample, int64_t chunk) const {
     const int64_t first = chunk * cut_.chunk_heads;
     const int64_t last = std::min(shape_.heads, first + cut_.chunk_heads);
     const int64_t at = sample * channels_;
     float* grad = moment_grad_ + at;
-    sum_blocks(channel_parts_ + at * cut_.blocks, cut_.blocks, channels_, first * shape_.width,
-               last * shape_.width, grad);
+    sum_blocks(channel_parts_ + at * cut_.blocks, own(sample).blocks, channels_,
+               first * shape_.width, last * shape_.width, grad);
     for (int64_t k = first; k < last; ++k) {
       const float weight = args_.pi_sum[sample * shape_.heads + k] + 1e-8f;
       double offset = 0.0;
@@ -113,7 +125,8 @@ class BackwardRun {
     const int64_t at = sample * channels_;
     const int64_t begin = chunk * cut_.chunk_heads * shape_.width;
     const int64_t end = std::min(channels_, begin + cut_.chunk_heads * shape_.width);
-    sum_blocks(channel_parts_ + at * cut_.blocks, cut_.blocks, channels_, begin, end, pull_ + at);
+    sum_blocks(channel_parts_ + at * cut_.blocks, own(sample).blocks, channels_, begin, end,
+               pull_ + at);
     for (int64_t c = begin; c < end; ++c) {
       if (norm_is_clamped(args_.energy[at + c])) pull_[at + c] = 0.0f;
     }

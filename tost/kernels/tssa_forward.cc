@@ -46,11 +46,13 @@ class ForwardRun {
   }
 
  private:
-  TssaBlock block(int64_t sample, int64_t part) const {
-    const int64_t first = part * cut_.block_tokens;
+  TokenCut own(int64_t sample) const { return cut_.own(args_.lengths, sample); }
+
+  TssaBlock block(int64_t sample, int64_t part, const TokenCut& own) const {
+    const int64_t first = part * own.block_tokens;
     const int64_t index = sample * cut_.blocks + part;
     TssaBlock b;
-    b.tokens = std::min(cut_.block_tokens, shape_.tokens - first);
+    b.tokens = std::min(own.block_tokens, own.tokens - first);
     b.heads = shape_.heads;
     b.width = shape_.width;
     b.w = row(args_.w, args_.dtype, sample, first);
@@ -70,19 +72,36 @@ class ForwardRun {
     return b;
   }
 
-  void energy(int64_t sample, int64_t part) const { passes_->energy(block(sample, part)); }
-  void membership(int64_t sample, int64_t part) const {
-    // Backwards: what the energy walk read last is still in cache.
-    passes_->membership(block(sample, cut_.blocks - 1 - part));
+  void energy(int64_t sample, int64_t part) const {
+    const TokenCut cut = own(sample);
+    if (part < cut.blocks) passes_->energy(block(sample, part, cut));
   }
-  void output(int64_t sample, int64_t part) const { passes_->output(block(sample, part)); }
+  void membership(int64_t sample, int64_t part) const {
+    const TokenCut cut = own(sample);
+    // Backwards: what the energy walk read last is still in cache.
+    const int64_t reversed = cut_.blocks - 1 - part;
+    if (reversed < cut.blocks) passes_->membership(block(sample, reversed, cut));
+  }
+  void output(int64_t sample, int64_t part) const {
+    const TokenCut cut = own(sample);
+    if (part < cut.blocks) passes_->output(block(sample, part, cut));
+    if (cut.tokens < shape_.tokens) clear_padding(sample, {cut_.whole, cut.tokens, part});
+  }
+
+  void clear_padding(int64_t sample, const PaddingRange& range) const {
+    clear_tokens(args_.y, args_.dtype, sample, range, channels_);
+    float* pi = pi_ + sample * shape_.heads * shape_.tokens + range.first;
+    for (int64_t k = 0; k < shape_.heads; ++k, pi += shape_.tokens) {
+      std::fill_n(pi, range.count, 0.0f);
+    }
+  }
 
   void finish_energy(int64_t sample, int64_t chunk) const {
     const int64_t begin = chunk * cut_.chunk_heads * shape_.width;
     const int64_t end = std::min(channels_, begin + cut_.chunk_heads * shape_.width);
     float* energy = energy_ + sample * channels_;
-    sum_blocks(channel_parts_ + sample * cut_.blocks * channels_, cut_.blocks, channels_, begin,
-               end, energy);
+    sum_blocks(channel_parts_ + sample * cut_.blocks * channels_, own(sample).blocks, channels_,
+               begin, end, energy);
     for (int64_t c = begin; c < end; ++c)
       inv_norm_[sample * channels_ + c] = inverse_norm(energy[c]);
   }
@@ -92,9 +111,10 @@ class ForwardRun {
     const int64_t last = std::min(shape_.heads, first + cut_.chunk_heads);
     float* pi_sum = pi_sum_ + sample * shape_.heads;
     float* moment = moment_ + sample * channels_;
-    sum_blocks(head_parts_ + sample * cut_.blocks * shape_.heads, cut_.blocks, shape_.heads, first,
-               last, pi_sum);
-    sum_blocks(channel_parts_ + sample * cut_.blocks * channels_, cut_.blocks, channels_,
+    const int64_t blocks = own(sample).blocks;
+    sum_blocks(head_parts_ + sample * cut_.blocks * shape_.heads, blocks, shape_.heads, first, last,
+               pi_sum);
+    sum_blocks(channel_parts_ + sample * cut_.blocks * channels_, blocks, channels_,
                first * shape_.width, last * shape_.width, moment);
     for (int64_t k = first; k < last; ++k) {
       const float weight = pi_sum[k] + 1e-8f;

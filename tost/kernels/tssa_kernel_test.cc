@@ -17,7 +17,8 @@ struct Result {
   std::vector<float> y, pi, energy, moment, pi_sum, grad_w, grad_temp;
 };
 
-Result run(const TssaShape& shape, int64_t offset, int64_t pad, int threads) {
+Result run(const TssaShape& shape, int64_t offset, int64_t pad, int threads,
+           const int64_t* lengths = nullptr) {
   const int64_t stats = shape.batch * shape.channels(),
                 memberships = shape.batch * shape.heads * shape.tokens;
   Padded w(shape, offset, pad), g(shape, offset + 1, pad), y(shape, offset, pad + 1),
@@ -36,6 +37,7 @@ Result run(const TssaShape& shape, int64_t offset, int64_t pad, int threads) {
   forward.shape = shape;
   forward.w = w.const_tokens();
   forward.temp = temp.data();
+  forward.lengths = lengths;
   forward.y = y.tokens();
   // Without the optional results first: the answer must not depend on them.
   Workspace bare(tssa_forward_workspace(forward));
@@ -51,7 +53,8 @@ Result run(const TssaShape& shape, int64_t offset, int64_t pad, int threads) {
   TssaBackwardArgs backward;
   backward.shape = shape;
   backward.w = w.const_tokens(), backward.grad_y = g.const_tokens();
-  backward.temp = temp.data(), backward.pi = r.pi.data(), backward.energy = r.energy.data();
+  backward.temp = temp.data(), backward.lengths = lengths, backward.pi = r.pi.data(),
+  backward.energy = r.energy.data();
   backward.moment = r.moment.data(), backward.pi_sum = r.pi_sum.data();
   backward.grad_w = grad_w.tokens(), backward.grad_temp = r.grad_temp.data();
   Workspace workspace(tssa_backward_workspace(backward));
@@ -88,6 +91,12 @@ TEST(TssaKernel, AlignmentStridesAndThreadsChangeNothing) {
       expect_same(aligned, run(shape, 1, 0, 1));
       expect_same(aligned, run(shape, 3, 5, 1));
       expect_same(aligned, run(shape, 0, 0, 2));
+      std::vector<int64_t> lengths(size_t(shape.batch));
+      for (size_t b = 0; b < lengths.size(); ++b)
+        lengths[b] = shape.tokens * int64_t(b) / shape.batch;
+      const Result ragged = run(shape, 0, 0, 1, lengths.data());
+      expect_same(ragged, run(shape, 3, 5, 1, lengths.data()));
+      expect_same(ragged, run(shape, 0, 0, 2, lengths.data()));
     }
   }
   force_isa("auto");

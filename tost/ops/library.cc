@@ -4,14 +4,14 @@
 #include <torch/library.h>
 
 TORCH_LIBRARY(tost, m) {
-  m.def("tssa(Tensor w, Tensor temp) -> (Tensor y, Tensor pi)");
+  m.def("tssa(Tensor w, Tensor temp, Tensor? lengths=None) -> (Tensor y, Tensor pi)");
   m.def(
-      "tssa_forward(Tensor w, Tensor temp) -> "
+      "tssa_forward(Tensor w, Tensor temp, Tensor? lengths=None) -> "
       "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)");
   m.def(
       "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor "
-      "energy, "
-      "Tensor moment, Tensor pi_sum) -> (Tensor grad_w, Tensor grad_temp)");
+      "energy, Tensor moment, Tensor pi_sum, Tensor? lengths=None) -> "
+      "(Tensor grad_w, Tensor grad_temp)");
   m.def(
       "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, SymInt "
       "position=0) "

@@ -8,35 +8,38 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "tost/ops/tssa_check.h"
 #include "tost/ops/tssa_inner.h"
 
 namespace tost {
 
 using torch::autograd::variable_list;
 
-std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp) {
+std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp,
+                                        const std::optional<at::Tensor>& lengths) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa", "").typed<decltype(tssa)>();
-  return op.call(w, temp);
+  return op.call(w, temp, given(lengths) ? lengths : std::nullopt);
 }
 
-TssaForwardResult tssa_forward(const at::Tensor& w, const at::Tensor& temp) {
+TssaForwardResult tssa_forward(const at::Tensor& w, const at::Tensor& temp,
+                               const std::optional<at::Tensor>& lengths) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("tost::tssa_forward", "")
                              .typed<decltype(tssa_forward)>();
-  return op.call(w, temp);
+  return op.call(w, temp, lengths);
 }
 
 std::tuple<at::Tensor, at::Tensor> tssa_backward(const std::optional<at::Tensor>& grad_y,
                                                  const std::optional<at::Tensor>& grad_pi,
                                                  const at::Tensor& w, const at::Tensor& temp,
                                                  const at::Tensor& pi, const at::Tensor& energy,
-                                                 const at::Tensor& moment,
-                                                 const at::Tensor& pi_sum) {
+                                                 const at::Tensor& moment, const at::Tensor& pi_sum,
+                                                 const std::optional<at::Tensor>& lengths) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("tost::tssa_backward", "")
                              .typed<decltype(tssa_backward)>();
-  return op.call(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum);
+  return op.call(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths);
 }
 
 namespace {
@@ -47,8 +50,8 @@ std::optional<at::Tensor> if_defined(const at::Tensor& x) {
 
 // Gradients that can be differentiated again: through the written-out form.
 variable_list differentiable_gradients(const at::Tensor& w, const at::Tensor& temp,
-                                       const variable_list& grads) {
-  const auto [y, pi] = tssa_plain(w, temp);
+                                       const at::Tensor& lengths, const variable_list& grads) {
+  const auto [y, pi] = tssa_plain(w, temp, if_defined(lengths));
   variable_list outputs, output_grads, inputs;
   if (grads[0].defined()) outputs.push_back(y), output_grads.push_back(grads[0]);
   if (grads[1].defined()) outputs.push_back(pi), output_grads.push_back(grads[1]);
@@ -58,39 +61,43 @@ variable_list differentiable_gradients(const at::Tensor& w, const at::Tensor& te
                                      /*create_graph=*/true, /*allow_unused=*/true);
   auto next = found.begin();
   const auto w_grad = w.requires_grad() ? *next++ : at::Tensor();
-  return {w_grad, temp.requires_grad() ? *next : at::Tensor()};
+  return {w_grad, temp.requires_grad() ? *next : at::Tensor(), at::Tensor()};
 }
 
 class TssaFunction : public torch::autograd::Function<TssaFunction> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& w,
-                               const at::Tensor& temp) {
+                               const at::Tensor& temp, const std::optional<at::Tensor>& lengths) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const auto [y, pi, energy, moment, pi_sum] = tssa_forward(w, temp);
-    context->save_for_backward({w, temp, pi, energy, moment, pi_sum});
+    const auto [y, pi, energy, moment, pi_sum] = tssa_forward(w, temp, lengths);
+    context->save_for_backward(
+        {w, temp, pi, energy, moment, pi_sum, lengths.value_or(at::Tensor())});
     context->set_materialize_grads(false);
     return {y, pi};
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& grads) {
-    if (!grads[0].defined() && !grads[1].defined()) return {at::Tensor(), at::Tensor()};
+    if (!grads[0].defined() && !grads[1].defined()) return variable_list(3);
     const auto saved = context->get_saved_variables();
-    if (c10::GradMode::is_enabled()) return differentiable_gradients(saved[0], saved[1], grads);
+    if (c10::GradMode::is_enabled()) {
+      return differentiable_gradients(saved[0], saved[1], saved[6], grads);
+    }
     const auto [w_grad, temp_grad] =
         tssa_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1], saved[2],
-                      saved[3], saved[4], saved[5]);
-    return {w_grad, temp_grad};
+                      saved[3], saved[4], saved[5], if_defined(saved[6]));
+    return {w_grad, temp_grad, at::Tensor()};
   }
 };
 
-std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::Tensor& temp) {
+std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::Tensor& temp,
+                                                 const std::optional<at::Tensor>& lengths) {
   if (c10::GradMode::is_enabled() && (w.requires_grad() || temp.requires_grad())) {
-    const auto outputs = TssaFunction::apply(w, temp);
+    const auto outputs = TssaFunction::apply(w, temp, lengths);
     return {outputs[0], outputs[1]};
   }
   const at::AutoDispatchBelowADInplaceOrView below;  // no statistics are kept
-  return tssa(w, temp);
+  return tssa(w, temp, lengths);
 }
 
 }  // namespace

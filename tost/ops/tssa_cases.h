@@ -4,6 +4,8 @@
 
 #include <torch/torch.h>
 
+#include <cmath>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -17,6 +19,8 @@ struct TssaCase {
   double temp = 1;                // temps are spread over [temp / 2, 3 temp / 2]
   int64_t zero_channels = 0;      // the first of each sample: their energy is 0, the clamp binds
   std::string layout = "packed";  // or rows_apart, batch_inner, channels_apart
+  // Own tokens of each sample; empty: all. What stands behind them is NaN.
+  std::vector<int64_t> lengths = {};
 
   int64_t channels() const { return heads * width; }
 };
@@ -55,12 +59,28 @@ inline std::vector<TssaCase> tssa_cases() {
   return cases;
 }
 
+// Those of samples with lengths of their own.
+inline std::vector<TssaCase> tssa_ragged_cases() {
+  return {
+      {"ragged", 4, 21, 3, 8, 1.0, 1.0, 0, "packed", {21, 1, 8, 13}},
+      {"ragged_blocks", 5, 200, 2, 5, 1.0, 3.0, 0, "packed", {65, 200, 64, 127, 2}},
+      {"ragged_none", 3, 70, 2, 6, 1.0, 1.0, 0, "packed", {0, 70, 0}},
+      {"ragged_all_none", 2, 9, 2, 6, 1.0, 1.0, 0, "packed", {0, 0}},
+      {"ragged_zero_channels", 2, 20, 3, 8, 1.0, 1.0, 10, "packed", {20, 7}},
+      {"ragged_rows_apart", 3, 21, 3, 7, 1.0, 1.0, 0, "rows_apart", {5, 21, 16}},
+      {"ragged_batch_inner", 3, 21, 2, 16, 1.0, 1.0, 0, "batch_inner", {9, 20, 3}},
+  };
+}
+
 // Deterministic in the case. [B, N, C] of `dtype`, in the case's layout.
 inline torch::Tensor tssa_case_tokens(const TssaCase& c, torch::ScalarType dtype, uint64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   auto values =
       torch::randn({c.batch, c.tokens, c.channels()}, generator, torch::kFloat64) * c.scale;
   if (c.zero_channels > 0) values.slice(2, 0, c.zero_channels).zero_();
+  for (size_t i = 0; i < c.lengths.size(); ++i) {
+    values[int64_t(i)].slice(0, c.lengths[i]).fill_(std::nan(""));
+  }
   values = values.to(dtype);
   if (c.layout == "rows_apart") {
     auto wide = torch::full({c.batch, c.tokens, c.channels() + 5}, 1e30, dtype);
@@ -69,6 +89,11 @@ inline torch::Tensor tssa_case_tokens(const TssaCase& c, torch::ScalarType dtype
   if (c.layout == "batch_inner") return values.transpose(0, 1).contiguous().transpose(0, 1);
   if (c.layout == "channels_apart") return values.transpose(1, 2).contiguous().transpose(1, 2);
   return values;
+}
+
+inline std::optional<torch::Tensor> tssa_case_lengths(const TssaCase& c) {
+  if (c.lengths.empty()) return std::nullopt;
+  return torch::tensor(c.lengths, torch::kLong);
 }
 
 inline torch::Tensor tssa_case_temp(const TssaCase& c) {

@@ -19,7 +19,23 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads) {
   }
 }
 
-void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp) {
+void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& lengths) {
+  if (!given(lengths)) return;
+  if (lengths->dim() != 1 || lengths->sym_size(0) != w.sym_size(0)) {
+    fail_usage("tssa: lengths must be [batch] = [", w.sym_size(0), "], but is ",
+               lengths->sym_sizes(), ".");
+  }
+  if (lengths->scalar_type() != at::kLong) {
+    fail_usage("tssa: lengths must be int64, but is ", lengths->scalar_type(), ".");
+  }
+  if (lengths->device() != w.device()) {
+    fail_usage("tssa: w is on ", w.device(), " but lengths on ", lengths->device(),
+               "; move one of them.");
+  }
+}
+
+void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp,
+                       const std::optional<at::Tensor>& lengths) {
   if (temp.dim() != 2 || temp.sym_size(1) != 1) {
     fail_usage("tssa: temp must be [heads, 1], but is ", temp.sym_sizes(), ".");
   }
@@ -30,6 +46,7 @@ void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp) {
     fail_usage("tssa: w is on ", w.device(), " but temp on ", temp.device(), "; move one of them.");
   }
   check_tssa_heads(w, temp.sym_size(0));
+  check_tssa_lengths(w, lengths);
 }
 
 void check_tssa_causal_inputs(const at::Tensor& w, const at::Tensor& temp,

@@ -11,8 +11,17 @@ namespace tost {
 // Error.
 void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
 
-// The same, and temp [H, 1] floating, on w's device.
-void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp);
+// lengths, where given, [B] int64 on w's device. What stands in them is not looked at.
+void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& lengths);
+
+// Both, and temp [H, 1] floating, on w's device.
+void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp,
+                       const std::optional<at::Tensor>& lengths = {});
+
+// Whether there is an optional tensor; an undefined one counts as none.
+inline bool given(const std::optional<at::Tensor>& x) {
+  return x.has_value() && x->defined();
+}
 
 // The same, and what tssa_causal.h says of denom_bias, state and position.
 void check_tssa_causal_inputs(const at::Tensor& w, const at::Tensor& temp,

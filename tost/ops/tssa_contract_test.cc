@@ -12,9 +12,10 @@ namespace {
 
 using torch::Tensor;
 
-std::string message_of(const Tensor& w, const Tensor& temp) {
+std::string message_of(const Tensor& w, const Tensor& temp,
+                       const std::optional<Tensor>& lengths = {}) {
   try {
-    tssa(w, temp);
+    tssa(w, temp, lengths);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -39,6 +40,20 @@ TEST(TssaContract, BadInputsAreNamed) {
   EXPECT_NE(message_of(torch::ones({1, 4, 12}), torch::ones({3, 1}, torch::kInt)).find("temp"),
             std::string::npos);
   EXPECT_THROW(tssa_uniform(torch::ones({1, 4, 12}), 5), Error);
+}
+
+TEST(TssaContract, BadLengthsAreNamed) {
+  const auto message = [](const Tensor& lengths) {
+    return message_of(torch::ones({2, 4, 12}), torch::ones({3, 1}), lengths);
+  };
+  const auto of = [](std::vector<int64_t> values) { return torch::tensor(values, torch::kLong); };
+  EXPECT_NE(message(of({4, 4, 4})).find("[batch] = [2]"), std::string::npos);
+  EXPECT_NE(message(of({4, 4}).view({2, 1})).find("[batch] = [2]"), std::string::npos);
+  EXPECT_NE(message(of({4, 4}).to(torch::kInt)).find("int64"), std::string::npos);
+  EXPECT_NE(message(of({4, 5})).find("lengths[1] is 5"), std::string::npos);
+  EXPECT_NE(message(of({-1, 4})).find("from 0 to the 4 tokens"), std::string::npos);
+  EXPECT_EQ(message(of({0, 4})), "nothing thrown");
+  EXPECT_EQ(message(Tensor()), "nothing thrown");
 }
 
 TEST(TssaContract, EmptyInputs) {
@@ -88,15 +103,17 @@ TEST(TssaContract, ExpandedAndSharedGradients) {
 TEST(TssaContract, SecondDerivativesEqualThePlainForms) {
   const auto w = torch::randn({1, 6, 8}, torch::kFloat64).requires_grad_();
   const auto temp = torch::rand({2, 1}, torch::kFloat64).requires_grad_();
-  const auto second = [&](auto op) {
-    const auto [y, pi] = op(w, temp);
+  const auto second = [&](auto op, const std::optional<Tensor>& lengths) {
+    const auto [y, pi] = op(w, temp, lengths);
     const auto first =
         torch::autograd::grad({y.pow(2).sum() + pi.pow(2).sum()}, {w, temp}, {}, true, true);
     return torch::autograd::grad({first[0].pow(2).sum() + first[1].sum()}, {w, temp});
   };
-  const auto found = second(tssa), expected = second(tssa_plain);
-  EXPECT_TRUE(torch::allclose(found[0], expected[0], 1e-9, 1e-12));
-  EXPECT_TRUE(torch::allclose(found[1], expected[1], 1e-9, 1e-12));
+  for (const auto& lengths : {std::optional<Tensor>(), {torch::full({1}, 4, torch::kLong)}}) {
+    const auto found = second(tssa, lengths), expected = second(tssa_plain, lengths);
+    EXPECT_TRUE(torch::allclose(found[0], expected[0], 1e-9, 1e-12));
+    EXPECT_TRUE(torch::allclose(found[1], expected[1], 1e-9, 1e-12));
+  }
 }
 
 TEST(TssaContract, KeepsLittleForBackward) {
@@ -107,7 +124,7 @@ TEST(TssaContract, KeepsLittleForBackward) {
     const auto w = torch::randn({4, 256, 384}).requires_grad_();
     const auto temp = torch::ones({6, 1}).requires_grad_();
     const int64_t before = BlockCache::instance().stats().in_use_bytes;
-    const auto [y, pi] = op(w, temp);
+    const auto [y, pi] = op(w, temp, std::nullopt);
     const int64_t after = BlockCache::instance().stats().in_use_bytes;
     return static_cast<double>(after - before - static_cast<int64_t>(y.nbytes())) /
            static_cast<double>(w.nbytes());

@@ -11,8 +11,9 @@
 namespace tost {
 namespace {
 
-TssaForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp) {
-  check_tssa_inputs(w, temp);
+TssaForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp,
+                                    const std::optional<at::Tensor>& lengths) {
+  check_tssa_inputs(w, temp, lengths);
   const auto batch = w.sym_size(0), tokens = w.sym_size(1), channels = w.sym_size(2),
              heads = temp.sym_size(0);
   const auto wide = w.options().dtype(tssa_accumulation_dtype(w.scalar_type()));
@@ -21,8 +22,9 @@ TssaForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp)
           at::empty_symint({batch, channels}, wide), at::empty_symint({batch, heads}, wide)};
 }
 
-std::tuple<at::Tensor, at::Tensor> tssa_meta(const at::Tensor& w, const at::Tensor& temp) {
-  const auto [y, pi, energy, moment, pi_sum] = tssa_forward_meta(w, temp);
+std::tuple<at::Tensor, at::Tensor> tssa_meta(const at::Tensor& w, const at::Tensor& temp,
+                                             const std::optional<at::Tensor>& lengths) {
+  const auto [y, pi, energy, moment, pi_sum] = tssa_forward_meta(w, temp, lengths);
   return {y, pi};
 }
 
@@ -30,8 +32,9 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_meta(const std::optional<at::Te
                                                       const std::optional<at::Tensor>&,
                                                       const at::Tensor& w, const at::Tensor& temp,
                                                       const at::Tensor&, const at::Tensor&,
-                                                      const at::Tensor&, const at::Tensor&) {
-  check_tssa_inputs(w, temp);
+                                                      const at::Tensor&, const at::Tensor&,
+                                                      const std::optional<at::Tensor>& lengths) {
+  check_tssa_inputs(w, temp, lengths);
   return {at::empty_symint(w.sym_sizes(), w.options()),
           at::empty_symint(temp.sym_sizes(), temp.options())};
 }

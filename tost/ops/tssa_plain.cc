@@ -1,6 +1,7 @@
 #include "tost/ops/tssa_plain.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/softmax.h>
@@ -13,16 +14,27 @@ at::ScalarType tssa_accumulation_dtype(at::ScalarType w) {
   return w == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp) {
-  check_tssa_inputs(w, temp);
+at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens) {
+  return at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
+                                              const std::optional<at::Tensor>& lengths) {
+  check_tssa_inputs(w, temp, lengths);
   const auto dtype = tssa_accumulation_dtype(w.scalar_type());
   const auto heads = temp.sym_size(0);
   const auto width = w.sym_size(2) / heads;
-  const auto split =
+  auto split =
       w.to(dtype).view_symint({w.sym_size(0), w.sym_size(1), heads, width}).transpose(1, 2);
+  at::Tensor padding;  // [B, 1, N]
+  if (given(lengths)) {
+    padding = own_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
+    split = split.masked_fill(padding.unsqueeze(-1), 0);
+  }
   const auto norm = split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true).clamp_min(1e-12);
-  const auto logits = (split / norm).pow(2).sum(-1);                                // [B, H, N]
-  const auto pi = at::softmax(logits * temp.to(dtype), 1);                          // over heads
+  const auto logits = (split / norm).pow(2).sum(-1);  // [B, H, N]
+  auto pi = at::softmax(logits * temp.to(dtype), 1);  // over heads
+  if (padding.defined()) pi = pi.masked_fill(padding, 0);
   const auto weights = (pi / (pi.sum(-1, /*keepdim=*/true) + 1e-8)).unsqueeze(-2);  // [B, H, 1, N]
   const auto moment = at::matmul(weights, split.pow(2));                            // [B, H, 1, P]
   const auto damping = at::reciprocal(1 + moment);
@@ -30,11 +42,20 @@ std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Ten
   return {y.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type()), pi};
 }
 
-at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads) {
+at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
+                        const std::optional<at::Tensor>& lengths) {
   check_tssa_heads(w, heads);
-  const auto wide = w.to(tssa_accumulation_dtype(w.scalar_type()));
+  check_tssa_lengths(w, lengths);
+  auto wide = w.to(tssa_accumulation_dtype(w.scalar_type()));
+  if (given(lengths)) {
+    wide = wide.masked_fill(own_tokens(*lengths, w.size(1)).logical_not().unsqueeze(-1), 0);
+  }
   // Every weight is 1/N up to the 1e-8 that guards N = 0.
-  const auto moment = wide.pow(2).sum(1, /*keepdim=*/true) / (w.size(1) + 1e-8 * heads);
+  const auto sum = wide.pow(2).sum(1, /*keepdim=*/true);
+  const double guard = 1e-8 * double(heads);
+  const auto moment = given(lengths)
+                          ? sum / (lengths->view({-1, 1, 1}).to(wide.scalar_type()) + guard)
+                          : sum / (double(w.size(1)) + guard);
   return (wide / (-heads * (1 + moment))).to(w.scalar_type());
 }
 

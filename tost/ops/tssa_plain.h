@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <tuple>
 
 namespace tost {
@@ -11,10 +12,17 @@ namespace tost {
 // w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships
 // pi [B, H, N]. Half-width w is computed in float32, and pi is then float32.
 // Source: the official vision code (arXiv 2412.17810), its dropout left out.
-std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp);
+// With lengths [B] int64, only the first lengths[b] tokens of sample b are its own: every sum goes
+// over those alone, and y and pi are 0 at the others, whatever stands there.
+std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
+                                              const std::optional<at::Tensor>& lengths = {});
 
 // The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
-at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads);
+at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
+                        const std::optional<at::Tensor>& lengths = {});
+
+// Whether a token is its sample's own: [B, tokens] bool from lengths [B].
+at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens);
 
 // dtype of pi and of the statistics for a w of this dtype: float64 for float64, else float32.
 at::ScalarType tssa_accumulation_dtype(at::ScalarType w);

@@ -11,7 +11,8 @@ namespace tost {
 namespace {
 
 using torch::Tensor;
-using Operator = std::tuple<Tensor, Tensor> (*)(const Tensor&, const Tensor&);
+using Lengths = std::optional<Tensor>;
+using Operator = std::tuple<Tensor, Tensor> (*)(const Tensor&, const Tensor&, const Lengths&);
 
 struct Outcome {
   Tensor y, pi, grad_w, grad_temp;
@@ -19,10 +20,10 @@ struct Outcome {
 
 // Gradients flow through both outputs.
 Outcome run(Operator op, const Tensor& w, const Tensor& temp, const Tensor& grad_y,
-            const Tensor& grad_pi) {
+            const Tensor& grad_pi, const Lengths& lengths = {}) {
   const auto w_leaf = w.detach().requires_grad_();
   const auto temp_leaf = temp.detach().clone().requires_grad_();
-  const auto [y, pi] = op(w_leaf, temp_leaf);
+  const auto [y, pi] = op(w_leaf, temp_leaf, lengths);
   const auto grads = torch::autograd::grad(
       {y, pi}, {w_leaf, temp_leaf}, {grad_y.to(y.scalar_type()), grad_pi.to(pi.scalar_type())});
   return {y.detach(), pi.detach(), grads[0], grads[1]};
@@ -47,14 +48,15 @@ void check(const TssaCase& c, torch::ScalarType dtype) {
   const auto w = tssa_case_tokens(c, dtype, 1);
   const auto temp = tssa_case_temp(c);
   TssaCase unit = c;
-  unit.scale = 1, unit.zero_channels = 0;
+  unit.scale = 1, unit.zero_channels = 0, unit.lengths.clear();
   const auto grad_y = tssa_case_tokens(unit, dtype, 2);
   const auto grad_pi =
       torch::linspace(-1, 1, c.batch * c.heads * c.tokens).view({c.batch, c.heads, c.tokens});
-  const auto found = run(tssa, w, temp, grad_y, grad_pi);
-  const auto plain = run(tssa_plain, w, temp, grad_y, grad_pi);
+  const auto lengths = tssa_case_lengths(c);
+  const auto found = run(tssa, w, temp, grad_y, grad_pi, lengths);
+  const auto plain = run(tssa_plain, w, temp, grad_y, grad_pi, lengths);
   const auto exact = run(tssa_plain, w.to(torch::kFloat64), temp.to(torch::kFloat64),
-                         grad_y.to(torch::kFloat64), grad_pi.to(torch::kFloat64));
+                         grad_y.to(torch::kFloat64), grad_pi.to(torch::kFloat64), lengths);
   EXPECT_EQ(found.y.scalar_type(), dtype);
   EXPECT_EQ(found.pi.scalar_type(), torch::kFloat32);
   expect_close(found.y, plain.y, exact.y, 0, "y");
@@ -86,12 +88,13 @@ TEST_P(TssaCases, ThreadsDoNotChangeABit) {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     const auto w = tssa_case_tokens(c, dtype, 1);
     const auto grad = tssa_case_tokens(c, dtype, 2);
+    const auto lengths = tssa_case_lengths(c);
     const auto grad_pi = torch::ones({c.batch, c.heads, c.tokens});
     at::set_num_threads(1);
-    const auto one = run(tssa, w, tssa_case_temp(c), grad, grad_pi);
+    const auto one = run(tssa, w, tssa_case_temp(c), grad, grad_pi, lengths);
     for (const int threads : {2, 3, 7}) {
       at::set_num_threads(threads);
-      const auto many = run(tssa, w, tssa_case_temp(c), grad, grad_pi);
+      const auto many = run(tssa, w, tssa_case_temp(c), grad, grad_pi, lengths);
       EXPECT_TRUE(torch::equal(one.y, many.y) && torch::equal(one.pi, many.pi)) << threads;
       EXPECT_TRUE(torch::equal(one.grad_w, many.grad_w) &&
                   torch::equal(one.grad_temp, many.grad_temp))
@@ -101,7 +104,43 @@ TEST_P(TssaCases, ThreadsDoNotChangeABit) {
   at::set_num_threads(before);
 }
 
+class TssaRaggedCases : public testing::TestWithParam<TssaCase> {};
+
+// A sample among padding is, bit for bit, its own tokens alone; what is no one's own is 0.
+TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
+  const TssaCase& c = GetParam();
+  const auto grad_pi =
+      torch::linspace(-1, 1, c.batch * c.heads * c.tokens).view({c.batch, c.heads, c.tokens});
+  for (const auto& isa : kernels::supported_isas()) {
+    kernels::force_isa(isa);
+    for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+      const auto w = tssa_case_tokens(c, dtype, 1), grad = tssa_case_tokens(c, dtype, 2);
+      const auto whole = run(tssa, w, tssa_case_temp(c), grad, grad_pi, tssa_case_lengths(c));
+      for (int64_t i = 0; i < c.batch; ++i) {
+        SCOPED_TRACE(testing::Message() << isa << " " << dtype << " sample " << i);
+        const int64_t own = c.lengths[size_t(i)], rest = c.tokens - own;
+        const auto part = [&](const Tensor& x, int64_t dim) {
+          return x.narrow(0, i, 1).narrow(dim, 0, own);
+        };
+        const auto alone =
+            run(tssa, part(w, 1), tssa_case_temp(c), part(grad, 1), part(grad_pi, 2));
+        EXPECT_TRUE(torch::equal(part(whole.y, 1), alone.y));
+        EXPECT_TRUE(torch::equal(part(whole.pi, 2), alone.pi));
+        EXPECT_TRUE(torch::equal(part(whole.grad_w, 1), alone.grad_w));
+        for (const auto& x : {whole.y[i], whole.pi[i].t(), whole.grad_w[i]}) {
+          EXPECT_EQ(x.narrow(0, own, rest).count_nonzero().item<int64_t>(), 0);
+        }
+      }
+    }
+  }
+  kernels::force_isa("auto");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TssaCases, testing::ValuesIn(tssa_cases()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Alone, TssaRaggedCases, testing::ValuesIn(tssa_ragged_cases()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Ragged, TssaCases, testing::ValuesIn(tssa_ragged_cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TssaRange, LongSumsKeepTheirDigits) {
@@ -159,6 +198,9 @@ TEST(TssaUniform, IsTheOperatorWithFlatMemberships) {
   const auto w = torch::randn({2, 9, 12}, torch::kFloat64);
   const auto [y, pi] = tssa_plain(w, torch::zeros({3, 1}, torch::kFloat64));
   EXPECT_TRUE(torch::allclose(tssa_uniform(w, 3), y, 1e-12, 1e-12));
+  const auto lengths = torch::tensor({4, 0}, torch::kLong);
+  const auto [ragged, ragged_pi] = tssa_plain(w, torch::zeros({3, 1}, torch::kFloat64), lengths);
+  EXPECT_TRUE(torch::allclose(tssa_uniform(w, 3, lengths), ragged, 1e-12, 1e-12));
 }
 
 }  // namespace
