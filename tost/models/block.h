@@ -16,6 +16,7 @@ struct BlockConfig {
   int64_t mlp_hidden = 0;
   double layer_scale = 1;  // initial value of gamma1 and gamma2
   double drop_path = 0;    // stochastic depth of both branches while training
+  double dropout = 0;      // of single values of both branches while training
 };
 
 // What one block lets be seen.
@@ -30,8 +31,9 @@ class Block : public torch::nn::Module {
  public:
   Block(const BlockConfig& config, std::shared_ptr<TokenMixer> mixer);
 
-  // x [B, N, C] → [B, N, C]; fills `trace` unless it is null.
-  torch::Tensor forward(const torch::Tensor& x, BlockTrace* trace = nullptr);
+  // x [B, N, C] → [B, N, C]; fills `trace` unless it is null. `lengths` as in MixerCall.
+  torch::Tensor forward(const torch::Tensor& x, BlockTrace* trace = nullptr,
+                        const torch::Tensor& lengths = {});
 
   std::shared_ptr<LayerNorm> norm1, norm2;
   std::shared_ptr<TokenMixer> attn;
@@ -39,7 +41,9 @@ class Block : public torch::nn::Module {
   torch::Tensor gamma1, gamma2;  // [C]
 
  private:
-  double drop_path_;
+  torch::Tensor dropped(const torch::Tensor& x) const;
+
+  double drop_path_, dropout_;
 };
 
 }  // namespace tost

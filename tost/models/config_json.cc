@@ -42,4 +42,11 @@ void check_field_range(const char* key, int64_t value, int64_t low, int64_t high
   }
 }
 
+void check_field_choice(const char* key, const std::string& value,
+                        const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+  fail_usage("Model setting '", key, "' is '", value, "'; it must be one of ", join(allowed, ", "),
+             ".", did_you_mean(value, allowed));
+}
+
 }  // namespace tost

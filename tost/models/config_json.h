@@ -21,6 +21,10 @@ void assign_field(const char* key, bool& field, const nlohmann::json& value);
 // Usage Error unless low <= value <= high.
 void check_field_range(const char* key, int64_t value, int64_t low, int64_t high);
 
+// Usage Error unless `value` is one of `allowed`, offering the nearest.
+void check_field_choice(const char* key, const std::string& value,
+                        const std::vector<std::string>& allowed);
+
 // fields(config, visit) calls visit(key, field, optional) for every field.
 template <class Config, class Fields>
 nlohmann::json config_to_json(const Config& config, const Fields& fields) {

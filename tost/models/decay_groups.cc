@@ -31,9 +31,13 @@ bool is_state_rate(const std::string& name) {
 
 DecayGroups vision_decay_groups(const torch::nn::Module& model) {
   return split(model, [](const std::string& name, const torch::Tensor& value) {
-    return value.dim() <= 1 || ends_with(name, ".bias") || name == "cls_token" ||
+    return value.dim() <= 1 || ends_with(name, ".bias") || ends_with(name, "cls_token") ||
            name == "registers" || is_state_rate(name);
   });
+}
+
+DecayGroups sequence_decay_groups(const torch::nn::Module& model) {
+  return vision_decay_groups(model);
 }
 
 DecayGroups language_decay_groups(const torch::nn::Module& model) {

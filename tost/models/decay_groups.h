@@ -22,6 +22,10 @@ struct DecayGroups {
 // declared exemption is never read there). Parameters without requires_grad are in neither group.
 DecayGroups vision_decay_groups(const torch::nn::Module& model);
 
+// Of classifiers of sequences, which have no official training: the same rule. Tables of tokens and
+// positions are decayed.
+DecayGroups sequence_decay_groups(const torch::nn::Module& model);
+
 // The rule of the official language training: 1-D parameters and names that contain `temp` or
 // `denom` are exempt; embeddings are decayed, the one tied to the head once. Ours beyond the
 // official models: the taps of convolutions and rates of forgetting (names with `conv` or `decay`)

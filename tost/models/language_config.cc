@@ -37,13 +37,6 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("window", c.options.window, true);
 };
 
-void check_one_of(const char* key, const std::string& value,
-                  const std::vector<std::string>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  fail_usage("Model setting '", key, "' is '", value, "'; it must be one of ", join(allowed, ", "),
-             ".", did_you_mean(value, allowed));
-}
-
 void check_size(const LanguageConfig& c) {
   const double width = double(c.dim);
   const double parameters =
@@ -62,8 +55,8 @@ void check_mixers(const LanguageConfig& c) {
   check_field_range("bias_positions", c.options.bias_positions, -1, kMaxBlock);
   check_field_range("conv", c.options.conv, 0, 64);
   check_field_range("window", c.options.window, 0, kMaxBlock);
-  check_one_of("decay", c.options.decay, {"none", "fixed", "learned"});
-  check_one_of("means", c.options.means, {"none", "tokens", "values"});
+  check_field_choice("decay", c.options.decay, {"none", "fixed", "learned"});
+  check_field_choice("means", c.options.means, {"none", "tokens", "values"});
   check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
   if (c.hybrid_every == 0) return check_causal_mixer(c.mixer, mixer);
   check_hybrid(c.mixer, c.hybrid_mixer, mixer);
@@ -86,7 +79,7 @@ void validate(const LanguageConfig& c) {
   check_field_range("dim", c.dim, 1, kMaxDim);
   check_field_range("depth", c.depth, 1, kMaxDepth);
   check_field_range("heads", c.heads, 1, c.dim);
-  check_one_of("positions", c.positions, {"learned", "none"});
+  check_field_choice("positions", c.positions, {"learned", "none"});
   check_mixers(c);
   if (!(c.mlp_ratio > 0 && c.mlp_ratio <= 64 && c.mlp_ratio * double(c.dim) >= 1)) {
     fail_usage("Model setting 'mlp_ratio' is ", c.mlp_ratio,

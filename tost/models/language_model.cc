@@ -26,10 +26,6 @@ std::shared_ptr<CausalMixer> mixer_of_block(const LanguageConfig& c, int64_t ind
 
 }  // namespace
 
-Embedding::Embedding(int64_t rows, int64_t dim) {
-  weight = register_parameter("weight", torch::empty({rows, dim}));
-}
-
 int64_t state_bytes(const LanguageState& state) {
   int64_t bytes = 0;
   for (const auto& block : state.blocks) {

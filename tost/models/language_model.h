@@ -28,14 +28,6 @@ struct LanguageState {
 // Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);
 
-// A table of vectors, one a row [rows, dim], left uninitialised as Linear is.
-class Embedding : public torch::nn::Module {
- public:
-  Embedding(int64_t rows, int64_t dim);
-
-  torch::Tensor weight;
-};
-
 class LanguageModel : public torch::nn::Module {
  public:
   // Weights drawn as in the official code from torch's default generator, or left uninitialised.

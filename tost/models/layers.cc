@@ -20,6 +20,10 @@ torch::Tensor Linear::forward_rows(const torch::Tensor& x, int64_t first, int64_
                        bias.defined() ? bias.narrow(0, first, count) : bias);
 }
 
+Embedding::Embedding(int64_t rows, int64_t dim) {
+  weight = register_parameter("weight", torch::empty({rows, dim}));
+}
+
 LayerNorm::LayerNorm(int64_t dim, double eps, bool with_bias) : eps_(eps) {
   weight = register_parameter("weight", torch::ones({dim}));
   if (with_bias) bias = register_parameter("bias", torch::zeros({dim}));

@@ -28,6 +28,14 @@ class Linear : public torch::nn::Module {
   torch::Tensor bias;    // [out], undefined without bias
 };
 
+// A table of vectors, one a row [rows, dim], left uninitialised as Linear is.
+class Embedding : public torch::nn::Module {
+ public:
+  Embedding(int64_t rows, int64_t dim);
+
+  torch::Tensor weight;
+};
+
 // LayerNorm over the last dimension, eps 1e-6 as the official vision code has it (torch's default,
 // and the official language code's, is 1e-5).
 class LayerNorm : public torch::nn::Module {

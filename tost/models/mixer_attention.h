@@ -16,9 +16,10 @@ class AttentionMixer : public TokenMixer {
   std::shared_ptr<Linear> proj;  // [C, C]
 
  protected:
-  // q, k, v [B, H, N, P], views of the projection → [B, H, N, P]
-  virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k,
-                            const torch::Tensor& v) = 0;
+  // q, k, v [B, H, N, P], views of the projection → [B, H, N, P]. `own` [B, N] bool tells the
+  // tokens of a sequence from its padding; undefined: there is none.
+  virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                            const torch::Tensor& own) = 0;
 
   int64_t heads_;
 };
@@ -29,8 +30,8 @@ class SoftmaxMixer : public AttentionMixer {
   using AttentionMixer::AttentionMixer;
 
  protected:
-  torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k,
-                    const torch::Tensor& v) override;
+  torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                    const torch::Tensor& own) override;
 };
 
 // Cross-covariance attention (XCiT): features attend to features, over q and k normalised along
@@ -42,8 +43,8 @@ class CrossCovarianceMixer : public AttentionMixer {
   torch::Tensor temperature;  // [H, 1, 1], starts at 1
 
  protected:
-  torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k,
-                    const torch::Tensor& v) override;
+  torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                    const torch::Tensor& own) override;
 };
 
 // Kernelised linear attention (Katharopoulos et al. 2020): φ(q)(φ(k)ᵀ v) / φ(q)·Σφ(k), φ = elu + 1.
@@ -52,8 +53,8 @@ class LinearAttentionMixer : public AttentionMixer {
   using AttentionMixer::AttentionMixer;
 
  protected:
-  torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k,
-                    const torch::Tensor& v) override;
+  torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                    const torch::Tensor& own) override;
 };
 
 }  // namespace tost

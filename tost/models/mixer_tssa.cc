@@ -20,7 +20,7 @@ TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
 
 torch::Tensor TssaMixer::forward(const torch::Tensor& x, const MixerCall& call) {
   auto w = qkv->forward(x);
-  auto [y, pi] = tssa(w, temp);
+  auto [y, pi] = tssa(w, temp, call.lengths);
   if (call.trace != nullptr) *call.trace = {w, pi};
   return project_out(y);
 }
@@ -29,9 +29,10 @@ torch::Tensor TssaUniformMixer::forward(const torch::Tensor& x, const MixerCall&
   auto w = qkv->forward(x);
   if (call.trace != nullptr) {
     auto pi = torch::full({w.size(0), heads_, w.size(1)}, 1.0 / heads_, w.options());
+    if (call.lengths.defined()) pi = pi * own_tokens(call.lengths, w.size(1)).unsqueeze(1);
     *call.trace = {w, pi};
   }
-  return project_out(tssa_uniform(w, heads_));
+  return project_out(tssa_uniform(w, heads_, call.lengths));
 }
 
 torch::Tensor NoMixer::forward(const torch::Tensor& x, const MixerCall& call) {

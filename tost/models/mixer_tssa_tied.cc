@@ -43,11 +43,17 @@ Tensor TssaTiedMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t batch = x.size(0), tokens = x.size(1), heads = basis.size(0);
   const auto u = side_by_side(subspaces());
   const auto w = torch::matmul(x, u);
-  const auto split = w.to(tssa_accumulation_dtype(w.scalar_type()))
-                         .view({batch, tokens, heads, -1})
-                         .transpose(1, 2);  // [B, H, N, P]
+  auto split = w.to(tssa_accumulation_dtype(w.scalar_type()))
+                   .view({batch, tokens, heads, -1})
+                   .transpose(1, 2);  // [B, H, N, P]
+  Tensor padding;                     // [B, 1, N]
+  if (call.lengths.defined()) {
+    padding = own_tokens(call.lengths, tokens).logical_not().unsqueeze(1);
+    split = split.masked_fill(padding.unsqueeze(-1), 0);
+  }
   const auto squares = split.square();
-  const auto pi = (squares.sum(-1) * (0.5 * (-log_eta).exp())).softmax(1);  // [B, H, N]
+  auto pi = (squares.sum(-1) * (0.5 * (-log_eta).exp())).softmax(1);  // [B, H, N]
+  if (padding.defined()) pi = pi.masked_fill(padding, 0);
   const auto count = pi.sum(-1, /*keepdim=*/true).clamp_min(1e-8);
   const auto moment = torch::matmul((pi / count).unsqueeze(2), squares);  // [B, H, 1, P]
   const auto y = split * pi.unsqueeze(-1) * (-step / (1 + moment));

@@ -11,14 +11,27 @@
 
 #include "tost/models/block.h"
 #include "tost/models/sequence_config.h"
+#include "tost/models/sequence_embedding.h"
 #include "tost/models/weight_init.h"
 
 namespace tost {
 
 // A padded batch of sequences.
 struct SequenceInput {
-  torch::Tensor ids;      // [B, N] int64, 1 ... vocab - 1; padding 0 behind each sequence
+  torch::Tensor ids;  // [B, N] int64, 1 ... vocab - 1; behind each sequence anything, 0 as a rule
   torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
+};
+
+// What a model of pairs ends in: a, b, a * b and a - b side by side through two layers with GELU
+// between.
+class PairHead : public torch::nn::Module {
+ public:
+  explicit PairHead(const SequenceConfig& config);
+
+  // a, b [B, C] → logits [B, classes].
+  torch::Tensor forward(const torch::Tensor& a, const torch::Tensor& b) const;
+
+  std::shared_ptr<Linear> fc1, fc2;  // [MLP width, 4 C], [classes, MLP width]
 };
 
 class SequenceClassifier : public torch::nn::Module {
@@ -41,6 +54,17 @@ class SequenceClassifier : public torch::nn::Module {
 
   // Throws the data Error of forward() for what it would not read.
   void check_input(const SequenceInput& input) const;
+
+ private:
+  void check_ids(const torch::Tensor& ids, const torch::Tensor& lengths) const;
+  torch::Tensor pool(const torch::Tensor& x, const torch::Tensor& lengths) const;
+
+  SequenceConfig config_;
+  std::shared_ptr<SequenceEmbedding> embed_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Linear> head_;         // of single sequences
+  std::shared_ptr<PairHead> pair_head_;  // of pairs
 };
 
 std::shared_ptr<SequenceClassifier> make_sequence_classifier(
@@ -55,5 +79,9 @@ SequenceConfig sequence_preset(const std::string& name);
 // with gradients and the two moments of AdamW, and what the blocks keep for the backward pass. An
 // estimate, within a factor of about 1.5 of what is measured.
 int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
+
+// Multiply-adds of one forward pass of one sequence of `tokens` tokens (of both documents of a
+// pair, each that long), matrix products alone.
+int64_t sequence_multiply_adds(const SequenceConfig& config, int64_t tokens);
 
 }  // namespace tost

@@ -34,6 +34,11 @@ struct SequenceConfig {
   bool operator==(const SequenceConfig&) const = default;
 };
 
+// Width of the MLPs, with 0 resolved.
+int64_t mlp_hidden(const SequenceConfig& config);
+// Name of the mixer of block `index`, counted from 0.
+const std::string& mixer_of_block(const SequenceConfig& config, int64_t index);
+
 // Throws a usage Error with the reason when no model can be built from `config`.
 void validate(const SequenceConfig& config);
 
