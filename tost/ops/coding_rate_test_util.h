@@ -1,0 +1,40 @@
+// What the tests of coding rates share.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tost::testing {
+
+using torch::Tensor;
+using Shape = std::vector<int64_t>;
+
+inline Tensor normal(const Shape& shape) {
+  return torch::randn(shape, torch::kDouble);
+}
+
+// Orthonormal columns in each head.
+inline Tensor random_subspaces(int64_t heads, int64_t dim, int64_t width) {
+  return std::get<0>(torch::linalg_qr(normal({heads, dim, width})));
+}
+
+inline Tensor random_membership(const Shape& shape) {
+  return (2 * normal(shape)).softmax(-2);
+}
+
+inline double value(const Tensor& x) {
+  return x.item<double>();
+}
+
+inline double largest(const Tensor& x) {
+  return x.abs().max().item<double>();
+}
+
+// 1/2 logdet(I + m), as the formulas are written.
+inline double half_log_det(const Tensor& m) {
+  return 0.5 * value(torch::logdet(torch::eye(m.size(0), torch::kDouble) + m));
+}
+
+}  // namespace tost::testing
