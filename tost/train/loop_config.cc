@@ -70,8 +70,9 @@ FieldTable<LoopConfig> make_epoch_fields() {
       .number("warmup_epochs", &C::warmup_epochs, 0, 1000000, kWarn, "length of the linear warm-up")
       .integer("lr_reference_batch", &C::lr_reference_batch, 0, kMany, kWarn,
                "scale the peak by batch x accumulate / this (0: do not scale)")
-      .choice("schedule", &C::schedule, {"step", "epoch"}, kWarn,
-              "cosine moved every step, or once an epoch as the official code does")
+      .choice("schedule", &C::schedule, {"step", "epoch", "rsqrt"}, kWarn,
+              "cosine moved every step, or once an epoch as the official code does; rsqrt: the "
+              "inverse square root of the step")
       .integer("schedule_lag", &C::schedule_lag, 0, 2, kWarn,
                "epochs by which an epoch schedule lags (official: 1 ImageNet, 2 fine-tuning)")
       .integer("evaluate_every", &C::evaluate_every, 1, 1000000, kWarn,
@@ -114,9 +115,9 @@ void check_loop_config(const LoopConfig& config) {
   if (config.evaluate_ema && config.ema_decay == 0) {
     fail_usage("evaluate_ema needs averaged weights: set ema_decay above 0.");
   }
-  if (config.schedule == "step" && config.schedule_lag != 0) {
-    fail_usage("schedule_lag ", config.schedule_lag,
-               " needs schedule \"epoch\"; the step schedule does not lag.");
+  if (config.schedule != "epoch" && config.schedule_lag != 0) {
+    fail_usage("schedule_lag ", config.schedule_lag, " needs schedule \"epoch\"; the ",
+               config.schedule, " schedule does not lag.");
   }
   if (config.min_lr > config.lr && config.lr_reference_batch == 0) {
     fail_usage("min_lr ", config.min_lr, " is above lr ", config.lr, ".");

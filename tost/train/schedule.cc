@@ -1,5 +1,6 @@
 #include "tost/train/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -32,10 +33,24 @@ double by_epoch(const Schedule& s, int64_t step) {
   return half_cosine(s, index / epochs);
 }
 
+double by_rsqrt(const Schedule& s, int64_t step) {
+  if (step < s.warmup_steps) return warmup(s, double(step), double(s.warmup_steps));
+  const double length = double(std::max<int64_t>(1, s.warmup_steps));
+  return std::max(s.floor, s.peak * std::sqrt(length / std::max(length, double(step))));
+}
+
 }  // namespace
 
 double learning_rate(const Schedule& schedule, int64_t step) {
-  return schedule.form == ScheduleForm::kStep ? by_step(schedule, step) : by_epoch(schedule, step);
+  switch (schedule.form) {
+    case ScheduleForm::kEpoch:
+      return by_epoch(schedule, step);
+    case ScheduleForm::kRsqrt:
+      return by_rsqrt(schedule, step);
+    case ScheduleForm::kStep:
+      break;
+  }
+  return by_step(schedule, step);
 }
 
 }  // namespace tost

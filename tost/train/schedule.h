@@ -1,5 +1,5 @@
-// Learning-rate schedule: linear warm-up, then half a cosine. Pure functions of the step, so
-// resuming needs no schedule state.
+// Learning-rate schedules: linear warm-up, then half a cosine or the inverse square root of the
+// step. Pure functions of the step, so resuming needs no schedule state.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@ namespace tost {
 enum class ScheduleForm {
   kStep,   // moves every optimiser step; the cosine starts where the warm-up ends
   kEpoch,  // the official code's form, see below
+  kRsqrt,  // moves every optimiser step; after the warm-up as the inverse square root of the step
 };
 
 struct Schedule {
   ScheduleForm form = ScheduleForm::kStep;
   double peak = 1e-3;
-  double floor = 0;         // value the cosine ends at
+  double floor = 0;         // value the cosine ends at; kRsqrt: never below it after the warm-up
   double warmup_start = 0;  // value of the first step when there is a warm-up
   int64_t warmup_steps = 0;
   int64_t total_steps = 1;
@@ -30,6 +31,8 @@ struct Schedule {
 // warm-up, so it runs over all epochs and the rate falls a little when the warm-up ends. With lag 1
 // the first two epochs both run at warmup_start (ImageNet script); with lag 2 and no warm-up it is
 // the fine-tuning script.
+// kRsqrt: for t < W as kStep, then peak sqrt(W / t), with W at least 1: the form of the Long Range
+// Arena's training (arXiv 2011.04006), whose base rate is peak sqrt(W) here.
 double learning_rate(const Schedule& schedule, int64_t step);
 
 }  // namespace tost

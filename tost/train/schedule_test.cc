@@ -20,6 +20,24 @@ TEST(Schedule, StepFormAtKnownPoints) {
   EXPECT_GT(learning_rate(s, 11), 0.1);
 }
 
+// The Long Range Arena's text task: base rate 0.05, 8,000 steps of warm-up.
+TEST(Schedule, RsqrtFormAtKnownPoints) {
+  const double base = 0.05;
+  const Schedule s{.form = ScheduleForm::kRsqrt,
+                   .peak = base / std::sqrt(8000.0),
+                   .floor = 3e-4,
+                   .warmup_steps = 8000,
+                   .total_steps = 1'000'000};
+  EXPECT_DOUBLE_EQ(learning_rate(s, 0), 0);
+  EXPECT_NEAR(learning_rate(s, 4000), 0.5 * base / std::sqrt(8000.0), 1e-15);
+  EXPECT_NEAR(learning_rate(s, 8000), base / std::sqrt(8000.0), 1e-15);
+  EXPECT_NEAR(learning_rate(s, 20000), base / std::sqrt(20000.0), 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate(s, 900'000), 3e-4);
+  const Schedule without{.form = ScheduleForm::kRsqrt, .peak = 1, .total_steps = 10};
+  EXPECT_DOUBLE_EQ(learning_rate(without, 0), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(without, 4), 0.5);
+}
+
 TEST(Schedule, WarmupLongerThanTheRunStaysLinear) {
   const Schedule s{.peak = 1.0, .warmup_steps = 10, .total_steps = 5};
   EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.4);

@@ -22,6 +22,11 @@ using torch::Tensor;
             ": lower lr, lengthen the warm-up or set clip, and check the data.");
 }
 
+ScheduleForm form_of(const std::string& name) {
+  if (name == "epoch") return ScheduleForm::kEpoch;
+  return name == "rsqrt" ? ScheduleForm::kRsqrt : ScheduleForm::kStep;
+}
+
 }  // namespace
 
 int64_t steps_per_epoch(const LoopConfig& config, const TrainTask& task) {
@@ -37,7 +42,7 @@ Schedule make_schedule(const LoopConfig& config, int64_t steps_per_epoch,
   const double step_samples = double(samples_per_batch) * double(config.accumulate);
   const double scale =
       config.lr_reference_batch > 0 ? step_samples / double(config.lr_reference_batch) : 1.0;
-  return {.form = config.schedule == "epoch" ? ScheduleForm::kEpoch : ScheduleForm::kStep,
+  return {.form = form_of(config.schedule),
           .peak = config.lr * scale,
           .floor = config.min_lr,
           .warmup_start = config.warmup_lr,
