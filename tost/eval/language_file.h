@@ -35,8 +35,8 @@ std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
 LanguageInfo language_info_from_metadata(const std::map<std::string, std::string>& metadata,
                                          const std::string& where);
 
-// "vision" or "language": what the model file that `path` means (see find_model_file) holds. Reads
-// names and shapes alone. Throws a data Error where there is no such file.
+// "vision", "language" or "sequence": what the model file that `path` means (see find_model_file)
+// holds. Reads names and shapes alone. Throws a data Error where there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
 // `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the

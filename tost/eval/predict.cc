@@ -22,22 +22,23 @@ Tensor read_batch(const Preprocess& preprocess, const std::vector<std::string>& 
   return images;
 }
 
-std::vector<RankedClass> rank(const Tensor& probabilities, const ModelInfo& info, int64_t top_k) {
+}  // namespace
+
+std::vector<RankedClass> rank_classes(const Tensor& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k) {
+  if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");
   const auto [sorted, labels] = probabilities.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
   std::vector<RankedClass> top;
   for (int64_t k = 0; k < std::min(top_k, sorted.size(0)); ++k) {
     const int64_t label = labels[k].item<int64_t>();
-    top.push_back({label, info.classes[size_t(label)], sorted[k].item<double>()});
+    top.push_back({label, classes[size_t(label)], sorted[k].item<double>()});
   }
   return top;
 }
 
-}  // namespace
-
 std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
                                        const std::vector<std::string>& paths,
                                        const PredictOptions& options) {
-  if (options.top_k < 1) fail_usage("top is ", options.top_k, " but must be at least 1.");
   if (options.batch_size < 1)
     fail_usage("The batch is ", options.batch_size, " but must be at least 1.");
   if (paths.empty()) fail_usage("No image was given to predict.");
@@ -50,7 +51,7 @@ std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& 
     const Tensor probabilities = logits.to(torch::kDouble).softmax(1);
     for (size_t i = begin; i < end; ++i) {
       predictions.push_back(
-          {paths[i], rank(probabilities[int64_t(i - begin)], info, options.top_k)});
+          {paths[i], rank_classes(probabilities[int64_t(i - begin)], info.classes, options.top_k)});
     }
     begin = end;
   }

@@ -25,6 +25,10 @@ struct PredictOptions {
   std::string precision = "fp32";  // or bf16
 };
 
+// The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.
+std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k);
+
 // One prediction a path, in order. `model` is in evaluation mode. Throws a data Error naming the
 // first image that cannot be read, a usage Error for top_k < 1 or no paths.
 std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
