@@ -11,6 +11,7 @@
 #include "tost/cli/program.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/torch_inspect.h"
 
@@ -203,12 +204,7 @@ Json inspect_folder(const fs::path& path, const InspectOptions& options) {
   for (const fs::path& run : {path, folder.parent_path().parent_path()}) {
     if (!fs::exists(run / kConfigFile)) continue;
     const std::string text = read_file(run / kConfigFile, 1 << 20);
-    // A limit on nesting, since this file too comes from outside.
-    const auto shallow = [](int depth, Json::parse_event_t, Json&) {
-      if (depth > 64) fail_data("The run's config.json is nested too deeply.");
-      return true;
-    };
-    const Json config = Json::parse(text, shallow, false);
+    const Json config = parse_ordered_json(text, cat("'", (run / kConfigFile).string(), "'"));
     if (config.is_object()) report["arguments"] = escaped_json(config);
     break;
   }

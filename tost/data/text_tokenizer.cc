@@ -7,6 +7,7 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/base/utf8.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {
@@ -129,10 +130,8 @@ std::shared_ptr<const Tokenizer> find_token_tokenizer(const std::string& name,
 }
 
 std::shared_ptr<const Tokenizer> read_tokenizer_file(const fs::path& file) {
-  const auto json = nlohmann::json::parse(read_file(file, kMaxTokenizerFile), nullptr, false);
   const std::string where = cat("'", file.string(), "'");
-  if (json.is_discarded()) fail_data(where, " is not JSON.");
-  return tokenizer_from_json(json, where);
+  return tokenizer_from_json(parse_json(read_file(file, kMaxTokenizerFile), where), where);
 }
 
 }  // namespace tost

@@ -154,6 +154,8 @@ TEST_F(TokenData, RefusesTokensOfAnotherTokenizer) {
   expect_part(refusal([&] { open(out, "words:9"); }, ErrorKind::kUsage), "holds tokens, not text");
   std::ofstream(fs::path(out) / "tokenizer.json") << "{";
   expect_part(refusal([&] { open(out); }), "tokenizer.json' is not JSON");
+  std::ofstream(fs::path(out) / "tokenizer.json") << std::string(100'000, '[');
+  expect_part(refusal([&] { open(out); }), "tokenizer.json' is nested deeper than 64 levels");
 }
 
 TEST_F(TokenData, RefusesWhatIsNotThere) {

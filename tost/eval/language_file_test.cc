@@ -100,7 +100,7 @@ TEST_F(LanguageFile, RefusesDeepNesting) {
   EXPECT_EQ(load_language_file(save(metadata)).info.training.dump(), nested(64));
   for (const std::string& text : {nested(65), nested(300'000), std::string(300'000, '[')}) {
     metadata["tost.training"] = text;
-    expect_refused(save(metadata), "'tost.training' nested deeper than 64 levels");
+    expect_refused(save(metadata), "is nested deeper than 64 levels");
   }
   std::string objects;
   for (int i = 0; i < 300'000; ++i) objects += "{\"a\":";

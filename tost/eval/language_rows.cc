@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/io/mapped_file.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -40,8 +41,8 @@ std::vector<JsonRow> read_rows(const fs::path& file) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (is_blank(line)) continue;
-    JsonRow row{nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false),
-                cat("'", file.string(), "' line ", number)};
+    const std::string where = cat("'", file.string(), "' line ", number);
+    JsonRow row{parse_json(line, where), where};
     if (!row.object.is_object()) fail_data(row.where, " is not a JSON object.");
     rows.push_back(std::move(row));
   }

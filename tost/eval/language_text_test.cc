@@ -71,7 +71,8 @@ TEST_F(LanguageFiles, RefusesTextTheModelCannotRead) {
   expect_part(rows(""), "has no rows");
   expect_part(rows("{\"text\": \"a\"}\n[]"), "f.jsonl' line 2 is not a JSON object");
   expect_part(rows("{\"text\": \"a\"}\n{\"text\": 5}"), "line 2 lacks \"text\"");
-  expect_part(rows("\xFF\xFE"), "line 1 is not a JSON object");
+  expect_part(rows("\xFF\xFE"), "line 1 is not JSON at byte 1");
+  expect_part(rows("{\"text\": " + std::string(100'000, '[')), "line 1 is nested deeper than 64");
 }
 
 }  // namespace

@@ -3,16 +3,11 @@
 #include <algorithm>
 
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 
 using nlohmann::json;
-
-namespace {
-
-constexpr int kMostNesting = 64;  // copying a value recurses as deep as it is nested
-
-}  // namespace
 
 json metadata_json(const std::map<std::string, std::string>& metadata, const std::string& key,
                    const std::string& where) {
@@ -21,16 +16,7 @@ json metadata_json(const std::map<std::string, std::string>& metadata, const std
     fail_data(where, " has no '", key,
               "' in its metadata, so it is not a model file of this program.");
   }
-  const auto check_depth = [&](int depth, json::parse_event_t event, json&) {
-    using Event = json::parse_event_t;
-    const bool opens = event == Event::object_start || event == Event::array_start;
-    if (!opens || depth < kMostNesting) return true;
-    fail_data(where, " has '", key, "' nested deeper than ", kMostNesting,
-              " levels in its metadata; it is damaged or no model file of this program.");
-  };
-  json value = json::parse(found->second, check_depth, /*allow_exceptions=*/false);
-  if (value.is_discarded()) fail_data(where, " has '", key, "' that is not JSON in its metadata.");
-  return value;
+  return parse_json(found->second, cat("'", key, "' in the metadata of ", where));
 }
 
 void expect_keys(const json& object, const std::vector<std::string>& keys,

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/utf8.h"
 #include "tost/io/bpe_base64.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {
@@ -116,7 +116,7 @@ std::vector<std::string> read_merges(const fs::path& file, const Alphabet& alpha
 // encoder.json gives every token the id it has by its place.
 void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
                    const Alphabet& alphabet) {
-  const auto ids = nlohmann::json::parse(read_file(file, kMaxFile), nullptr, false);
+  const auto ids = parse_json(read_file(file, kMaxFile), cat("'", file.string(), "'"));
   if (!ids.is_object()) fail_data("'", file.string(), "' is not a JSON object of tokens and ids.");
   if (ids.size() != tokens.size() + 1) {
     fail_data("'", file.string(), "' has ", ids.size(), " entries, GPT-2's has ", tokens.size() + 1,
@@ -128,10 +128,8 @@ void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
                       (id.get<uint64_t>() == tokens.size()) == special &&
                       (special || tokens[id.get<uint64_t>()] == alphabet.decode(word));
     if (!fits) {
-      // Not dumped unless simple: nesting would be followed as deep as it goes.
       fail_data("'", file.string(), "' gives '", word.substr(0, 80), "' the id ",
-                id.is_primitive() ? id.dump().substr(0, 20) : id.type_name(),
-                ", which is not what vocab.bpe beside it says.");
+                id.dump().substr(0, 20), ", which is not what vocab.bpe beside it says.");
     }
   }
 }

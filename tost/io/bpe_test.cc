@@ -283,10 +283,12 @@ TEST_F(Gpt2Files, RefusesAnEncoderOfAnotherVocabulary) {
   encoder.erase("the");
   const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
   write("encoder.json", "{\"the\":" + nested + "," + encoder.dump().substr(1));
-  expect_part(refused(dir_.path()), "'the' the id array");
+  expect_part(refused(dir_.path()), "encoder.json' is nested deeper than 64 levels");
   write("encoder.json", encoder.dump());
   expect_part(refused(dir_.path()), "50256 entries");
   write("encoder.json", "[");
+  expect_part(refused(dir_.path()), "is not JSON at byte 2");
+  write("encoder.json", "[]");
   expect_part(refused(dir_.path()), "not a JSON object");
 }
 

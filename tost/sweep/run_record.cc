@@ -6,6 +6,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -15,7 +17,7 @@ using nlohmann::json;
 
 constexpr char kRecordFile[] = "result.json";
 constexpr int64_t kMaxBytes = int64_t{16} << 20;
-constexpr int kMostNesting = 24;
+constexpr size_t kMostNesting = 24;
 constexpr std::array kStates{"started", "trained", "done", "failed"};
 
 template <class T>
@@ -120,16 +122,14 @@ std::optional<RunRecord> read_record(const fs::path& run) {
     fail_data("'", path.string(), "' is no record of a sweep's run (", why,
               "); move its folder away to train the run again.");
   };
-  const auto shallow = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kMostNesting) fail("nested too deep");
-    return true;
-  };
-  const json object = json::parse(read_file(path, kMaxBytes), shallow, /*allow_exceptions=*/false);
-  if (!object.is_object()) fail("not a JSON object");
+  const std::string text = read_file(path, kMaxBytes);
   try {
+    const json object = parse_json(text, "it", {.nesting = kMostNesting});
+    if (!object.is_object()) fail_data("not a JSON object");
     return record_from(object);
   } catch (const std::exception& error) {  // of the JSON library too
-    fail(error.what());
+    const std::string why = error.what();
+    fail(why.substr(0, why.size() - ends_with(why, ".")));
   }
   return std::nullopt;
 }

@@ -76,8 +76,10 @@ TEST(RunRecord, ForeignFilesAreDataErrors) {
   broken = to_json(record());
   broken["curve"]["values"] = {1};
   EXPECT_NE(refusal(broken.dump()).find("differ in length"), std::string::npos);
-  EXPECT_NE(refusal("{\"a\":" + std::string(100'000, '[')).find("too deep"), std::string::npos);
-  EXPECT_NE(refusal("").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(refusal("{\"a\":" + std::string(100'000, '[')).find("deeper than 24 levels"),
+            std::string::npos);
+  EXPECT_NE(refusal("").find("(it is not JSON at byte 1);"), std::string::npos);
+  EXPECT_NE(refusal("[]").find("(not a JSON object);"), std::string::npos);
   EXPECT_NE(refusal("{}").find("is no record"), std::string::npos);
 }
 

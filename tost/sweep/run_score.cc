@@ -7,6 +7,7 @@
 #include "tost/eval/evaluate.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/parse_json.h"
 #include "tost/train/vision_train_config.h"
 
 namespace tost {
@@ -79,8 +80,8 @@ std::vector<json> read_evaluations(const fs::path& run) {
   std::vector<json> found;
   for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
     end = std::min(text.find('\n', begin), text.size());
-    json line = json::parse(text.begin() + int64_t(begin), text.begin() + int64_t(end), nullptr,
-                            /*allow_exceptions=*/false);
+    json line = parse_json(std::string_view(text).substr(begin, end - begin),
+                           cat("A line of '", path.string(), "'"));
     if (!line.is_object()) fail_data("'", path.string(), "' has a line that is no JSON object.");
     if (line.value("kind", json()) == "eval") found.push_back(std::move(line));
   }
@@ -104,8 +105,8 @@ ScoreCurve curve_of(const std::vector<json>& evaluations, const std::string& met
 
 // Mixers without heads have them in their configuration all the same.
 void read_heads(const fs::path& run, RunRecord& record) {
-  const json model = json::parse(read_file(run / kModelInfoFile, int64_t{64} << 20), nullptr,
-                                 /*allow_exceptions=*/false);
+  const fs::path file = run / kModelInfoFile;
+  const json model = parse_json(read_file(file, int64_t{64} << 20), cat("'", file.string(), "'"));
   if (!model.is_object() || !model.contains("config")) return;
   const json& config = model["config"];
   const double dim = number(config, "dim"), heads = number(config, "heads");

@@ -7,6 +7,7 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/data/corrupt.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int kMostNesting = 16;
+constexpr size_t kMostNesting = 16;
 constexpr size_t kMostEntries = 1000;  // of any list
 
 // One object of the file: its keys are those asked for and no others.
@@ -194,24 +195,9 @@ SweepPlot read_plot(const Reader& reader, bool corrupted) {
 
 ordered_json parse_file(const std::filesystem::path& path) {
   const std::string where = cat("'", path.string(), "'");
-  std::vector<std::set<std::string>> keys;  // of the objects around
-  const auto check = [&](int depth, ordered_json::parse_event_t event, ordered_json& value) {
-    using Event = ordered_json::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(value.get<std::string>()).second)
-      fail_usage(where, " has the key ", value.dump(), " twice in one object; leave one out.");
-    if (depth >= kMostNesting && (event == Event::object_start || event == Event::array_start))
-      fail_usage(where, " is nested deeper than ", kMostNesting, " levels; no sweep is.");
-    return true;
-  };
-  ordered_json value;
-  try {
-    value = ordered_json::parse(read_file(path, int64_t{1} << 20), check);
-  } catch (const ordered_json::parse_error& error) {
-    const std::string why = error.what();  // "[json.exception...] parse error at line 1, ..."
-    fail_usage(where, " is not valid JSON: ", why.substr(why.find("] ") + 2), ".");
-  }
+  ordered_json value = parse_ordered_json(
+      read_file(path, int64_t{1} << 20), where,
+      {.nesting = kMostNesting, .unique_keys = true, .error = ErrorKind::kUsage});
   if (!value.is_object()) fail_usage(where, " is not a JSON object; a sweep file is one.");
   return value;
 }

@@ -111,8 +111,7 @@ TEST(SweepSpec, RefusesFilesThatAreNone) {
   };
   EXPECT_NE(of_text("[1]").find("not a JSON object"), std::string::npos);
   const std::string broken = of_text("{\"seeds\":\n [1");
-  EXPECT_NE(broken.find("not valid JSON: parse error at line 2, column"), std::string::npos)
-      << broken;
+  EXPECT_NE(broken.find("is not JSON at line 2, column"), std::string::npos) << broken;
   EXPECT_NE(of_text("{\"seeds\": [1], \"seeds\": [2]}").find("twice in one object"),
             std::string::npos);
   EXPECT_NE(of_text("{\"note\":" + std::string(100'000, '[')).find("nested deeper than 16"),

@@ -6,6 +6,7 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
 #include "tost/train/manifest.h"
 
@@ -52,9 +53,8 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   verify_checkpoint(folder);
   Checkpoint checkpoint;
   checkpoint.step = checkpoint_step(folder.filename().string());
-  checkpoint.state = json::parse(read_file(folder / kStateFile, kMaxStateBytes), nullptr, false);
-  if (checkpoint.state.is_discarded())
-    fail_data("'", (folder / kStateFile).string(), "' is not JSON.");
+  const fs::path state = folder / kStateFile;
+  checkpoint.state = parse_json(read_file(state, kMaxStateBytes), cat("'", state.string(), "'"));
   for (const char* file : {kModelFile, kEmaFile, kOptimizerFile}) {
     if (!fs::exists(folder / file)) continue;
     SafetensorsFile content = load_safetensors(folder / file);

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -88,7 +89,7 @@ json value_from_text(const FieldInfo& field, const std::string& text) {
   if (field.type == FieldType::kNumber) value = number_from_text<double>(field, text);
   if (field.type == FieldType::kBool && (text == "true" || text == "false")) value = text == "true";
   if (field.type == FieldType::kObject)
-    value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    value = parse_json(text, field.key, {.unique_keys = true, .error = ErrorKind::kUsage});
   check_value(field, value);
   return value;
 }

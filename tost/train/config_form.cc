@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 
@@ -47,7 +48,8 @@ void check_resumed(const std::vector<FieldInfo>& fields, const json& before, con
 }
 
 json read_config_file(const std::filesystem::path& path) {
-  json values = json::parse(read_file(path, int64_t{1} << 20), nullptr, /*allow_exceptions=*/false);
+  json values = parse_json(read_file(path, int64_t{1} << 20), cat("'", path.string(), "'"),
+                           {.unique_keys = true, .error = ErrorKind::kUsage});
   if (!values.is_object())
     fail_usage("'", path.string(), "' is not a JSON object; a config file is one.");
   return values;

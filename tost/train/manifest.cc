@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/parse_json.h"
 #include "tost/train/checkpoint_store.h"
 #include "tost/train/crc32c.h"
 
@@ -33,7 +34,7 @@ std::string file_crc(const fs::path& path) {
 
 json read_manifest(const fs::path& path) {
   const json manifest =
-      json::parse(read_file(path, kMaxManifestBytes), nullptr, /*allow_exceptions=*/false);
+      parse_json(read_file(path, kMaxManifestBytes), cat("'", path.string(), "'"));
   if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object()) {
     fail_data("'", path.string(), "' is not a checkpoint manifest.");
   }

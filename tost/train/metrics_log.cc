@@ -1,6 +1,7 @@
 #include "tost/train/metrics_log.h"
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -9,6 +10,15 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
+
+// Null where the line is no JSON.
+json object_of(const std::string& line) {
+  try {
+    return parse_json(line, "the line");
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
 
 // The leading part of `text` that a run at last_step had written.
 std::string lines_up_to(const std::string& text, int64_t last_step, const fs::path& path) {
@@ -19,7 +29,7 @@ std::string lines_up_to(const std::string& text, int64_t last_step, const fs::pa
     if (end == std::string::npos) break;
     const std::string line = text.substr(begin, end - begin);
     begin = end + 1;
-    const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const json object = object_of(line);
     if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
       fail_data("'", path.string(), "' line ", number,
                 " is not a JSON object with a step; move the file away to resume.");
@@ -40,8 +50,7 @@ OutputFile open_log(const fs::path& path, int64_t last_step) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const fs::path& path, int64_t last_step)
-    : file_(open_log(path, last_step)) {
+MetricsLog::MetricsLog(const fs::path& path, int64_t last_step) : file_(open_log(path, last_step)) {
   sync_directory(path.parent_path());  // else a crash can take the whole file, flushed or not
 }
 

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/parse_json.h"
 #include "tost/train/checkpoint_store.h"
 #include "tost/train/config_form.h"
 #include "tost/train/run_kind.h"
@@ -36,8 +37,7 @@ SavedRun read_saved(const fs::path& run) {
   const fs::path model = run / kModelInfoFile;
   saved.model_where = cat("'", model.string(), "'");
   if (fs::exists(model)) {
-    saved.model =
-        json::parse(read_file(model, int64_t{64} << 20), nullptr, /*allow_exceptions=*/false);
+    saved.model = parse_json(read_file(model, int64_t{64} << 20), saved.model_where);
   }
   const fs::path checkpoints = run / kCheckpointFolder;
   saved.has_checkpoint = fs::exists(checkpoints) && !CheckpointStore(checkpoints, 1).list().empty();

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {
@@ -119,6 +121,26 @@ TEST(VisionTrainConfig, ResumingSaysWhatChanged) {
     EXPECT_TRUE(mentions(error.what(), "batch 64") && mentions(error.what(), "with 32"))
         << error.what();
   }
+}
+
+TEST(ConfigFile, IsOneStrictObject) {
+  const testing::TempDir dir;
+  const auto error_of = [&](const std::string& text) -> std::string {
+    const auto path = dir.path() / "c.json";
+    write_file_atomic(path, text);
+    try {
+      read_config_file(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of("{\"lr\": 0.5}\n"), "");
+  EXPECT_TRUE(mentions(error_of("[]"), "c.json' is not a JSON object"));
+  EXPECT_TRUE(mentions(error_of("{\n\"lr\" 0.5}"), "c.json' is not JSON at line 2, column"));
+  EXPECT_TRUE(mentions(error_of("{\"lr\": 0.5, \"lr\": 1}"), "the key 'lr' twice"));
+  EXPECT_TRUE(mentions(error_of(std::string(100'000, '[')), "nested deeper than 64 levels"));
 }
 
 }  // namespace

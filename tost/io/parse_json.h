@@ -1,0 +1,29 @@
+// JSON from outside, with limits. Free of torch.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "tost/base/error.h"
+
+namespace tost {
+
+struct JsonLimits {
+  size_t nesting = 64;       // levels: copying and writing a value recurse as deep as it is nested
+  bool unique_keys = false;  // an object that has a key twice is refused; else the last one counts
+  ErrorKind error = ErrorKind::kData;
+};
+
+// Throws an Error of the kind asked for: "WHERE is not JSON at line 2, column 7.", "WHERE is nested
+// deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is no JSON.
+// Memory is at most a constant times the text, whatever it holds.
+nlohmann::json parse_json(std::string_view text, const std::string& where,
+                          const JsonLimits& limits = {});
+
+// The same, with keys in the order of the text.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
+                                          const JsonLimits& limits = {});
+
+}  // namespace tost
