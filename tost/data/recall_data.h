@@ -1,0 +1,76 @@
+// Generated tasks in which a model must find again what it has read: associative recall, a needle
+// in a haystack of bytes, and copying. Free of torch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+// Targets stand where the token to be foretold comes next, as a language model is scored.
+struct RecallSample {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> targets;    // as many as ids; -1 where nothing is asked
+  std::vector<int64_t> distances;  // one a target that is not -1, in order: tokens from there back
+                                   // to where the answer stands
+};
+
+// How long and how hard a sample is.
+struct RecallCase {
+  int64_t length = 64;  // ids of a sample
+  int64_t pairs = 4;    // mqar: keys with a value
+  // needle: share of the haystack that stands before the needle, 0 ... 1; -1: drawn for every
+  // sample, uniformly.
+  double depth = -1;
+
+  bool operator==(const RecallCase&) const = default;
+};
+
+struct RecallSpec {
+  std::string task = "mqar";  // mqar, needle, copying
+  uint64_t seed = 0;
+  int64_t vocab = 256;  // mqar, copying; a needle is made of bytes (257 ids, as the tokenizer has)
+  // mqar: a query follows its pairs at the k-th free place with weight k^(power - 1); 1 is uniform.
+  double power = 0.01;
+  bool random_filler = true;  // mqar: tokens that are neither pair nor query; false: all 0
+  int64_t distractors = 0;    // needle: needles with other keys
+  int64_t questions = 1;      // needle: the first is of the needle, others are of distractors
+  std::string text{};         // needle: file that is the haystack; "": sentences of a small grammar
+  int64_t gap = 0;            // copying: blanks between the string and the sign to repeat it
+};
+
+std::vector<std::string> recall_tasks();
+std::vector<std::string> recall_splits();  // train, validation, test
+
+class RecallSource {
+ public:
+  virtual ~RecallSource() = default;
+
+  virtual int64_t vocab() const = 0;
+  // Throws a usage Error, with what would fit, for a case that cannot be made.
+  virtual void check(const RecallCase& size) const = 0;
+  // A pure function of the seed and the arguments; safe to call from several threads at once.
+  // Throws what check() throws, and a usage Error for another split.
+  virtual RecallSample sample(const RecallCase& size, const std::string& split,
+                              int64_t index) const = 0;
+};
+
+// mqar (Arora, Eyuboglu et al., arXiv 2312.04927, with the official generator's rules): `pairs`
+// keys from 1 ... vocab/2 - 1, each followed by its value from vocab/2 ... vocab - 1, both without
+// repetition; then every key once more as a query, at an even place behind the pairs, where its
+// value is to be foretold. Other places hold random ids.
+//
+// needle: sentences with "The code of KEY is 12345. " among them, and at the end
+// "\nThe code of KEY is ", whose five digits are to be foretold. Sample i has the same key and
+// haystack at every depth.
+//
+// copying: random ids from 2 on, `gap` blanks (0), the sign 1, and the ids again, all to be
+// foretold; (length - gap) / 2 of them.
+//
+// Throws a usage Error for an unknown task (nearest offered) and impossible settings, a data Error
+// for a text that cannot be read.
+std::unique_ptr<RecallSource> open_recall(const RecallSpec& spec);
+
+}  // namespace tost
