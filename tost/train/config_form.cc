@@ -9,6 +9,19 @@ namespace tost {
 
 using nlohmann::json;
 
+FieldInfo shorthand_field(const std::string& key, const std::string& help, const json& usual) {
+  FieldInfo field{.key = key,
+                  .type = FieldType::kText,
+                  .help = help,
+                  .on_resume = OnResume::kFixed,
+                  .choices = {}};
+  if (usual.is_boolean()) field.type = FieldType::kBool;
+  if (usual.is_number_integer()) field.type = FieldType::kInteger;
+  if (usual.is_number_float()) field.type = FieldType::kNumber;
+  field.low = -(field.high = double(int64_t{1} << 40));
+  return field;
+}
+
 json expand_shorthands(const std::vector<FieldInfo>& shorthands, json values) {
   for (const FieldInfo& field : shorthands) {
     const auto given = values.find(field.key);

@@ -35,6 +35,11 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
   return names;
 }
 
+// The shorthand of a key of model_options whose usual value is `usual`. Only the type is checked;
+// what is possible is the model's own to say.
+FieldInfo shorthand_field(const std::string& key, const std::string& help,
+                          const nlohmann::json& usual);
+
 // `values` with every shorthand moved into model_options. Throws a usage Error for a wrong value,
 // or one that model_options gives differently.
 nlohmann::json expand_shorthands(const std::vector<FieldInfo>& shorthands, nlohmann::json values);

@@ -57,22 +57,11 @@ const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
   return kHelp;
 }
 
-// Only the type is checked here; what is possible is the model's own to say.
-FieldInfo shorthand(const std::string& key, const std::string& help, const json& usual) {
-  FieldInfo field{
-      .key = key, .type = FieldType::kText, .help = help, .on_resume = kFixed, .choices = {}};
-  if (usual.is_boolean()) field.type = FieldType::kBool;
-  if (usual.is_number_integer()) field.type = FieldType::kInteger;
-  if (usual.is_number_float()) field.type = FieldType::kNumber;
-  field.low = -(field.high = double(int64_t{1} << 40));
-  return field;
-}
-
 std::vector<FieldInfo> make_shorthands() {
   const json usual = to_json(LanguageConfig{});
   std::vector<FieldInfo> fields;
   for (const auto& [key, help] : shorthand_help()) {
-    fields.push_back(shorthand(key, help, usual.at(key)));
+    fields.push_back(shorthand_field(key, help, usual.at(key)));
   }
   return fields;
 }

@@ -104,7 +104,8 @@ void check_keys(const Hint& chosen, const json& values) {
 }  // namespace
 
 const std::vector<RunKind>& run_kinds() {
-  static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind()};
+  static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind(),
+                                          sequence_run_kind()};
   return kinds;
 }
 

@@ -74,6 +74,7 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
 
 RunKind vision_run_kind();
 RunKind language_run_kind();
+RunKind sequence_run_kind();
 
 const std::vector<RunKind>& run_kinds();
 

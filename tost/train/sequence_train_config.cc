@@ -1,0 +1,143 @@
+#include "tost/train/sequence_train_config.h"
+
+#include "tost/base/error.h"
+#include "tost/models/sequence_classifier.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using enum OnResume;
+using C = SequenceTrainConfig;
+
+constexpr int64_t kMany = int64_t{1} << 40;
+
+void add_model_fields(FieldTable<C>& t) {
+  t.choice("recipe", &C::recipe, names_of(sequence_recipes()), kFree, "named set of defaults")
+      .choice("model", &C::model, sequence_preset_names(), kFixed, "model preset")
+      .text("from", &C::from, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &C::model_options, kFixed, "further model fields, as in model.json")
+      .integer("batch", &C::batch, 1, 65536, kFixed, "sequences a batch")
+      .integer("eval_batch", &C::eval_batch, 1, 65536, kFree, "sequences a batch of evaluation")
+      .integer("length_groups", &C::length_groups, 1, 1'000'000, kFixed,
+               "shuffled batches that are sorted by length together, so that less is padding (1: "
+               "none)");
+}
+
+void add_data_fields(FieldTable<C>& t) {
+  t.text("data", &C::data, kWarn, "file or folder; or generated: listops, pathfinder, pathx")
+      .choice("data_format", &C::data_format,
+              {"auto", "listops", "text", "retrieval", "pixels", "pathfinder"}, kFixed,
+              "format of the data")
+      .integer("max_length", &C::max_length, 0, kMany, kFixed,
+               "tokens that sequences are cut to (0: nothing is cut)")
+      .number("holdout", &C::holdout, -1, 0.9, kFixed,
+              "share of the training sequences kept for validation where the data has no such "
+              "split (-1: 5 %, at most 5000; 0: none, the test split is scored instead)")
+      .integer("data_seed", &C::data_seed, 0, kMany, kFixed, "seed of generated data")
+      .integer("train_size", &C::train_size, 1, 10'000'000, kFixed, "generated training sequences")
+      .integer("test_size", &C::test_size, 1, 10'000'000, kFixed,
+               "generated test sequences, and as many for validation")
+      .integer("min_tokens", &C::min_tokens, 0, kMany, kFixed,
+               "ListOps: expressions are longer than this")
+      .integer("max_tokens", &C::max_tokens, 1, kMany, kFixed,
+               "ListOps: and shorter than this, in tokens without parentheses")
+      .integer("max_depth", &C::max_depth, 1, 1000, kFixed, "ListOps: deepest nesting")
+      .integer("max_arguments", &C::max_arguments, 2, 1000, kFixed,
+               "ListOps: most arguments of an operator")
+      .integer("side", &C::side, 1, 1024, kFixed, "Pathfinder: side of the pictures")
+      .integer("contour_length", &C::contour_length, 1, 1000, kFixed,
+               "Pathfinder: paddles of a contour (6 easy, 9 intermediate, 14 hard)");
+}
+
+FieldTable<C> make_fields() {
+  FieldTable<C> table;
+  add_model_fields(table);
+  add_data_fields(table);
+  return table.include(loop_fields())
+      .include(epoch_fields())
+      .integer("warmup_steps", &C::warmup_steps, 0, kMany, kWarn,
+               "length of the linear warm-up in steps (0: warmup_epochs)")
+      .integer("evaluate_every_steps", &C::evaluate_every_steps, 0, kMany, kWarn,
+               "steps between evaluations (0: evaluate_every)");
+}
+
+// What each field of SequenceConfig that stands beside model_options is for.
+const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
+  static const std::vector<std::pair<const char*, const char*>> kHelp = {
+      {"dim", "width"},
+      {"depth", "blocks"},
+      {"heads", "heads"},
+      {"mlp_hidden", "hidden units of the MLP (0: four times the width)"},
+      {"pool", "class: a class token in front; mean: of the sequence's tokens"},
+      {"positions", "position vectors: learned, sinusoidal, none"},
+      {"layer_scale", "initial scale of both branches of a block"},
+      {"dropout", "dropout while training"},
+      {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
+      {"hybrid_mixer", "mixer of those blocks"},
+  };
+  return kHelp;
+}
+
+std::vector<FieldInfo> make_shorthands() {
+  const json usual = to_json(SequenceConfig{});
+  std::vector<FieldInfo> fields;
+  for (const auto& [key, help] : shorthand_help()) {
+    fields.push_back(shorthand_field(key, help, usual.at(key)));
+  }
+  return fields;
+}
+
+void check(const C& config) {
+  check_loop_config(config);
+  if (config.data.empty()) {
+    fail_usage(
+        "data is empty; name a file or folder of sequences, or listops, pathfinder or pathx,"
+        " which are generated.");
+  }
+  if (config.from.empty()) sequence_config(config);
+}
+
+}  // namespace
+
+const ConfigForm<C>& sequence_train_form() {
+  static const ConfigForm<C> form{make_fields(), sequence_recipes(), check, make_shorthands()};
+  return form;
+}
+
+SequenceSpec sequence_spec(const C& c) {
+  return {.path = c.data,
+          .format = c.data_format,
+          .max_length = c.max_length,
+          .holdout = c.holdout,
+          .seed = uint64_t(c.data_seed),
+          .train_size = c.train_size,
+          .test_size = c.test_size,
+          .min_tokens = c.min_tokens,
+          .max_tokens = c.max_tokens,
+          .max_depth = c.max_depth,
+          .max_arguments = c.max_arguments,
+          .side = c.side,
+          .contour_length = c.contour_length};
+}
+
+SequenceConfig changed_sequence_config(const C& config, SequenceConfig base) {
+  if (!config.mixer.empty()) base.mixer = config.mixer;
+  try {
+    base = sequence_config_from_json(config.model_options, base);
+    validate(base);
+  } catch (const Error& error) {
+    fail_usage("The model cannot be made: ", error.what());
+  }
+  return base;
+}
+
+SequenceConfig sequence_config(const C& config) {
+  SequenceConfig base = sequence_preset(config.model);
+  if (config.max_length > 0) base.max_length = config.max_length;
+  return changed_sequence_config(config, base);
+}
+
+}  // namespace tost
