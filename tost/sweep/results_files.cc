@@ -40,14 +40,6 @@ json to_json(const VariantSummary& v) {
           {"failed", v.failed}};
 }
 
-// Quoted where the field needs it (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string csv_number(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? json(*value).dump() : "";
 }
@@ -77,6 +69,13 @@ std::string csv_line(const SweepSummary& summary, const SweepStep& step,
 
 }  // namespace
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 json results_json(const SweepSpec& spec, const SweepSummary& summary,
                   const std::vector<SweepStep>& steps) {
   json runs = json::array(), variants = json::array();
@@ -97,6 +96,8 @@ json results_json(const SweepSpec& spec, const SweepSummary& summary,
 std::string results_csv(const SweepSummary& summary, const std::vector<SweepStep>& steps) {
   const std::vector<std::string> scores = summary.metric == "top1"
                                               ? std::vector<std::string>{"top1", "top5", "loss"}
+                                          : summary.metric == "accuracy"
+                                              ? std::vector<std::string>{"accuracy", "exact", "loss"}
                                               : std::vector<std::string>{"loss"};
   std::string text = "variant,seed,state,parameters";
   for (const std::string& name : scores) text += "," + name;

@@ -1,4 +1,5 @@
 #include "tost/base/error.h"
+#include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
 
 namespace tost {
@@ -17,7 +18,7 @@ std::string state_words(const std::vector<SweepStep>& steps) {
 
 Table runs_table(const SweepSummary& summary, const std::vector<SweepStep>& steps) {
   Table table;
-  table.header = {"variant", "seed", summary.metric == "top1" ? "top-1 %" : "loss", "state"};
+  table.header = {"variant", "seed", metric_view(summary.metric).heading, "state"};
   for (const SweepStep& step : steps) {
     std::string state = "planned", score = "–";
     if (step.record) {
@@ -26,9 +27,8 @@ Table runs_table(const SweepSummary& summary, const std::vector<SweepStep>& step
       const auto found = record.scores.find(summary.metric);
       if (found != record.scores.end()) {
         char text[32];
-        const bool percent = summary.metric == "top1";
-        std::snprintf(text, sizeof text, percent ? "%.2f" : "%.4f",
-                      (percent ? 100 : 1) * found->second);
+        const MetricView view = metric_view(summary.metric);
+        std::snprintf(text, sizeof text, "%.*f", view.digits, view.scale * found->second);
         score = text;
       }
     }

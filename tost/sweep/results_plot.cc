@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/report/chart.h"
+#include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
 
 namespace tost {
@@ -10,11 +11,11 @@ namespace {
 constexpr double kGap = 16;
 
 double scale_of(const SweepSummary& summary) {
-  return summary.metric == "top1" ? 100 : 1;
+  return metric_view(summary.metric).scale;
 }
 
 std::string label_of(const SweepSummary& summary) {
-  return summary.metric == "top1" ? "top-1, %" : "loss, nats";
+  return metric_view(summary.metric).axis;
 }
 
 void add(Series& series, double x, const MeanSpread& value, double scale) {

@@ -4,6 +4,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/sweep/metric_view.h"
+#include "tost/sweep/run_score.h"
 #include "tost/sweep/sweep_report.h"
 
 namespace tost {
@@ -14,22 +16,6 @@ std::string fixed(double value, int digits, bool sign = false) {
   std::snprintf(text, sizeof text, sign ? "%+.*f" : "%.*f", digits, value);
   return text;
 }
-
-// "91.20 ± 0.34"; without spread of a single run; "–" of none.
-std::string shown(const MeanSpread& value, double scale, int digits, bool sign = false) {
-  if (value.n == 0 || !std::isfinite(value.mean)) return "–";
-  const std::string mean = fixed(scale * value.mean, digits, sign);
-  return std::isfinite(value.spread) ? mean + " ± " + fixed(scale * value.spread, digits) : mean;
-}
-
-struct ScoreColumn {
-  std::string key, heading;
-  double scale;
-  int digits;
-};
-
-const ScoreColumn kTop1{"top1", "top-1 %", 100, 2};
-const ScoreColumn kLoss{"loss", "loss", 1, 4};
 
 bool any_heads(const SweepSummary& summary) {
   for (const VariantSummary& v : summary.variants) {
@@ -48,14 +34,14 @@ std::string count_of(const VariantSummary& v) {
 
 Table main_table(const SweepSummary& summary) {
   const bool pictures = summary.metric == "top1";
-  const ScoreColumn& main = pictures ? kTop1 : kLoss;
+  const MetricView main = metric_view(summary.metric), loss = metric_view("loss");
   const bool heads = any_heads(summary);
   Table table;
   table.header = {"variant", "parameters"};
   if (heads) table.header.insert(table.header.end(), {"heads", "p"});
   table.header.push_back(main.heading);
   table.header.push_back("difference to " + summary.variants.front().variant);
-  if (pictures) table.header.push_back(kLoss.heading);
+  if (pictures) table.header.push_back(loss.heading);
   table.header.insert(table.header.end(), {"seeds", "seconds", "CPU s"});
   for (const VariantSummary& v : summary.variants) {
     std::vector<TableCell> row{{.text = v.variant, .strong = true}};
@@ -64,15 +50,15 @@ Table main_table(const SweepSummary& summary) {
       row.push_back(number(v.heads ? cat(*v.heads) : "–"));
       row.push_back(number(v.head_width ? cat(*v.head_width) : "–"));
     }
-    row.push_back(number(shown(v.score, main.scale, main.digits)));
-    row.push_back(number(shown(v.difference, main.scale, main.digits, true)));
+    row.push_back(number(show(v.score, main.scale, main.digits)));
+    row.push_back(number(show(v.difference, main.scale, main.digits, true)));
     if (pictures) {
-      const auto loss = v.scores.find(kLoss.key);
-      row.push_back(number(loss == v.scores.end() ? "–" : shown(loss->second, 1, kLoss.digits)));
+      const auto found = v.scores.find("loss");
+      row.push_back(number(found == v.scores.end() ? "–" : show(found->second, 1, loss.digits)));
     }
     row.push_back(number(count_of(v)));
-    row.push_back(number(shown({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
-    row.push_back(number(shown({v.cpu_seconds.n, v.cpu_seconds.mean, NAN}, 1, 0)));
+    row.push_back(number(show({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
+    row.push_back(number(show({v.cpu_seconds.n, v.cpu_seconds.mean, NAN}, 1, 0)));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -87,16 +73,57 @@ Table corruption_table(const SweepSummary& summary) {
   table.header = {"variant", "whole"};
   for (const std::string& kind : summary.kinds) table.header.push_back(kind);
   for (const VariantSummary& v : summary.variants) {
-    std::vector<TableCell> row{{.text = v.variant, .strong = true}, number(shown(v.score, 100, 2))};
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}, number(show(v.score, 100, 2))};
     for (const std::string& kind : summary.kinds) {
-      row.push_back(number(shown(v.corrupted_mean.at(kind), 100, 2)));
+      row.push_back(number(show(v.corrupted_mean.at(kind), 100, 2)));
     }
     table.rows.push_back(std::move(row));
   }
   return table;
 }
 
-// As text, whatever it holds: no tags, no table cells, no lines of its own.
+// The scores of single lengths, "accuracy 64" or "accuracy 64/4", in the order of their numbers.
+std::vector<std::string> case_names(const SweepSummary& summary) {
+  std::map<std::pair<int64_t, int64_t>, std::string> names;
+  for (const VariantSummary& v : summary.variants) {
+    for (const auto& [name, value] : v.scores) {
+      if (!starts_with(name, kCaseScore)) continue;
+      const std::string size = name.substr(std::string(kCaseScore).size());
+      const size_t slash = std::min(size.find('/'), size.size() - 1);
+      names[{std::atoll(size.c_str()), std::atoll(size.c_str() + slash + 1)}] = name;
+    }
+  }
+  std::vector<std::string> ordered;
+  for (const auto& [size, name] : names) ordered.push_back(name);
+  return ordered;
+}
+
+Table case_table(const SweepSummary& summary, const std::vector<std::string>& names) {
+  Table table;
+  table.caption = "Accuracy % by length, or length/pairs";
+  table.header = {"variant"};
+  for (const std::string& name : names) {
+    table.header.push_back(name.substr(std::string(kCaseScore).size()));
+  }
+  for (const VariantSummary& v : summary.variants) {
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}};
+    for (const std::string& name : names) {
+      const auto found = v.scores.find(name);
+      row.push_back(number(found == v.scores.end() ? "–" : show(found->second, 100, 2)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string show(const MeanSpread& value, double scale, int digits, bool sign) {
+  if (value.n == 0 || !std::isfinite(value.mean)) return "–";
+  const std::string mean = fixed(scale * value.mean, digits, sign);
+  return std::isfinite(value.spread) ? mean + " ± " + fixed(scale * value.spread, digits) : mean;
+}
+
 std::string escape_markdown(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -130,11 +157,11 @@ std::string to_markdown(const Table& table) {
   return text;
 }
 
-}  // namespace
-
 std::vector<Table> results_tables(const SweepSummary& summary) {
   std::vector<Table> tables{main_table(summary)};
   if (!summary.kinds.empty()) tables.push_back(corruption_table(summary));
+  const std::vector<std::string> cases = case_names(summary);
+  if (!cases.empty()) tables.push_back(case_table(summary, cases));
   return tables;
 }
 

@@ -31,7 +31,7 @@ struct RunRecord {
   // Of training with its evaluations, on the clock and on the processor; unknown where a process
   // was killed.
   std::optional<double> seconds = 0, cpu_seconds = 0;
-  std::string metric;                    // what `curve` and the comparison are of: top1, loss
+  std::string metric;                    // what `curve` and the comparison are of: top1, accuracy, loss
   std::map<std::string, double> scores;  // top1, top5, loss: of the final model
   nlohmann::json scored_by;              // the rule: {"split", "corruptions"}
   std::map<std::string, std::vector<double>> corrupted;  // kind: top-1, one a strength of the rule

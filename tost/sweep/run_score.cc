@@ -7,7 +7,10 @@
 #include "tost/eval/evaluate.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/eval/sequence_eval.h"
+#include "tost/eval/sequence_file.h"
 #include "tost/io/parse_json.h"
+#include "tost/train/sequence_train_config.h"
 #include "tost/train/vision_train_config.h"
 
 namespace tost {
@@ -73,6 +76,29 @@ bool score_pictures(const fs::path& run, const json& rule, RunRecord& record,
   return true;
 }
 
+bool score_sequences(const fs::path& run, const json& rule, RunRecord& record,
+                     const std::atomic<bool>* stop) {
+  const SequenceTrainConfig config =
+      make_config(sequence_train_form(), read_config_file(run / kConfigFile));
+  const SequenceSpec spec = sequence_spec(config);
+  const std::string split = rule.at("split").get<std::string>();
+  const auto splits = sequence_dataset_splits(spec);
+  const bool selected = split != "validation" &&
+                        std::find(splits.begin(), splits.end(), "validation") != splits.end();
+  // Of a run folder the best checkpoint is read.
+  const LoadedSequence loaded = load_sequence_file(
+      selected ? run : final_checkpoint(run), config.evaluate_ema ? Weights::kEma : Weights::kRaw);
+  SequenceEvalOptions options;
+  options.batch = config.eval_batch;
+  options.precision = config.precision;
+  options.stop = stop;
+  const auto dataset = open_sequence_dataset(spec, split);
+  const auto result = evaluate(*loaded.model, *dataset, options);
+  if (!result) return false;
+  record.scores = {{"top1", result->top1}, {"loss", result->loss}};
+  return true;
+}
+
 // The evaluations in a run's log, in order.
 std::vector<json> read_evaluations(const fs::path& run) {
   const fs::path path = run / kMetricsFile;
@@ -103,6 +129,19 @@ ScoreCurve curve_of(const std::vector<json>& evaluations, const std::string& met
   return curve;
 }
 
+// accuracy, exact and loss, and the accuracy of every case.
+std::map<std::string, double> recall_scores(const json& evaluation) {
+  std::map<std::string, double> scores;
+  for (const char* key : {"accuracy", "exact", "loss"}) scores[key] = number(evaluation, key);
+  for (const json& one : evaluation.value("cases", json::array())) {
+    if (!one.is_object()) continue;
+    std::string name = kCaseScore + cat(int64_t(number(one, "length")));
+    if (one.contains("pairs")) name += cat("/", int64_t(number(one, "pairs")));
+    scores[name] = number(one, "accuracy");
+  }
+  return scores;
+}
+
 // Mixers without heads have them in their configuration all the same.
 void read_heads(const fs::path& run, RunRecord& record) {
   const fs::path file = run / kModelInfoFile;
@@ -110,8 +149,8 @@ void read_heads(const fs::path& run, RunRecord& record) {
   if (!model.is_object() || !model.contains("config")) return;
   const json& config = model["config"];
   const double dim = number(config, "dim"), heads = number(config, "heads");
-  if (config.value("mixer", json()) == "none" || config.value("architecture", json()) == "linear")
-    return;
+  const json mixer = config.value("mixer", json());
+  if (mixer == "none" || mixer == "ssm" || config.value("architecture", json()) == "linear") return;
   if (!(heads >= 1 && dim >= heads)) return;
   record.heads = static_cast<int64_t>(heads);
   record.head_width = static_cast<int64_t>(dim / heads);
@@ -119,8 +158,13 @@ void read_heads(const fs::path& run, RunRecord& record) {
 
 }  // namespace
 
+std::string score_metric(const std::string& kind) {
+  if (kind == "recall") return "accuracy";
+  return kind == "vision" || kind == "sequence" ? "top1" : "loss";
+}
+
 json scoring_rule(const SweepSpec& spec, const std::string& kind) {
-  if (kind != "vision") return {{"split", "validation"}, {"corruptions", nullptr}};
+  if (score_metric(kind) != "top1") return {{"split", "validation"}, {"corruptions", nullptr}};
   json corruptions;
   if (spec.corruptions) {
     corruptions = {{"kinds", spec.corruptions->kinds},
@@ -139,11 +183,15 @@ fs::path final_checkpoint(const fs::path& run) {
 bool score_run(const fs::path& run, const std::string& kind, const json& rule, RunRecord& record,
                const std::atomic<bool>* stop) {
   const std::vector<json> evaluations = read_evaluations(run);
-  record.metric = kind == "vision" ? "top1" : "loss";
+  record.metric = score_metric(kind);
   if (kind == "vision") {
     if (!score_pictures(run, rule, record, stop)) return false;
+  } else if (kind == "sequence") {
+    if (!score_sequences(run, rule, record, stop)) return false;
   } else if (evaluations.empty()) {
-    fail_data("'", run.string(), "' has no evaluation to read the loss from.");
+    fail_data("'", run.string(), "' has no evaluation to read the ", record.metric, " from.");
+  } else if (kind == "recall") {
+    record.scores = recall_scores(evaluations.back());
   } else {
     record.scores = {{"loss", number(evaluations.back(), "loss")}};
   }

@@ -42,7 +42,7 @@ struct SweepSpec {
   std::vector<int64_t> seeds;
   std::optional<nlohmann::json> pretrain;  // a first stage's settings, over all others
   std::optional<SweepCorruptions> corruptions;
-  std::string split;  // scored after training; "": test for pictures
+  std::string split;  // scored after training; "": test for pictures and sequences
   SweepPlot plot = SweepPlot::kDots;
 };
 

@@ -108,7 +108,7 @@ VariantSummary summarize_variant(const std::string& variant, const std::vector<S
 SweepSummary summarize(const SweepSpec& spec, const SweepPlan& plan,
                        const std::vector<SweepStep>& steps) {
   SweepSummary sweep;
-  sweep.metric = plan.kind == "vision" ? "top1" : "loss";
+  sweep.metric = score_metric(plan.kind);
   const json rule = scoring_rule(spec, plan.kind);
   sweep.split = rule.at("split").get<std::string>();
   if (spec.corruptions) {

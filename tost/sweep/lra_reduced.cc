@@ -1,0 +1,44 @@
+// What two cores do of the Long Range Arena in about an hour, five mixers and three seeds.
+#include "tost/sweep/lra_plan.h"
+
+namespace tost {
+
+using nlohmann::json;
+
+// Widths, lengths and steps are cut; schedule, decay, pooling and positions stay the recipe's. The
+// warm-up keeps its share of the steps.
+json lra_reduction(const std::string& task) {
+  const json small{{"dim", 64}, {"heads", 4}, {"mlp_hidden", 128}, {"depth", 2}};
+  json settings{{"model_options", small}, {"threads", 1}, {"length_groups", 16}};
+  if (task == "listops") {
+    settings.update({{"min_tokens", 50},
+                     {"max_tokens", 200},
+                     {"max_length", 200},
+                     {"train_size", 20'000},
+                     {"test_size", 1'000},
+                     {"max_steps", 1'000},
+                     {"warmup_steps", 200},
+                     {"evaluate_every_steps", 250}});
+  } else if (task == "text" || task == "retrieval") {
+    settings.update({{"max_length", 1'000},
+                     {"batch", 16},
+                     {"max_steps", 400},
+                     {"warmup_steps", 100},
+                     {"lr", 1e-3},
+                     {"evaluate_every_steps", 100}});
+  } else if (task == "image" || task == "pathfinder") {
+    settings.update({{"batch", 32},
+                     {"train_size", 20'000},
+                     {"test_size", 1'000},
+                     {"max_steps", 400},
+                     {"warmup_steps", 40},
+                     {"lr", 1e-3},
+                     {"evaluate_every_steps", 200}});
+    settings["model_options"]["depth"] = 1;
+  } else {
+    return {};
+  }
+  return settings;
+}
+
+}  // namespace tost
