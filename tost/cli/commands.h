@@ -9,6 +9,7 @@ namespace tost {
 // tost::Error.
 void add_train_command(CLI::App& app);
 void add_sweep_command(CLI::App& app);
+void add_lra_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_generate_command(CLI::App& app);

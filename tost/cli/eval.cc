@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_language.h"
+#include "tost/cli/eval_sequence.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
@@ -106,14 +107,17 @@ void run_image_eval(EvalCommand& options) {
   options.run.json ? print_json(report) : print_text(report);
 }
 
-void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options) {
+void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options,
+              const nlohmann::json& sequence_values) {
   const std::string kind =
       model_kind(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
   check_kind(kind, flags);
   if (app.count("--batch") > 0 && options.batch < 1) {
     fail_usage("--batch is ", options.batch, "; at least 1 is needed.");
   }
-  kind == "language" ? run_language_eval(app, options) : run_image_eval(options);
+  if (kind == "language") return run_language_eval(app, options);
+  if (kind == "sequence") return run_sequence_eval(app, options, sequence_values);
+  run_image_eval(options);
 }
 
 }  // namespace
@@ -128,12 +132,14 @@ void add_eval_command(CLI::App& app) {
       ->required();
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(
-      "Folder of the data, 'shapes' (generated), or a text or .jsonl file");
+      "Folder of the data, a text or .jsonl file, a table of sequences, or generated: shapes, "
+      "listops, pathfinder, pathx");
   command->add_option("--split", options->split,
                       "train, validation or test; of a single text also whole (default: test, for "
                       "text without one validation or whole)");
-  command->add_option("--batch", options->batch,
-                      "Images (default 100), windows or passages at a time");
+  command->add_option(
+      "--batch", options->batch,
+      "Images (default 100), sequences (default 32), windows or passages at a time");
   command->add_option("--precision", options->precision, "fp32 or bf16")->capture_default_str();
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
@@ -156,8 +162,16 @@ void add_eval_command(CLI::App& app) {
               "  tost eval run --data fashion-mnist\n"
               "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
               "  tost eval run --data wikitext-2 --protocol official\n"
-              "  tost eval run --data lambada --task lambada");
-  command->callback([command, flags, options] { run_eval(*command, *flags, *options); });
+  auto sequence_values = std::make_shared<nlohmann::json>(nlohmann::json::object());
+  flags->sequence = add_sequence_eval_options(*command, *sequence_values);
+  for (const char* shared : {"--data-format", "--per-class", "--holdout"}) {
+    flags->sequence.push_back(command->get_option(shared));
+  }
+              "  tost eval run --data lambada --task lambada\n"
+              "  tost eval run --data listops --min-tokens 1000 --max-tokens 3000");
+  command->callback([command, flags, options, sequence_values] {
+    run_eval(*command, *flags, *options, *sequence_values);
+  });
 }
 
 }  // namespace tost

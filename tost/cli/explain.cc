@@ -22,6 +22,10 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
   const std::string kind =
       model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   check_kind(kind, flags);
+  if (kind == "sequence") {
+    fail_usage("'", command.checkpoint,
+               "' holds a sequence model; tost explain shows image and language models.");
+  }
   kind == "language" ? run_text_explain(app, command) : run_vision_explain(command);
 }
 

@@ -15,6 +15,7 @@
 #include "tost/kernels/isa.h"
 #include "tost/models/image_classifier.h"
 #include "tost/models/language_model.h"
+#include "tost/models/sequence_classifier.h"
 #include "tost/models/token_mixer.h"
 #include "tost/models/vision_cost.h"
 #include "tost/models/vision_presets.h"
@@ -106,6 +107,37 @@ nlohmann::json describe_language_model(const std::string& name) {
           {"parameters", parameter_count(*model)}};
 }
 
+nlohmann::json describe_sequence_model(const std::string& name) {
+  const SequenceConfig config = sequence_preset(name);
+  const auto model = make_sequence_classifier(config, WeightInit::kNone);
+  return {{"name", name},
+          {"mixer", config.mixer},
+          {"max_length", config.max_length},
+          {"positions", config.positions},
+          {"pool", config.pool},
+          {"dim", config.dim},
+          {"depth", config.depth},
+          {"heads", config.heads},
+          {"parameters", parameter_count(*model)}};
+}
+
+void print_sequence_models(const nlohmann::json& models) {
+  std::cout << "\n"
+            << std::left << std::setw(26) << "sequence model" << std::right << std::setw(8)
+            << "length" << std::setw(6) << "dim" << std::setw(6) << "depth" << std::setw(6)
+            << "heads" << std::setw(14) << "parameters"
+            << "\n";
+  for (const auto& m : models) {
+    std::cout << std::left << std::setw(26) << m["name"].get<std::string>() << std::right
+              << std::setw(8) << m["max_length"].get<int64_t>();
+    for (const char* key : {"dim", "depth", "heads"}) {
+      std::cout << std::setw(6) << m[key].get<int64_t>();
+    }
+    std::cout << std::setw(14) << human_number(m["parameters"].get<int64_t>()) << "\n";
+  }
+  std::cout << "They take the vocabulary and the classes of their data.\n";
+}
+
 void print_language_models(const nlohmann::json& models) {
   std::cout << "\n"
             << std::left << std::setw(26) << "language model" << std::right << std::setw(6)
@@ -162,7 +194,9 @@ void print_text(const nlohmann::json& info) {
             << "mixers      " << words(paths["mixers"]) << "\n"
             << "  causal    " << words(paths["causal_mixers"]) << "\n"
             << "models      `tost info --models` lists "
-            << vision_preset_names().size() + language_preset_names().size() << "\n";
+            << vision_preset_names().size() + language_preset_names().size() +
+                   sequence_preset_names().size()
+            << "\n";
 }
 
 void run_info(const InfoOptions& options) {
@@ -176,11 +210,15 @@ void run_info(const InfoOptions& options) {
     info["language_models"] = nlohmann::json::array();
     for (const std::string& name : language_preset_names())
       info["language_models"].push_back(describe_language_model(name));
+    info["sequence_models"] = nlohmann::json::array();
+    for (const std::string& name : sequence_preset_names())
+      info["sequence_models"].push_back(describe_sequence_model(name));
   }
   if (options.run.json) return print_json(info);
   if (options.models) {
     print_models(info["models"]);
-    return print_language_models(info["language_models"]);
+    print_language_models(info["language_models"]);
+    return print_sequence_models(info["sequence_models"]);
   }
   print_text(info);
 }

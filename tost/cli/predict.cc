@@ -1,12 +1,17 @@
-// tost predict: labels and probabilities for image files.
+// tost predict: labels and probabilities for image files and texts.
 #include "tost/eval/predict.h"
 
 #include <iomanip>
 #include <iostream>
 
+#include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/cli/commands.h"
+#include "tost/cli/kind_flags.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/eval/language_file.h"
+#include "tost/eval/sequence_predict.h"
 
 namespace tost {
 namespace {
@@ -14,7 +19,8 @@ namespace {
 struct Options {
   RunOptions run;
   std::string checkpoint;
-  std::vector<std::string> images;
+  std::vector<std::string> images, texts, text_files;
+  std::string second;
   PredictOptions predict;
   bool ema = false;
 };
@@ -42,39 +48,85 @@ void print_text(const std::vector<Prediction>& predictions) {
   }
 }
 
-void run_predict(const Options& options) {
-  set_threads(options.run.threads);
-  LoadedModel loaded =
-      load_model_file(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
-  const auto predictions =
-      predict_images(*loaded.model, loaded.info, options.images, options.predict);
+void print(const Options& options, const std::filesystem::path& file,
+           const std::vector<Prediction>& predictions) {
   if (options.run.json) {
-    print_json({{"checkpoint", loaded.file.string()}, {"predictions", to_json(predictions)}});
+    print_json({{"checkpoint", file.string()}, {"predictions", to_json(predictions)}});
   } else {
     print_text(predictions);
   }
 }
 
+void predict_pictures(const Options& options, Weights weights) {
+  LoadedModel loaded = load_model_file(options.checkpoint, weights);
+  print(options, loaded.file,
+        predict_images(*loaded.model, loaded.info, options.images, options.predict));
+}
+
+void predict_sequences(const Options& options, Weights weights) {
+  constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
+  const LoadedSequence loaded = load_sequence_file(options.checkpoint, weights);
+  std::vector<SequenceText> texts;
+  std::vector<std::string> names;
+  for (const std::string& text : options.texts) {
+    texts.push_back({text, options.second});
+    names.push_back(text);
+  }
+  for (const std::string& path : options.text_files) {
+    texts.push_back({read_file(path, kMaxTextBytes), options.second});
+    names.push_back(path);
+  }
+  std::vector<Prediction> predictions =
+      predict_texts(*loaded.model, loaded.info, texts, options.predict);
+  for (size_t i = 0; i < predictions.size(); ++i) predictions[i].path = names[i];
+  print(options, loaded.file, predictions);
+}
+
+void run_predict(const KindFlags& flags, const Options& options) {
+  set_threads(options.run.threads);
+  const Weights weights = options.ema ? Weights::kEma : Weights::kRaw;
+  const std::string kind = model_kind(options.checkpoint, weights);
+  check_kind(kind, flags);
+  if (kind == "language") {
+    fail_usage("'", options.checkpoint, "' holds a language model; tost generate continues texts.");
+  }
+  kind == "sequence" ? predict_sequences(options, weights) : predict_pictures(options, weights);
+}
+
 }  // namespace
 
 void add_predict_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("predict", "Label images with a trained model");
+  CLI::App* command = app.add_subcommand("predict", "Label images or texts with a trained model");
   auto options = std::make_shared<Options>();
   command
       ->add_option("checkpoint", options->checkpoint,
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
-  command->add_option("images", options->images, "JPEG or PNG files")->required();
+  auto flags = std::make_shared<KindFlags>();
+  flags->image = {command->add_option("images", options->images, "JPEG or PNG files"),
+                  command->add_option("--batch", options->predict.batch_size, "Images at a time")
+                      ->capture_default_str()};
+  flags->sequence = {
+      command
+          ->add_option("--text", options->texts,
+                       "A text or ListOps expression for a sequence model; may be repeated")
+          ->take_all()
+          ->expected(1),
+      command->add_option("--text-file", options->text_files, "The same in a file")
+          ->take_all()
+          ->expected(1),
+      command->add_option("--second", options->second,
+                          "The other document, for a model of pairs of them")};
   command->add_option("--top", options->predict.top_k, "Classes shown for each image")
-      ->capture_default_str();
-  command->add_option("--batch", options->predict.batch_size, "Images at a time")
       ->capture_default_str();
   command->add_option("--precision", options->predict.precision, "fp32 or bf16")
       ->capture_default_str();
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   add_run_options(*command, options->run);
-  add_example(*command, "  tost predict run photo.jpg other.png --top 3");
-  command->callback([options] { run_predict(*options); });
+  add_example(*command,
+              "  tost predict run photo.jpg other.png --top 3\n"
+              "  tost predict run --text \"[MAX 2 [MIN 8 5 ] 3 ]\"");
+  command->callback([flags, options] { run_predict(*flags, *options); });
 }
 
 }  // namespace tost

@@ -81,6 +81,7 @@ void build_commands(CLI::App& app) {
   app.get_formatter()->column_width(34);
   add_train_command(app);
   add_sweep_command(app);
+  add_lra_command(app);
   add_eval_command(app);
   add_predict_command(app);
   add_generate_command(app);

@@ -1,7 +1,4 @@
 // tost sweep: many training runs from one file, and what came out of them.
-#include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -10,7 +7,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/cli/terminal.h"
+#include "tost/cli/sweep_view.h"
 #include "tost/sweep/sweep_report.h"
 #include "tost/train/run_kind.h"
 
@@ -26,113 +23,11 @@ struct Options {
   RunOptions run;
 };
 
-std::string title_of(const PlannedRun& run) {
-  return cat(run.variant, " seed ", run.seed);
-}
-
-// Progress on stderr.
-class SweepView : public SweepListener {
- public:
-  explicit SweepView(bool quiet) : quiet_(quiet), line_(quiet) {}
-
-  void on_run(const SweepStep& step, int64_t number, int64_t count) override {
-    place_ = cat("[", number, "/", count, "] ", title_of(step.run));
-  }
-  void on_stage(const std::string& stage) override {
-    stage_ = stage;
-    if (!quiet_ && stage != "scoring") line_.print(place_ + ": " + stage);
-  }
-  void on_step(const StepReport& report, double left_s) override {
-    char text[64];
-    std::snprintf(text, sizeof text, "loss %.3f", report.loss);
-    line_.update(report.step, report.total_steps,
-                 cat(place_, "  ", stage_, "  ", text,
-                     std::isfinite(left_s) ? "  left " + human_duration(left_s) : ""));
-  }
-  void on_done(const SweepStep& step) override {
-    if (quiet_ || !step.record) return;
-    const RunRecord& record = *step.record;
-    if (!record.error.empty()) line_.print(place_ + ": failed: " + record.error);
-    if (record.state == RunState::kDone) line_.print(place_ + ": " + scores_of(record));
-  }
-  void on_message(const std::string& message) override {
-    if (!quiet_) line_.print(place_ + ": " + message);
-  }
-  void finish() { line_.finish(); }
-
- private:
-  static std::string scores_of(const RunRecord& record) {
-    const double value = record.scores.at(record.metric);
-    char text[64];
-    const bool percent = record.metric == "top1";
-    std::snprintf(text, sizeof text, percent ? "top-1 %.2f %%" : "loss %.4f",
-                  percent ? 100 * value : value);
-    return record.seconds ? cat(text, ", trained in ", human_duration(*record.seconds)) : text;
-  }
-
-  bool quiet_;
-  ProgressLine line_;
-  std::string place_, stage_;
-};
-
-// "epochs=1" into the settings; which kind of run has the setting does not matter for its type.
-void set_value(SweepSpec& spec, const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    fail_usage("--set '", text, "' must be KEY=VALUE, as in --set epochs=1.");
-  }
-  const std::string key = text.substr(0, equals);
-  std::vector<std::string> known;
-  for (const RunKind& kind : run_kinds()) {
-    for (const FieldInfo& field : kind.fields) {
-      known.push_back(field.key);
-      if (field.key != key) continue;
-      const json value = value_from_text(field, text.substr(equals + 1));
-      spec.settings = merge(spec.settings, json{{key, value}});
-      return;
-    }
-  }
-  fail_unknown_key(key, known, "--set");
-}
-
-// For a shell: in single quotes where it holds anything but plain characters.
-std::string quoted(const std::string& text) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("._-/=+:,").find(c) != std::string_view::npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string out = "'";
-  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string command_line(const Options& options) {
   std::string command = "tost sweep " + quoted(options.file) + " --out " + quoted(options.out);
   for (const std::string& text : options.set) command += " --set " + quoted(text);
   if (options.run.threads > 0) command += cat(" --threads ", options.run.threads);
   return command;
-}
-
-json plan_json(const std::vector<SweepStep>& steps) {
-  json runs = json::array();
-  for (const SweepStep& step : steps) {
-    runs.push_back({{"variant", step.run.variant},
-                    {"seed", step.run.seed},
-                    {"action", action_name(step.action)},
-                    {"folder", step.run.folder.generic_string()},
-                    {"settings", step.run.settings},
-                    {"pretrain", step.run.pretrain ? *step.run.pretrain : json()}});
-  }
-  return {{"runs", runs}};
-}
-
-void print_plan(const std::vector<SweepStep>& steps) {
-  for (const SweepStep& step : steps) {
-    std::cout << action_name(step.action) << "  " << title_of(step.run) << "  "
-              << step.run.settings.dump() << "\n";
-    if (step.run.pretrain) std::cout << "  pretrain  " << step.run.pretrain->dump() << "\n";
-  }
 }
 
 void print_result(const SweepSpec& spec, const SweepPlan& plan, const SweepResult& result,
@@ -157,7 +52,9 @@ void run_sweep_command(Options& options) {
     fail_usage("--threads is ", options.run.threads, "; 0 (all cores) to 4096 are possible.");
   }
   SweepSpec spec = read_sweep_file(options.file);
-  for (const std::string& text : options.set) set_value(spec, text);
+  for (const std::string& text : options.set) {
+    spec.settings = merge(spec.settings, setting_from_text(text));
+  }
   if (options.out.empty()) {
     options.out = std::filesystem::path(options.file).stem().string() + "-sweep";
   }

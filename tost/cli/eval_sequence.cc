@@ -1,0 +1,154 @@
+#include "tost/cli/eval_sequence.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/eval/run_layout.h"
+#include "tost/eval/sequence_eval.h"
+#include "tost/eval/sequence_file.h"
+#include "tost/train/sequence_train_config.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kKeys[] = {"max_length", "data_seed",     "train_size", "test_size",
+                                 "min_tokens", "max_tokens",    "max_depth",  "max_arguments",
+                                 "side",       "contour_length"};
+
+// What the run was trained with, where the checkpoint is a run folder.
+json saved_settings(const EvalCommand& command) {
+  const fs::path file = fs::path(command.checkpoint) / kConfigFile;
+  if (!fs::is_regular_file(file)) return json::object();
+  const json saved = read_config_file(file);
+  json settings = json::object();
+  for (const char* key : kKeys) {
+    if (saved.contains(key)) settings[key] = saved[key];
+  }
+  if (saved.value("data", json()) != command.data.path) return settings;
+  for (const char* key : {"data_format", "holdout"}) {
+    if (saved.contains(key)) settings[key] = saved[key];
+  }
+  return settings;
+}
+
+SequenceSpec spec_of(const CLI::App& app, const EvalCommand& command, const json& values,
+                     const SequenceInfo& info) {
+  json settings = saved_settings(command);
+  settings["data"] = command.data.path;
+  settings["max_length"] = info.cut;
+  if (app.count("--data-format") > 0) settings["data_format"] = command.data.format;
+  if (app.count("--holdout") > 0) settings["holdout"] = command.holdout;
+  return sequence_spec(make_config(sequence_train_form(), merge(settings, values)));
+}
+
+json per_class(const SequenceEvalResult& result, const std::vector<std::string>& classes) {
+  json rows = json::array();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    const auto row = result.confusion[int64_t(k)];
+    const int64_t count = row.sum().item<int64_t>(), right = row[int64_t(k)].item<int64_t>();
+    rows.push_back({{"class", classes[k]},
+                    {"sequences", count},
+                    {"top1", count > 0 ? json(double(right) / double(count)) : json()}});
+  }
+  return rows;
+}
+
+json by_length(const SequenceEvalResult& result) {
+  json rows = json::array();
+  for (const LengthQuarter& q : result.quarters) {
+    rows.push_back({{"shortest", q.shortest},
+                    {"longest", q.longest},
+                    {"sequences", q.sequences},
+                    {"top1", q.top1}});
+  }
+  return rows;
+}
+
+void print_share(const json& top1) {
+  if (top1.is_number()) std::cout << std::setw(9) << 100 * top1.get<double>() << " %";
+  std::cout << "\n";
+}
+
+void print_text(const json& report) {
+  std::cout << std::fixed << std::setprecision(2) << "top1       "
+            << 100 * report["top1"].get<double>() << " %\n"
+            << std::setprecision(4) << "loss       " << report["loss"].get<double>() << "\n"
+            << "sequences  " << human_number(report["sequences"].get<int64_t>()) << " ("
+            << report["split"].get<std::string>() << ")\n"
+            << "model      " << report["checkpoint"].get<std::string>() << "\n"
+            << std::setprecision(2);
+  for (const json& row : report["by_length"]) {
+    const std::string span =
+        cat(row["shortest"].get<int64_t>(), " to ", row["longest"].get<int64_t>(), " tokens");
+    std::cout << "  " << std::left << std::setw(24) << span << std::right << std::setw(8)
+              << row["sequences"].get<int64_t>();
+    print_share(row["top1"]);
+  }
+  if (!report.contains("per_class")) return;
+  for (const json& row : report["per_class"]) {
+    std::cout << "  " << std::left << std::setw(24) << row["class"].get<std::string>() << std::right
+              << std::setw(8) << row["sequences"].get<int64_t>();
+    print_share(row["top1"]);
+  }
+}
+
+}  // namespace
+
+std::vector<CLI::Option*> add_sequence_eval_options(CLI::App& app, json& values) {
+  std::vector<CLI::Option*> options;
+  for (const char* key : kKeys) {
+    const FieldInfo& field = sequence_train_form().fields.field(key);
+    std::string flag = cat("--", key);
+    std::replace(flag.begin() + 2, flag.end(), '_', '-');
+    options.push_back(app.add_option_function<std::string>(
+        flag,
+        [&values, field](const std::string& text) {
+          values[field.key] = value_from_text(field, text);
+        },
+        field.help + " (default: the run's)"));
+    options.back()->group("Sequence models");
+  }
+  return options;
+}
+
+void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const json& values) {
+  set_threads(command.run.threads);
+  const LoadedSequence loaded =
+      load_sequence_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  const std::string split = command.split.empty() ? "test" : command.split;
+  const auto dataset = open_sequence_dataset(spec_of(app, command, values, loaded.info), split);
+  check_sequence_data(loaded.info, *dataset, command.data.path);
+  ProgressLine progress(command.quiet || command.run.json);
+  SequenceEvalOptions options;
+  if (command.batch > 0) options.batch = command.batch;
+  options.precision = command.precision;
+  options.stop = stop_flag();
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, "sequences scored");
+  };
+  const auto result = evaluate(*loaded.model, *dataset, options);
+  progress.finish();
+  if (!result) {
+    std::cerr << "interrupted\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  json report = to_json(*result);
+  report["by_length"] = by_length(*result);
+  report["checkpoint"] = loaded.file.string();
+  report["data"] = command.data.path;
+  report["split"] = split;
+  report["model"] = loaded.info.config.name;
+  if (command.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
+  command.run.json ? print_json(report) : print_text(report);
+}
+
+}  // namespace tost

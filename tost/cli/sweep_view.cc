@@ -1,0 +1,116 @@
+#include "tost/cli/sweep_view.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/sweep/metric_view.h"
+#include "tost/train/run_kind.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+std::string title_of(const PlannedRun& run) {
+  return cat(run.variant, " seed ", run.seed);
+}
+
+std::string scores_of(const RunRecord& record) {
+  const double value = record.scores.at(record.metric);
+  char text[64];
+  const MetricView view = metric_view(record.metric);
+  std::snprintf(text, sizeof text, "%s %.*f", view.heading.c_str(), view.digits,
+                view.scale * value);
+  return record.seconds ? cat(text, ", trained in ", human_duration(*record.seconds)) : text;
+}
+
+}  // namespace
+
+void SweepView::on_run(const SweepStep& step, int64_t number, int64_t count) {
+  place_ = cat("[", number, "/", count, "] ", title_of(step.run));
+}
+
+void SweepView::on_stage(const std::string& stage) {
+  stage_ = stage;
+  if (!quiet_ && stage != "scoring") line_.print(place_ + ": " + stage);
+}
+
+void SweepView::on_step(const StepReport& report, double left_s) {
+  char text[64];
+  std::snprintf(text, sizeof text, "loss %.3f", report.loss);
+  line_.update(report.step, report.total_steps,
+               cat(place_, "  ", stage_, "  ", text,
+                   std::isfinite(left_s) ? "  left " + human_duration(left_s) : ""));
+}
+
+void SweepView::on_done(const SweepStep& step) {
+  if (quiet_ || !step.record) return;
+  const RunRecord& record = *step.record;
+  if (!record.error.empty()) line_.print(place_ + ": failed: " + record.error);
+  if (record.state == RunState::kDone) line_.print(place_ + ": " + scores_of(record));
+}
+
+void SweepView::on_message(const std::string& message) {
+  if (!quiet_) line_.print(place_ + ": " + message);
+}
+
+json setting_from_text(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    fail_usage("--set '", text, "' must be KEY=VALUE, as in --set epochs=1.");
+  }
+  const std::string key = text.substr(0, equals);
+  std::vector<std::string> known;
+  std::string refusal;
+  for (const RunKind& kind : run_kinds()) {
+    for (const FieldInfo& field : kind.fields) {
+      known.push_back(field.key);
+      if (field.key != key) continue;
+      try {
+        return json{{key, value_from_text(field, text.substr(equals + 1))}};
+      } catch (const Error& error) {
+        if (refusal.empty()) refusal = error.what();
+      }
+    }
+  }
+  if (!refusal.empty()) fail_usage(refusal);
+  fail_unknown_key(key, known, "--set");
+}
+
+std::string quoted(const std::string& text) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._-/=+:,").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+json plan_json(const std::vector<SweepStep>& steps) {
+  json runs = json::array();
+  for (const SweepStep& step : steps) {
+    runs.push_back({{"variant", step.run.variant},
+                    {"seed", step.run.seed},
+                    {"action", action_name(step.action)},
+                    {"folder", step.run.folder.generic_string()},
+                    {"settings", step.run.settings},
+                    {"pretrain", step.run.pretrain ? *step.run.pretrain : json()}});
+  }
+  return {{"runs", runs}};
+}
+
+void print_plan(const std::vector<SweepStep>& steps) {
+  for (const SweepStep& step : steps) {
+    std::cout << action_name(step.action) << "  " << title_of(step.run) << "  "
+              << step.run.settings.dump() << "\n";
+    if (step.run.pretrain) std::cout << "  pretrain  " << step.run.pretrain->dump() << "\n";
+  }
+}
+
+}  // namespace tost

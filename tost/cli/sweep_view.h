@@ -1,0 +1,41 @@
+// What commands that run sweeps share: progress, settings from flags, and the plan in words.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/cli/terminal.h"
+#include "tost/sweep/sweep_run.h"
+
+namespace tost {
+
+// Progress on stderr.
+class SweepView : public SweepListener {
+ public:
+  explicit SweepView(bool quiet) : quiet_(quiet), line_(quiet) {}
+
+  void on_run(const SweepStep& step, int64_t number, int64_t count) override;
+  void on_stage(const std::string& stage) override;
+  void on_step(const StepReport& report, double left_s) override;
+  void on_done(const SweepStep& step) override;
+  void on_message(const std::string& message) override;
+  void finish() { line_.finish(); }
+
+ private:
+  bool quiet_;
+  ProgressLine line_;
+  std::string place_, stage_;
+};
+
+// "epochs=1" as {"epochs": 1}. Which kind of run has the setting matters only where kinds differ in
+// the values they take. Throws a usage Error.
+nlohmann::json setting_from_text(const std::string& text);
+
+// For a shell: in single quotes where it holds anything but plain characters.
+std::string quoted(const std::string& text);
+
+nlohmann::json plan_json(const std::vector<SweepStep>& steps);
+void print_plan(const std::vector<SweepStep>& steps);
+
+}  // namespace tost
