@@ -6,13 +6,13 @@ namespace tost {
 
 using torch::Tensor;
 
-GptMlp::GptMlp(int64_t dim, int64_t hidden, bool bias) {
+GptMlp::GptMlp(int64_t dim, int64_t hidden, bool bias, bool tanh_gelu) : tanh_gelu_(tanh_gelu) {
   c_fc = register_module("c_fc", std::make_shared<Linear>(dim, hidden, bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(hidden, dim, bias));
 }
 
 Tensor GptMlp::forward(const Tensor& x) const {
-  return c_proj->forward(torch::gelu(c_fc->forward(x)));
+  return c_proj->forward(torch::gelu(c_fc->forward(x), tanh_gelu_ ? "tanh" : "none"));
 }
 
 GptBlock::GptBlock(const GptBlockConfig& config, std::shared_ptr<CausalMixer> mixer)
@@ -20,8 +20,8 @@ GptBlock::GptBlock(const GptBlockConfig& config, std::shared_ptr<CausalMixer> mi
   ln_1 = register_module("ln_1", std::make_shared<LayerNorm>(config.dim, 1e-5, config.bias));
   attn = register_module("attn", std::move(mixer));
   ln_2 = register_module("ln_2", std::make_shared<LayerNorm>(config.dim, 1e-5, config.bias));
-  mlp =
-      register_module("mlp", std::make_shared<GptMlp>(config.dim, config.mlp_hidden, config.bias));
+  mlp = register_module("mlp", std::make_shared<GptMlp>(config.dim, config.mlp_hidden, config.bias,
+                                                        config.tanh_gelu));
   gamma1 = register_parameter("gamma1", torch::full({config.dim}, config.layer_scale));
   gamma2 = register_parameter("gamma2", torch::full({config.dim}, config.layer_scale));
 }

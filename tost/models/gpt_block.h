@@ -13,6 +13,7 @@ struct GptBlockConfig {
   double layer_scale = 1e-5;
   double dropout = 0;  // of both branches
   bool bias = false;
+  bool tanh_gelu = false;
 };
 
 // What one block lets be seen.
@@ -24,13 +25,16 @@ struct GptTrace {
   torch::Tensor output;        // [B, T, C]
 };
 
-// c_proj(GELU(c_fc x)), exact (erf) GELU.
+// c_proj(GELU(c_fc x)), exact (erf) GELU or its approximation by tanh.
 class GptMlp : public torch::nn::Module {
  public:
-  GptMlp(int64_t dim, int64_t hidden, bool bias);
+  GptMlp(int64_t dim, int64_t hidden, bool bias, bool tanh_gelu = false);
   torch::Tensor forward(const torch::Tensor& x) const;
 
   std::shared_ptr<Linear> c_fc, c_proj;
+
+ private:
+  bool tanh_gelu_;
 };
 
 class GptBlock : public torch::nn::Module {

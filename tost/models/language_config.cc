@@ -25,6 +25,7 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("layer_scale", c.layer_scale, true);
   visit("dropout", c.dropout, true);
   visit("bias", c.bias, true);
+  visit("activation", c.activation, true);
   visit("positions", c.positions, true);
   visit("hybrid_every", c.hybrid_every, true);
   visit("hybrid_mixer", c.hybrid_mixer, true);
@@ -80,6 +81,7 @@ void validate(const LanguageConfig& c) {
   check_field_range("depth", c.depth, 1, kMaxDepth);
   check_field_range("heads", c.heads, 1, c.dim);
   check_field_choice("positions", c.positions, {"learned", "none"});
+  check_field_choice("activation", c.activation, {"gelu", "gelu-tanh"});
   check_mixers(c);
   if (!(c.mlp_ratio > 0 && c.mlp_ratio <= 64 && c.mlp_ratio * double(c.dim) >= 1)) {
     fail_usage("Model setting 'mlp_ratio' is ", c.mlp_ratio,

@@ -20,6 +20,8 @@ struct LanguageConfig {
   double layer_scale = 1e-5;  // initial value of gamma1 and gamma2
   double dropout = 0;         // after the embedding and at both branches, while training
   bool bias = false;          // of Linear and LayerNorm
+  // Of the MLP: gelu, exact as in the official code; gelu-tanh, the approximation GPT-2 has.
+  std::string activation = "gelu";
   // "learned": one vector a position below `block`, as the official model has; "none": the mixers
   // alone tell order apart, and the context has no limit.
   std::string positions = "learned";

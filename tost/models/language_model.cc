@@ -40,7 +40,8 @@ LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_
                              .mlp_hidden = int64_t(double(c.dim) * c.mlp_ratio),
                              .layer_scale = c.layer_scale,
                              .dropout = c.dropout,
-                             .bias = c.bias};
+                             .bias = c.bias,
+                             .tanh_gelu = c.activation == "gelu-tanh"};
   transformer_ = register_module("transformer", std::make_shared<torch::nn::Module>("transformer"));
   wte_ = transformer_->register_module("wte", std::make_shared<Embedding>(c.vocab, c.dim));
   if (c.positions == "learned") {
