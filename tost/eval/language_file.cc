@@ -1,13 +1,10 @@
 #include "tost/eval/language_file.h"
 
-#include <algorithm>
-#include <fstream>
-
 #include "tost/base/error.h"
 #include "tost/eval/metadata.h"
-#include "tost/eval/official_checkpoint.h"
+#include "tost/eval/foreign_checkpoint.h"
 #include "tost/io/safetensors.h"
-#include "tost/io/safetensors_header.h"
+#include "tost/io/safetensors_probe.h"
 #include "tost/models/state_dict.h"
 
 namespace tost {
@@ -19,25 +16,6 @@ using nlohmann::json;
 constexpr char kTokenizerKey[] = "tost.tokenizer";
 constexpr char kTrainingKey[] = "tost.training";
 constexpr char kLanguage[] = "language";
-
-std::map<std::string, std::string> metadata_of(const fs::path& file) {
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  if (error) fail_data("'", file.string(), "' cannot be read: ", error.message(), ".");
-  std::ifstream in(file, std::ios::binary);
-  uint8_t length_bytes[8] = {};
-  in.read(reinterpret_cast<char*>(length_bytes), sizeof length_bytes);
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | length_bytes[i];
-  // Beyond the cap nothing is read: the parser refuses the length itself.
-  const uint64_t wanted = 8 + (length <= uint64_t(kMaxSafetensorsHeader) ? length : 0);
-  std::string bytes(std::min<uint64_t>(size, wanted), '\0');
-  in.clear();
-  in.seekg(0);
-  in.read(bytes.data(), std::streamsize(bytes.size()));
-  if (!in) fail_data("'", file.string(), "' cannot be read.");
-  return parse_safetensors_header(bytes, int64_t(size), file.string()).metadata;
-}
 
 std::string kind_of(const std::map<std::string, std::string>& metadata, const std::string& where) {
   const auto kind = metadata.find(kKindKey);
@@ -93,14 +71,14 @@ LanguageInfo language_info_from_metadata(const std::map<std::string, std::string
 
 std::string model_kind(const fs::path& path, Weights weights) {
   const fs::path file = find_model_file(path, weights);
-  if (is_torch_checkpoint(file)) return official_kind(file, weights);
-  return kind_of(metadata_of(file), cat("'", file.string(), "'"));
+  if (is_foreign_checkpoint(file)) return foreign_kind(file, weights);
+  return kind_of(read_safetensors_header(file).metadata, cat("'", file.string(), "'"));
 }
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   LoadedLanguage loaded;
   loaded.file = find_model_file(path, weights);
-  if (is_torch_checkpoint(loaded.file)) return load_official_language(loaded.file, weights);
+  if (is_foreign_checkpoint(loaded.file)) return load_foreign_language(loaded.file, weights);
   const std::string where = cat("'", loaded.file.string(), "'");
   const SafetensorsFile content = load_safetensors(loaded.file);
   const std::string kind = kind_of(content.metadata, where);

@@ -111,7 +111,7 @@ TEST_F(LanguageFile, RefusesDeepNesting) {
 
 TEST_F(LanguageFile, KindOfSomethingElseIsRefused) {
   EXPECT_THROW(model_kind(folder_.path() / "nothing"), Error);
-  EXPECT_THROW(model_kind(save({})), Error);
+  EXPECT_EQ(model_kind(save({})), "language");  // the names of its tensors tell
   for (const std::string& bytes : {std::string(), std::string(8, '\xff'), std::string("short")}) {
     const fs::path file = folder_.path() / "odd.safetensors";
     std::ofstream(file, std::ios::binary) << bytes;

@@ -1,7 +1,7 @@
 #include "tost/eval/model_file.h"
 
 #include "tost/base/error.h"
-#include "tost/eval/official_checkpoint.h"
+#include "tost/eval/foreign_checkpoint.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
@@ -44,7 +44,7 @@ fs::path find_model_file(const fs::path& path, Weights weights) {
 LoadedModel load_model_file(const fs::path& path, Weights weights) {
   LoadedModel loaded;
   loaded.file = find_model_file(path, weights);
-  if (is_torch_checkpoint(loaded.file)) return load_official_vision(loaded.file, weights);
+  if (is_foreign_checkpoint(loaded.file)) return load_foreign_vision(loaded.file, weights);
   const SafetensorsFile content = load_safetensors(loaded.file);
   const std::string where = cat("'", loaded.file.string(), "'");
   loaded.info = model_info_from_metadata(content.metadata, where);

@@ -1,10 +1,10 @@
-#include "tost/eval/official_checkpoint.h"
+#include "tost/eval/foreign_checkpoint.h"
 
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/eval/official_config.h"
+#include "tost/eval/foreign_source.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/models/state_dict.h"
@@ -374,6 +374,70 @@ TEST_F(OfficialFile, AShapeWithoutBytesBehindItIsRefused) {
              "u";
   const fs::path file = write(pickled.file(dict({str("model"), tensors})));
   expect_error(language_error(file), {"ckpt.pt", "'transformer.wpe.weight'", "8388608"});
+}
+
+TEST_F(OfficialFile, WeightsWithoutDescriptionInSafetensors) {
+  const VisionConfig tssa{.image_size = 32,
+                          .patch = 8,
+                          .dim = 16,
+                          .depth = 1,
+                          .heads = 4,
+                          .classes = 3,
+                          .class_blocks = 1};
+  const auto source = make_image_classifier(tssa);
+  source->eval();
+  const fs::path file = dir.path() / "w.safetensors";
+  save_safetensors(file, state_dict(*source));
+  EXPECT_TRUE(is_foreign_checkpoint(file));
+  EXPECT_EQ(model_kind(file), "vision");
+  const LoadedModel bare = load_model_file(file);
+  EXPECT_EQ(bare.info.config.image_size, 224);
+  EXPECT_EQ(bare.info.classes, (std::vector<std::string>{"0", "1", "2"}));
+  const torch::Tensor images = torch::randn({1, 3, 32, 32});
+  EXPECT_TRUE(torch::equal(bare.model->forward(images), source->forward(images)));
+  expect_error(error_of([&] { load_model_file(file, Weights::kEma); }), {"w.safetensors", "raw"});
+
+  const auto config = [&](const std::string& text) {
+    write_file_atomic(dir.path() / "config.json", text);
+  };
+  config(R"({"architecture": "tost_x", "label_names": ["a", "b", "c"], "pretrained_cfg":
+            {"input_size": [3, 32, 32], "mean": [0, 0, 0], "std": [1, 1, 1], "crop_pct": 0.9,
+             "interpolation": "bilinear"}})");
+  const ModelInfo told = load_model_file(file).info;
+  EXPECT_EQ(told.config.image_size, 32);
+  EXPECT_EQ(told.preprocess.crop_ratio, 0.9);
+  EXPECT_EQ(told.preprocess.interpolation, "bilinear");
+  EXPECT_EQ(told.classes.back(), "c");
+  for (const char* bad : {"[]", "{", R"({"n_head": "two"})", R"({"label_names": ["a"]})",
+                          R"({"pretrained_cfg": {"input_size": [3]}})"}) {
+    config(bad);
+    expect_error(vision_error(file), {"w.safetensors"});
+  }
+}
+
+TEST_F(OfficialFile, Gpt2OfHuggingFaceIsTurnedRound) {
+  LanguageConfig config = language_config;
+  config.bias = true;
+  const auto source = make_language_model(config);
+  source->eval();
+  StateDict state;
+  for (const auto& [name, tensor] : state_dict(*source)) {
+    if (name.find("gamma") != name.npos) {
+      tensor.fill_(1);
+      continue;
+    }
+    const bool linear = tensor.dim() == 2 && name.find("transformer.h.") == 0;
+    state[name.substr(std::string("transformer.").size())] =
+        linear ? tensor.t().contiguous() : tensor;
+  }
+  state["h.0.attn.bias"] = torch::ones({1, 1, 8, 8});
+  state["h.0.attn.masked_bias"] = torch::tensor(-1e4);
+  const fs::path file = dir.path() / "g.safetensors";
+  save_safetensors(file, state);
+  expect_error(language_error(file), {"g.safetensors", "attention heads", "n_head"});
+  write_file_atomic(dir.path() / "config.json", R"({"model_type": "gpt2", "n_head": 2})");
+  const auto loaded = load_language_file(file);
+  EXPECT_TRUE(torch::equal(loaded.model->forward(ids), source->forward(ids)));
 }
 
 TEST_F(OfficialFile, IsKnownByNameOrContent) {

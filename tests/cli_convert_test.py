@@ -1,0 +1,127 @@
+"""tost convert as a user runs it, and what torch and others make of its files.
+
+usage: cli_convert_test.py TOST
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOST = sys.argv.pop(1)
+SHARED = pathlib.Path(os.environ.get("TOST_SHARED", pathlib.Path(__file__).resolve().parents[2] / "shared"))
+ENV = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
+
+
+def tost(*args, code=0):
+    out = subprocess.run([TOST, *map(str, args)], capture_output=True, text=True, env=ENV)
+    assert out.returncode == code, (args, out.returncode, out.stdout, out.stderr)
+    return out
+
+
+def torch_or_none():
+    try:
+        import torch
+        return torch
+    except ImportError:
+        return None
+
+
+class Convert(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.dir = pathlib.Path(cls.folder.name)
+        tost("train", "--data", "shapes", "--train-size", 64, "--test-size", 32, "--max-steps", 1, "--batch", 16,
+             "--model", "tost_nano_p4", "--out", cls.dir / "run", "--quiet")
+        (cls.dir / "text.txt").write_text("the cat sat on the mat. " * 60)
+        tost("train", "--data", cls.dir / "text.txt", "--model", "gpt_char", "--tokenizer", "bytes", "--max-steps", 1,
+             "--batch", 2, "--eval-batches", 1, "--sample-every-steps", 0, "--out", cls.dir / "text-run", "--quiet")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_there_and_back_is_bit_for_bit(self):
+        for run in ("run", "text-run"):
+            tost("convert", self.dir / run, self.dir / f"{run}.safetensors")
+            tost("convert", self.dir / f"{run}.safetensors", self.dir / f"{run}.pth")
+            tost("convert", self.dir / f"{run}.pth", self.dir / f"{run}-hub")
+            tost("convert", self.dir / f"{run}-hub", self.dir / f"{run}-2.safetensors")
+            self.assertEqual((self.dir / f"{run}.safetensors").read_bytes(),
+                             (self.dir / f"{run}-2.safetensors").read_bytes())
+
+    def test_every_command_takes_every_layout(self):
+        for out in ("m.safetensors", "m.pth", "m-hub"):
+            tost("convert", self.dir / "run", self.dir / out)
+        scores = []
+        for model in ("run", "m.safetensors", "m.pth", "m-hub"):
+            out = tost("eval", self.dir / model, "--data", "shapes", "--train-size", 64, "--test-size", 32, "--json")
+            scores.append(json.loads(out.stdout)["loss"])
+        self.assertEqual(len(set(scores)), 1, scores)
+
+    def test_torch_loads_the_file_without_running_anything(self):
+        torch = torch_or_none()
+        if torch is None:
+            self.skipTest("this Python has no torch")
+        tost("convert", self.dir / "run", self.dir / "t.pth")
+        with torch.serialization.safe_globals([__import__("argparse").Namespace]):
+            data = torch.load(self.dir / "t.pth", weights_only=True)
+        self.assertEqual(data["args"].model, "tost_nano_p4")
+        self.assertEqual(data["model"]["cls_token"].shape, (1, 1, 64))
+        self.assertEqual(type(data["model"]).__name__, "OrderedDict")
+        tost("convert", self.dir / "text-run", self.dir / "t.pt", "--dtype", "bfloat16", "--prefix", "_orig_mod.")
+        data = torch.load(self.dir / "t.pt", weights_only=True)
+        table = data["model"]["_orig_mod.transformer.wte.weight"]
+        self.assertEqual(table.dtype, torch.bfloat16)
+        head = data["model"]["_orig_mod.lm_head.weight"]
+        self.assertEqual(head.untyped_storage().data_ptr(), table.untyped_storage().data_ptr())
+        self.assertEqual(data["model_args"]["n_head"], 4)
+
+    def test_official_checkpoints(self):
+        for folder, file in (("vision_tssa_p16", "checkpoint.pth"), ("lang_softmax", "ckpt.pt")):
+            source = SHARED / "parity" / folder / file
+            if not source.exists():
+                self.skipTest(f"{source} is missing")
+            once, back = self.dir / f"{folder}.safetensors", self.dir / f"{folder}{source.suffix}"
+            tost("convert", source, once)
+            tost("convert", once, back)
+            tost("convert", back, self.dir / f"{folder}-2.safetensors")
+            self.assertEqual(once.read_bytes(), (self.dir / f"{folder}-2.safetensors").read_bytes())
+        out = tost("convert", SHARED / "parity/vision_tssa_p16/checkpoint.pth", self.dir / "ema.safetensors", "--ema")
+        self.assertIn("vision model", out.stdout)
+        self.assertNotEqual((self.dir / "ema.safetensors").read_bytes(),
+                            (self.dir / "vision_tssa_p16.safetensors").read_bytes())
+
+    def test_json_names_the_files(self):
+        out = tost("convert", self.dir / "text-run", self.dir / "j", "--to", "gpt2", "--json")
+        report = json.loads(out.stdout)
+        self.assertEqual((report["kind"], report["layout"]), ("language", "gpt2"))
+        for file in report["files"]:
+            self.assertTrue(pathlib.Path(file).is_file(), file)
+        self.assertEqual(len(report["notes"]), 1)
+
+    def test_bad_input_is_one_sentence(self):
+        cases = [
+            (("convert", self.dir / "run", self.dir / "text.txt"), 2, "exists"),
+            (("convert", self.dir / "run", self.dir / "no" / "m.pth"), 2, "does not exist"),
+            (("convert", self.dir / "none", self.dir / "x.pth"), 1, "does not exist"),
+            (("convert", self.dir / "text.txt", self.dir / "x.pth"), 1, "text.txt"),
+            (("convert", self.dir / "run", self.dir / "x", "--to", "gpt2"), 2, "language"),
+            (("convert", self.dir / "run", self.dir / "x", "--to", "onnx"), 2, "layouts are"),
+            (("convert", self.dir / "run", self.dir / "x.pth", "--image-size", 30), 2, "divisible"),
+            (("convert", self.dir / "run", self.dir / "x.pth", "--block", 8), 2, "language"),
+            (("convert", self.dir / "run", self.dir / "x.pth", "--ema"), 1, "averaged"),
+        ]
+        for args, code, part in cases:
+            out = tost(*args, code=code)
+            self.assertEqual(out.stdout, "", args)
+            self.assertEqual(out.stderr.count("\n"), 1, out.stderr)
+            self.assertIn(part, out.stderr)
+            self.assertEqual([p for p in self.dir.iterdir() if p.name.startswith("x")], [], args)
+
+
+if __name__ == "__main__":
+    unittest.main()

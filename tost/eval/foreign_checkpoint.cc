@@ -1,0 +1,133 @@
+#include "tost/eval/foreign_checkpoint.h"
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/eval/foreign_source.h"
+#include "tost/eval/metadata.h"
+#include "tost/io/safetensors_probe.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kHead[] = "lm_head.weight", kTokens[] = "transformer.wte.weight";
+
+// Hugging Face keeps the matrices of GPT-2's Linear layers as [in, out].
+void turn_gpt2(StateDict& state) {
+  for (auto& [name, tensor] : state) {
+    const bool linear = ends_with(name, ".c_attn.weight") || ends_with(name, ".c_proj.weight") ||
+                        ends_with(name, ".c_fc.weight");
+    if (linear && tensor.dim() == 2) tensor = tensor.t();
+  }
+}
+
+// Takes out what the model here does not keep, and adds what models without LayerScale lack.
+void adapt_language(const LanguageConfig& config, StateDict& state) {
+  const auto head = state.find(kHead);
+  if (head != state.end()) {
+    const torch::Tensor& tokens = state.at(kTokens);
+    if (head->second.dtype() != tokens.dtype() || !torch::equal(head->second, tokens)) {
+      fail_data("Tensor '", kHead, "' is not the same as '", kTokens,
+                "', to which the models of this program tie it.");
+    }
+    state.erase(head);
+  }
+  bool scaled = false;
+  for (auto item = state.begin(); item != state.end();) {
+    scaled = scaled || ends_with(item->first, ".gamma1") || ends_with(item->first, ".gamma2");
+    // The causal mask and its filler that older versions of nanoGPT and GPT-2 kept as buffers.
+    const bool mask = (ends_with(item->first, ".attn.bias") && item->second.dim() == 4) ||
+                      (ends_with(item->first, ".attn.masked_bias") && item->second.dim() == 0);
+    item = mask ? state.erase(item) : std::next(item);
+  }
+  if (scaled || config.mixer != "softmax") return;
+  for (int64_t i = 0; i < config.depth; ++i) {
+    for (const char* gamma : {"gamma1", "gamma2"}) {
+      state.emplace(cat("transformer.h.", i, ".", gamma), torch::ones({config.dim}));
+    }
+  }
+}
+
+Preprocess foreign_preprocess(const VisionConfig& config, const ModelFacts& facts) {
+  const ChannelStats stats = imagenet_stats(config.in_channels);
+  return {.size = config.image_size,
+          .channels = config.in_channels,
+          .resize = "crop",
+          .crop_ratio = facts.crop_ratio.value_or(1),
+          .interpolation = facts.interpolation.empty() ? "bicubic" : facts.interpolation,
+          .mean = facts.mean.empty() ? stats.mean : facts.mean,
+          .std = facts.std.empty() ? stats.std : facts.std};
+}
+
+ModelInfo vision_info(const ForeignWeights& weights) {
+  const ModelFacts facts = weights.facts();
+  if (facts.description) return model_info_from_json(*facts.description, "its description");
+  ModelInfo info;
+  info.config = foreign_vision_config(weights, facts);
+  info.preprocess = foreign_preprocess(info.config, facts);
+  check_preprocess(info.preprocess);
+  info.classes = facts.classes;
+  if (info.classes.empty()) {
+    for (int64_t i = 0; i < info.config.classes; ++i) info.classes.push_back(cat(i));
+  }
+  if (int64_t(info.classes.size()) != info.config.classes) {
+    fail_data(info.classes.size(), " class names for ", info.config.classes, " classes.");
+  }
+  return info;
+}
+
+LanguageInfo language_info(const ForeignWeights& weights) {
+  const ModelFacts facts = weights.facts();
+  if (facts.description) return language_info_from_json(*facts.description, "its description");
+  return {.config = foreign_language_config(weights, facts), .tokenizer = nullptr};
+}
+
+void expect_kind(const ForeignWeights& weights, const char* kind, const char* wanted) {
+  if (weights.kind == kind) return;
+  fail_data("'", weights.file, "' holds a ", weights.kind, " model, not ", wanted, ".");
+}
+
+}  // namespace
+
+bool is_foreign_checkpoint(const fs::path& file) {
+  return is_torch_checkpoint(file) || read_safetensors_header(file).metadata.count(kConfigKey) == 0;
+}
+
+std::string foreign_kind(const fs::path& file, Weights weights) {
+  return open_foreign_weights(file, weights).kind;
+}
+
+LoadedModel load_foreign_vision(const fs::path& file, Weights which) {
+  const ForeignWeights weights = open_foreign_weights(file, which);
+  expect_kind(weights, "vision", "an image classifier");
+  const StateDict state = weights.read();
+  return read_from(cat("'", file.string(), "'"), [&] {
+    LoadedModel loaded;
+    loaded.file = file;
+    loaded.info = vision_info(weights);
+    loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
+    load_state_dict(*loaded.model, state);
+    loaded.model->eval();
+    return loaded;
+  });
+}
+
+LoadedLanguage load_foreign_language(const fs::path& file, Weights which) {
+  const ForeignWeights weights = open_foreign_weights(file, which);
+  expect_kind(weights, "language", "a language model");
+  StateDict state = weights.read();
+  return read_from(cat("'", file.string(), "'"), [&] {
+    LoadedLanguage loaded;
+    loaded.file = file;
+    loaded.info = language_info(weights);
+    if (is_transposed_gpt2(weights)) turn_gpt2(state);
+    adapt_language(loaded.info.config, state);
+    loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
+    load_state_dict(*loaded.model, state);
+    loaded.model->eval();
+    return loaded;
+  });
+}
+
+}  // namespace tost

@@ -1,0 +1,21 @@
+// What checkpoints tell beside their weights: the training arguments in torch files, and the
+// config.json of model hubs.
+#pragma once
+
+#include <filesystem>
+
+#include "tost/eval/foreign_config.h"
+#include "tost/io/torch_file.h"
+
+namespace tost {
+
+// args of the official vision training; model_args and config of the official language training and
+// of nanoGPT. Throws a data Error for a number that cannot be one.
+ModelFacts torch_facts(const TorchFile& file);
+
+// The config.json of timm ("architecture", "pretrained_cfg") and of Hugging Face's transformers
+// (GPT-2). No facts where there is no such file. Throws a data Error naming it for what is no JSON
+// object, nested deeper than 64 levels, or of a wrong type.
+ModelFacts config_file_facts(const std::filesystem::path& file);
+
+}  // namespace tost
