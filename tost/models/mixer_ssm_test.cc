@@ -73,9 +73,9 @@ TEST(SsmMixer, HasTheWeightsOfTwoProjectionsAndItsRates) {
 
 TEST(SsmMixer, MultiplyAddsCountChunksAndStates) {
   const MixerConfig config{.dim = 8, .heads = 2};
-  // A chunk of 100 tokens, or 4 of 125; 16 states of two numbers in and out, from two sides.
-  EXPECT_EQ(mixer_multiply_adds("ssm", config, 100), 100 * (2 * 64 + 8 * (100 + 128)));
-  EXPECT_EQ(mixer_multiply_adds("ssm", config, 500), 500 * (2 * 64 + 8 * (125 + 128)));
+  // 4 chunks of 25 tokens, 782 of 128; 16 states of two numbers in and out, from two sides.
+  EXPECT_EQ(mixer_multiply_adds("ssm", config, 100), 100 * (2 * 64 + 8 * (25 + 128)));
+  EXPECT_EQ(mixer_multiply_adds("ssm", config, 100'000), 100'000 * (2 * 64 + 8 * (128 + 128)));
 }
 
 }  // namespace

@@ -12,9 +12,6 @@ namespace {
 
 using torch::Tensor;
 
-// The longest chunk. A longer one costs more inside, a shorter one has more states to carry.
-constexpr int64_t kChunk = 128;
-
 // exp(z) - 1 without cancellation at small z.
 Tensor complex_expm1(const Tensor& z) {
   const auto x = torch::real(z), y = torch::imag(z);
@@ -23,9 +20,11 @@ Tensor complex_expm1(const Tensor& z) {
                         torch::exp(x) * torch::sin(y));
 }
 
-// Of equal chunks, with less than a token of padding for each.
-int64_t chunk_length(int64_t tokens) {
-  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
+// Of equal chunks, with less than a token of padding for each. A longer chunk has fewer states to
+// carry, but matrices of its length squared, which pay off only over many tokens.
+int64_t chunk_length(int64_t batch, int64_t tokens) {
+  const int64_t longest = batch * tokens <= 8192 ? 32 : batch * tokens <= 32'768 ? 64 : 128;
+  const int64_t chunks = (tokens + longest - 1) / longest;
   return (tokens + chunks - 1) / chunks;
 }
 
@@ -56,7 +55,7 @@ void StateSpace::draw_weights() {
 
 int64_t StateSpace::multiply_adds(const StateSpaceShape& shape, int64_t tokens) {
   const int64_t directions = shape.bidirectional ? 2 : 1;
-  return chunk_length(tokens) + 4 * shape.states * directions;
+  return chunk_length(1, tokens) + 4 * shape.states * directions;
 }
 
 Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
@@ -74,7 +73,7 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
   terms.output = 2 * torch::view_as_complex(c.to(torch::kDouble).contiguous());
   terms.skip = d.to(torch::kDouble);
   if (tokens == 1 && state != nullptr) return single_step(terms, x, *state).to(dtype);
-  const int64_t length = chunk_length(tokens);
+  const int64_t length = chunk_length(batch, tokens);
   const auto u = channels_first(x.to(dtype), length);
   const auto y = mix_chunks(terms, u.view({x.size(2), batch, -1, length}), tokens, state);
   return y.view({x.size(2), batch, -1}).narrow(2, 0, tokens);

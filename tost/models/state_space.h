@@ -21,10 +21,10 @@ struct StateSpaceShape {
 // Bidirectional, as in S4: y_t also has Σ_n 2 Re(C'_n r_{t+1},n), where r_t = a r_{t+1} + b x_t
 // comes from the last token with the same rates, so that no token counts itself twice.
 //
-// Computed by chunks of tokens: inside a chunk as a product with the Toeplitz matrix of the kernel,
-// between chunks through the states at their ends, which a scan of logarithmic depth carries on.
-// Time and memory are linear in the tokens. Powers of a come from float64; the rest is float32, or
-// float64 for float64 input.
+// Computed by chunks of 32 to 128 tokens: inside a chunk as a product with the Toeplitz matrix of
+// the kernel, between chunks through the states at their ends, which a scan of logarithmic depth
+// carries on. Time and memory are linear in the tokens. Powers of a come from float64; the rest is
+// float32, or float64 for float64 input.
 class StateSpace : public torch::nn::Module {
  public:
   // Rates start as S4D-Lin (-1/2 + iπn), d at 1; log_dt and c are drawn by draw_weights().
