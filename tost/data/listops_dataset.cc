@@ -52,14 +52,19 @@ std::string parse_row(const TsvRow& row, bool label_first) {
 
 }  // namespace
 
+std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::string& split,
+                           int64_t i) {
+  Random random(seed, stream_of(split), static_cast<uint64_t>(i));
+  return draw_listops(rules, random);
+}
+
 SequenceRows generated_listops(const ListOpsRules& rules, uint64_t seed, const std::string& split,
                                int64_t size, ParallelFor parallel) {
   check_listops_rules(rules);
   auto codes = std::make_shared<Codes>(static_cast<size_t>(size));
   parallel(size, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      Random random(seed, stream_of(split), static_cast<uint64_t>(i));
-      (*codes)[static_cast<size_t>(i)] = draw_listops(rules, random);
+      (*codes)[static_cast<size_t>(i)] = listops_sample(rules, seed, split, i);
     }
   });
   SequenceRows rows = rows_of(std::move(codes));

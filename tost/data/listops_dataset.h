@@ -7,6 +7,10 @@
 
 namespace tost {
 
+// Expression i of a generated split, a pure function of the arguments.
+std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::string& split,
+                           int64_t i);
+
 // `size` expressions, number i a pure function of (rules, seed, split, i). Throws a usage Error for
 // impossible rules. Repeats within or between splits are not removed: above 500 tokens there are
 // none (docs/long-sequences-data.md).

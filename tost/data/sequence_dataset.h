@@ -77,6 +77,11 @@ struct SequenceSpec {
 std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
                                                        const std::string& split);
 
+// Whether the path holds labelled sequences rather than pictures that open_image_dataset reads, as
+// told by the spec's format or, of "auto", by what lies there. Where a picture set can also be read
+// as pixels, it is pictures. False where nothing is known to be there.
+bool is_sequence_data(const SequenceSpec& spec);
+
 // The splits that open_sequence_dataset can give, in the order train, validation, test.
 std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec);
 

@@ -189,6 +189,19 @@ bool find_pathfinder(const SequenceSpec& spec, SequenceSource& source) {
   return is_pathfinder_idx(prefix);
 }
 
+// As open_image_dataset sees it.
+bool holds_pictures(const std::string& directory) {
+  SequenceSpec spec;
+  spec.path = directory;
+  DataSpec pictures;
+  pictures.path = directory;
+  try {
+    return image_dataset_format(pictures) != "folder" || folders(spec).kind == Kind::kPictures;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 SequenceSource of_directory(const SequenceSpec& spec) {
   if (SequenceSource source; spec.format == "auto" || spec.format == "pathfinder") {
     if (find_pathfinder(spec, source)) return source;
@@ -242,6 +255,22 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
   }
   fail_data("There is no file or directory '", spec.path,
             "'; give one, or a generated set: ", join(kGenerated, ", "), ".");
+}
+
+bool is_sequence_data(const SequenceSpec& spec) {
+  if (spec.format != "auto")
+    return std::find(kFormats.begin(), kFormats.end(), spec.format) != kFormats.end();
+  std::error_code ignored;
+  if (fs::is_regular_file(spec.path, ignored)) return true;
+  if (fs::is_directory(spec.path, ignored)) {
+    return !holds_pictures(spec.path) && find_sequences(spec).kind != Kind::kPictures;
+  }
+  try {
+    find_sequences(spec);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::vector<std::string> own_splits(const SequenceSource& source, const SequenceSpec& spec) {

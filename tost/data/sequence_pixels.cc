@@ -1,10 +1,51 @@
 #include "tost/data/sequence_pixels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tost/base/error.h"
 
 namespace tost {
+namespace {
+
+class SquarePictures : public ImageDataset {
+ public:
+  SquarePictures(std::shared_ptr<const SequenceDataset> data, int64_t side)
+      : data_(std::move(data)), side_(side) {}
+
+  int64_t size() const override { return data_->size(); }
+  const std::vector<std::string>& classes() const override { return data_->classes(); }
+  int64_t label(int64_t i) const override { return data_->label(i); }
+  Image image(int64_t i) const override {
+    const SequenceSample sample = data_->sample(i);
+    Image image(side_, side_, 1);
+    std::transform(sample.tokens.begin(), sample.tokens.end(), image.pixels.begin(),
+                   [](int32_t token) { return static_cast<uint8_t>(token - 1); });
+    return image;
+  }
+  std::string name(int64_t i) const override { return data_->name(i); }
+  std::string format() const override { return data_->format(); }
+  int64_t channels() const override { return 1; }
+  int64_t side() const override { return side_; }
+
+ private:
+  std::shared_ptr<const SequenceDataset> data_;
+  int64_t side_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageDataset> pictures_of(std::shared_ptr<const SequenceDataset> data) {
+  if (data->coding().kind != "pixels") {
+    fail_usage("Sequences of ", data->coding().kind, " have no pictures to show.");
+  }
+  const int64_t length = data->length(0);
+  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(length))));
+  if (side * side != length) {
+    fail_usage("Sequences of ", length, " pixels are no square pictures.");
+  }
+  return std::make_unique<SquarePictures>(std::move(data), side);
+}
 PixelSequences::PixelSequences(std::shared_ptr<const ImageDataset> pictures, std::string format,
                                int64_t max_length)
     : pictures_(std::move(pictures)), format_(std::move(format)) {

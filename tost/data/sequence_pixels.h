@@ -28,4 +28,8 @@ class PixelSequences : public SequenceDataset {
   int64_t width_ = 0, height_ = 0, length_ = 0;
 };
 
+// The sequences as pictures again, for looking at; square ones alone. Throws a usage Error for
+// sequences that are no whole square pictures.
+std::unique_ptr<ImageDataset> pictures_of(std::shared_ptr<const SequenceDataset> data);
+
 }  // namespace tost

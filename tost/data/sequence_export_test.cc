@@ -1,0 +1,119 @@
+// Generated sequences written as files: what is written is what is read, at once or not at all.
+#include "tost/data/sequence_export.h"
+
+#include "tost/data/data_test_util.h"
+
+namespace tost {
+namespace {
+
+using namespace tost::testing;
+namespace fs = std::filesystem;
+
+class SequenceExportTest : public FolderTest {
+ protected:
+  static SequenceSpec small(const std::string& set) {
+    SequenceSpec spec;
+    spec.path = set;
+    spec.train_size = 25;
+    spec.test_size = 12;
+    spec.seed = 7;
+    spec.min_tokens = 5;
+    spec.max_tokens = 60;
+    return spec;
+  }
+
+  std::string out() const { return (folder_ / "out").string(); }
+
+  std::string refused(const SequenceSpec& spec, ErrorKind kind) const {
+    try {
+      export_sequences(spec, out());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "written";
+    return "";
+  }
+
+  void expect_same(const SequenceSpec& made) const {
+    SequenceSpec written;
+    written.path = out();
+    EXPECT_EQ(sequence_dataset_splits(written),
+              (std::vector<std::string>{"train", "validation", "test"}));
+    for (const char* split : {"train", "validation", "test"}) {
+      const auto a = open_sequence_dataset(made, split), b = open_sequence_dataset(written, split);
+      ASSERT_EQ(a->size(), b->size());
+      EXPECT_EQ(a->coding(), b->coding());
+      for (int64_t i = 0; i < a->size(); ++i) {
+        EXPECT_EQ(a->sample(i).tokens, b->sample(i).tokens) << split << i;
+        EXPECT_EQ(a->label(i), b->label(i)) << split << i;
+      }
+    }
+  }
+
+  int64_t entries() const {
+    return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
+  }
+};
+
+TEST_F(SequenceExportTest, ListOpsAsTheOfficialTables) {
+  const SequenceExport result = export_sequences(small("listops"), out());
+  EXPECT_EQ(result.samples, 49);
+  EXPECT_TRUE(fs::is_regular_file(folder_ / "out" / "basic_val.tsv"));
+  expect_same(small("listops"));
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(SequenceExportTest, PathfinderAsReleased) {
+  EXPECT_EQ(export_sequences(small("pathfinder"), out()).samples, 49);
+  EXPECT_TRUE(fs::is_regular_file(folder_ / "out/train/imgs/0/sample_24.png"));
+  std::ifstream list(folder_ / "out/val/metadata/0.npy");
+  std::string line;
+  ASSERT_TRUE(std::getline(list, line));
+  EXPECT_TRUE(line == "imgs/0 sample_0.png 0 0 1 14 4 2 0.5 1 1" ||
+              line == "imgs/0 sample_0.png 0 1 1 14 4 2 0.5 1 1")
+      << line;
+  expect_same(small("pathfinder"));
+}
+
+TEST_F(SequenceExportTest, StoppedItLeavesNothing) {
+  SequenceExportOptions options;
+  int asked = 0;
+  options.stop = [&] { return ++asked > 1; };
+  int64_t last = 0;
+  options.progress = [&](int64_t done, int64_t total) {
+    last = done;
+    EXPECT_EQ(total, 49);
+  };
+  EXPECT_EQ(export_sequences(small("listops"), out(), options).samples, 0);
+  EXPECT_EQ(last, 25);
+  EXPECT_EQ(entries(), 0);
+}
+
+TEST_F(SequenceExportTest, RefusesBeforeItBegins) {
+  EXPECT_TRUE(contains(refused(small("shapes"), ErrorKind::kUsage), "no generated set"));
+  SequenceSpec spec = small("listops");
+  spec.train_size = 0;
+  EXPECT_TRUE(contains(refused(spec, ErrorKind::kUsage), "not 0"));
+  spec = small("pathfinder");
+  spec.side = 40;
+  EXPECT_TRUE(contains(refused(spec, ErrorKind::kUsage), "not 40"));
+  spec = small("listops");
+  spec.min_tokens = 500;
+  spec.max_tokens = 2'000;
+  spec.train_size = 1'000'000'000;  // several terabytes
+  spec.test_size = 1'000'000'000;
+  EXPECT_TRUE(contains(refused(spec, ErrorKind::kData), "free"));
+  EXPECT_EQ(entries(), 0);
+  write("out/file", "x");
+  EXPECT_TRUE(contains(refused(small("listops"), ErrorKind::kUsage), "not an empty folder"));
+}
+
+TEST_F(SequenceExportTest, AnEmptyFolderIsFilled) {
+  fs::create_directories(folder_ / "out");
+  export_sequences(small("listops"), out() + "/");
+  expect_same(small("listops"));
+}
+
+}  // namespace
+}  // namespace tost
