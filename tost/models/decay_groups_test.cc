@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tost/models/language_model.h"
+#include "tost/models/sequence_classifier.h"
 
 namespace tost {
 namespace {
@@ -70,6 +71,23 @@ TEST(LanguageDecayGroups, HoldEveryParameterOnce) {
     }
     EXPECT_EQ(seen.size(), model.parameters().size());
   }
+}
+
+TEST(SequenceDecayGroups, FollowTheRuleOfVision) {
+  auto config = sequence_preset("tost_seq_tiny");
+  config.depth = 1;
+  config.pool = "class";
+  config.positions = "learned";
+  const auto model = make_sequence_classifier(config, WeightInit::kNone);
+  const DecayGroups groups = sequence_decay_groups(*model);
+  const std::string b = "blocks.0.";
+  EXPECT_EQ(
+      as_set(groups.decayed),
+      (std::set<std::string>{"embed.tokens.weight", "embed.positions.weight", b + "attn.qkv.weight",
+                             b + "attn.to_out.0.weight", b + "attn.temp", b + "mlp.fc1.weight",
+                             b + "mlp.fc2.weight", "head.weight"}));
+  EXPECT_TRUE(as_set(groups.exempt).contains("embed.cls_token"));
+  EXPECT_EQ(groups.decayed.names.size() + groups.exempt.names.size(), model->parameters().size());
 }
 
 }  // namespace

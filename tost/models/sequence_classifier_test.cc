@@ -211,6 +211,26 @@ TEST(SequenceClassifier, DropoutWorksInTrainingAlone) {
   EXPECT_FALSE(torch::equal(model->forward(batch), model->forward(batch)));
 }
 
+TEST(SequenceClassifier, BlocksDropValuesOfEitherBranch) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(3);
+  Block block({.dim = 16, .mlp_hidden = 32, .dropout = 0.25},
+              make_mixer("none", {.dim = 16, .heads = 1}));
+  init_linears(block);
+  const auto x = torch::randn({4, 50, 16});
+  for (const auto& silenced : {block.gamma1, block.gamma2}) {
+    block.gamma1.fill_(1), block.gamma2.fill_(1);
+    silenced.zero_();
+    block.eval();
+    const auto kept = block.forward(x) - x;
+    block.train();
+    const auto dropped = block.forward(x) - x;
+    const auto gone = dropped == 0;
+    EXPECT_NEAR(gone.to(torch::kFloat).mean().item<double>(), 0.25, 0.03);
+    EXPECT_TRUE(torch::allclose(dropped, (kept / 0.75).masked_fill(gone, 0), 1e-4, 1e-5));
+  }
+}
+
 TEST(SequenceClassifier, SinusoidalPositionsFollowTheirDefinition) {
   const auto waves = sinusoidal_positions(300, 7);
   ASSERT_EQ(waves.sizes(), torch::IntArrayRef({300, 7}));

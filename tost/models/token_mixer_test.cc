@@ -60,6 +60,36 @@ TEST_P(EveryMixer, EveryParameterGetsAGradient) {
   }
 }
 
+TEST_P(EveryMixer, PaddingIsSeenByNoTokenAndGetsNoGradient) {
+  const std::vector<int64_t> lengths{7, 1};
+  for (int64_t i = 0; i < kBatch; ++i) x_[i].slice(0, lengths[size_t(i)]).mul_(100);
+  x_.requires_grad_();
+  const auto whole = mixer_->forward(x_, {.lengths = torch::tensor(lengths, torch::kLong)});
+  EXPECT_TRUE(whole.isfinite().all().item<bool>());
+  for (int64_t i = 0; i < kBatch; ++i) {
+    const int64_t own = lengths[size_t(i)];
+    const auto alone = mixer_->forward(x_.narrow(0, i, 1).narrow(1, 0, own), {})[0];
+    const auto found = whole[i].narrow(0, 0, own);
+    EXPECT_TRUE(torch::allclose(found, alone, 1e-4, 1e-5)) << i;
+    const auto weight = torch::arange(found.numel()).cos().view(found.sizes());
+    const auto grad = torch::autograd::grad({found}, {x_}, {weight}, /*retain_graph=*/true)[0];
+    const auto wanted = torch::autograd::grad({alone}, {x_}, {weight})[0];
+    EXPECT_TRUE(torch::allclose(grad, wanted, 1e-4, 1e-5)) << i;
+    EXPECT_EQ(grad[i].slice(0, own).count_nonzero().item<int64_t>(), 0) << i;
+  }
+}
+
+TEST_P(EveryMixer, LengthsThatHideNothingChangeNothing) {
+  MixerTrace trace;
+  const auto lengths = torch::full({kBatch}, kTokens, torch::kLong);
+  const auto found = mixer_->forward(x_, {.trace = &trace, .lengths = lengths});
+  EXPECT_TRUE(torch::allclose(found, mixer_->forward(x_, {}), 1e-5, 1e-6));
+  if (!trace.pi.defined()) return;
+  mixer_->forward(x_, {.trace = &trace, .lengths = torch::full({kBatch}, 4, torch::kLong)});
+  EXPECT_TRUE(torch::allclose(trace.pi.sum(1).narrow(1, 0, 4), torch::ones({kBatch, 4})));
+  EXPECT_EQ(trace.pi.slice(2, 4).count_nonzero().item<int64_t>(), 0);
+}
+
 TEST_P(EveryMixer, OneTokenAndZeroInputStayFinite) {
   const auto one = mixer_->forward(x_.narrow(1, 0, 1), {});
   EXPECT_TRUE(one.isfinite().all().item<bool>());
