@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/models/causal_attention.h"
+#include "tost/models/causal_delta.h"
 #include "tost/models/causal_means.h"
 #include "tost/models/causal_ssm.h"
 #include "tost/models/causal_tssa.h"
@@ -29,6 +30,7 @@ constexpr std::array kMixers{
     CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false},
     CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, false, true},
     CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false, false},
+    CausalEntry{"delta", make<CausalDeltaMixer>, false, true, false, false, true, false},
     CausalEntry{"ssm", make<CausalSsmMixer>, false, false, false, false, false, false},
     CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false},
     CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false},

@@ -44,6 +44,7 @@ LanguageConfig variant(const std::string& name) {
   if (with == "values") o.decay = "learned", o.means = "values", o.conv = 4, o.scale_pi = true;
   if (with == "plain-values") o.means = "values", o.gate = true;
   if (with == "full") o.decay = "learned", o.conv = 4, o.gate = true;
+  if (with == "fixed") o.conv = 2, o.decay = "fixed";
   if (with == "hybrid") c.hybrid_every = 2, o.window = 9, o.conv = 4, o.gate = true;
   return c;
 }
@@ -131,7 +132,7 @@ TEST_P(EveryCausalModel, BlocksShowTheirInputProjectionAndGate) {
     const bool gated = block->attn->named_parameters().contains("gate.weight");
     EXPECT_GE(seen.mixer.gate.defined(), gated);
     if (seen.mixer.gate.defined()) {
-      EXPECT_EQ(seen.mixer.gate.sizes(), seen.mixer.w.sizes());
+      EXPECT_EQ(seen.mixer.gate.sizes(), seen.mixer_output.sizes());
       EXPECT_GE(seen.mixer.gate.min().item<float>(), -0.2785);  // the least value of silu
     }
     if (!u.defined()) continue;
@@ -170,7 +171,8 @@ TEST_P(EveryCausalModel, ConfigurationSurvivesJson) {
 INSTANTIATE_TEST_SUITE_P(Mixers, EveryCausalModel,
                          ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax",
                                            "softmax+conv", "softmax+window", "linear",
-                                           "linear+conv", "ssm", "ssm+conv", "tssa-uniform",
+                                           "linear+conv", "delta", "delta+conv", "delta+full",
+                                           "delta+fixed", "ssm", "ssm+conv", "tssa-uniform",
                                            "tssa-uniform+gate", "none", "none+conv", "tssa+hybrid",
                                            "tssa+decay", "tssa+token-means", "tssa+values",
                                            "tssa+plain-values", "tssa-means", "tssa-means+full",
@@ -223,8 +225,8 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
 
 // A state may be copied and both copies go on: neither writes into the other's memory.
 TEST(LanguageModel, CopiesOfAStateAreIndependent) {
-  for (const char* name :
-       {"softmax", "softmax+window", "tssa+gate", "tssa-means+full", "linear", "ssm"}) {
+  for (const char* name : {"softmax", "softmax+window", "tssa+gate", "tssa-means+full", "linear",
+                           "delta+full", "ssm"}) {
     auto model = random_model(variant(name));
     const auto prompt = torch::randint(0, 40, {1, 30});
     const auto run = [&](LanguageState state, int64_t id) {
