@@ -112,6 +112,10 @@ void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options,
   const std::string kind =
       model_kind(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
   check_kind(kind, flags);
+  const bool made = kind == "language" && is_recall_task(options.task);
+  if (!made && app.count("--data") == 0) {
+    fail_usage("--data is needed; it names what the model is scored on.");
+  }
   if (app.count("--batch") > 0 && options.batch < 1) {
     fail_usage("--batch is ", options.batch, "; at least 1 is needed.");
   }
@@ -130,7 +134,7 @@ void add_eval_command(CLI::App& app) {
       ->add_option("checkpoint", options->checkpoint,
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
-  add_data_options(*command, options->data, true);
+  add_data_options(*command, options->data, false);
   command->get_option("--data")->description(
       "Folder of the data, a text or .jsonl file, a table of sequences, or generated: shapes, "
       "listops, pathfinder, pathx");
@@ -158,16 +162,17 @@ void add_eval_command(CLI::App& app) {
   flags->image.push_back(strength);
   for (CLI::Option* flag : flags->image) flag->group("Image models");
   flags->language = add_language_eval_options(*command, *options);
-  add_example(*command,
-              "  tost eval run --data fashion-mnist\n"
-              "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
-              "  tost eval run --data wikitext-2 --protocol official\n"
   auto sequence_values = std::make_shared<nlohmann::json>(nlohmann::json::object());
   flags->sequence = add_sequence_eval_options(*command, *sequence_values);
   for (const char* shared : {"--data-format", "--per-class", "--holdout"}) {
     flags->sequence.push_back(command->get_option(shared));
   }
+  add_example(*command,
+              "  tost eval run --data fashion-mnist\n"
+              "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
+              "  tost eval run --data wikitext-2 --protocol official\n"
               "  tost eval run --data lambada --task lambada\n"
+              "  tost eval run --task needle --lengths 1k,16k --depths 0,0.5,1 --plot needle.svg\n"
               "  tost eval run --data listops --min-tokens 1000 --max-tokens 3000");
   command->callback([command, flags, options, sequence_values] {
     run_eval(*command, *flags, *options, *sequence_values);

@@ -16,23 +16,25 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTasks = {"loss", "lambada", "choice"};
+const std::vector<std::string> kTasks = {"loss", "lambada", "choice", "mqar", "needle", "copying"};
 
 // The flags that only some tasks have, and which.
 struct TaskFlag {
-  const char* flag;
+  std::string flag;
   std::vector<std::string> tasks;
 };
-const std::vector<TaskFlag> kTaskFlags = {{"--protocol", {"loss"}},
-                                          {"--context", {"loss"}},
-                                          {"--stride", {"loss"}},
-                                          {"--whole-text", {"loss"}},
-                                          {"--batches", {"loss"}},
-                                          {"--seed", {"loss"}},
-                                          {"--split", {"loss"}},
-                                          {"--holdout", {"loss"}},
-                                          {"--batch", {"loss", "lambada"}},
-                                          {"--limit", {"lambada", "choice"}}};
+const std::vector<TaskFlag> kTaskFlags = {
+    {"--protocol", {"loss"}},
+    {"--context", {"loss"}},
+    {"--stride", {"loss"}},
+    {"--whole-text", {"loss"}},
+    {"--batches", {"loss"}},
+    {"--seed", {"loss", "mqar", "needle", "copying"}},
+    {"--split", {"loss", "mqar", "needle", "copying"}},
+    {"--data", {"loss", "lambada", "choice"}},
+    {"--holdout", {"loss"}},
+    {"--batch", {"loss", "lambada", "mqar", "needle", "copying"}},
+    {"--limit", {"lambada", "choice"}}};
 const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};
 const std::vector<std::string> kUsualFlags = {"--stride", "--whole-text"};
 
@@ -41,13 +43,18 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
     fail_usage("Unknown task '", command.task, "'; use ", join(kTasks, ", "), ".",
                did_you_mean(command.task, kTasks));
   }
-  for (const auto& [flag, tasks] : kTaskFlags) {
+  std::vector<TaskFlag> flags = kTaskFlags;
+  for (const auto& [option, tasks] : command.recall_flags) {
+    flags.push_back({option->get_name(), tasks});
+  }
+  for (const auto& [flag, tasks] : flags) {
     const bool fits = std::find(tasks.begin(), tasks.end(), command.task) != tasks.end();
     if (!fits && app.count(flag) > 0) {
       fail_usage(flag, " does not go with --task ", command.task, ", only with ",
                  join(tasks, " and "), ".");
     }
   }
+  if (is_recall_task(command.task)) return;
   const bool official = command.loss.protocol == "official";
   for (const std::string& flag : official ? kUsualFlags : kOfficialFlags) {
     if (app.count(flag) == 0) continue;
@@ -114,6 +121,24 @@ std::optional<json> run_choice(LoadedLanguage& language, const EvalCommand& comm
   return result ? std::optional(to_json(*result)) : std::nullopt;
 }
 
+std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language, EvalCommand& command,
+                               ProgressLine& progress) {
+  RecallEvalOptions& options = command.recall.options;
+  put_common(command, options);
+  if (app.count("--split") > 0) options.split = command.split;
+  if (app.count("--seed") > 0) command.recall.spec.seed = command.loss.seed;
+  options.batch = command.batch;
+  return run_recall(app, language, command.task, command.recall, progress);
+}
+
+std::optional<json> run_task(const CLI::App& app, LoadedLanguage& language, EvalCommand& command,
+                             ProgressLine& progress) {
+  if (command.task == "loss") return run_loss(language, command, progress);
+  if (command.task == "lambada") return run_lambada(language, command, progress);
+  if (command.task == "choice") return run_choice(language, command, progress);
+  return run_recall(app, language, command, progress);
+}
+
 // A line of the printout: the number under `key`, if there is one, times `scale`.
 void print_number(const json& report, const char* key, const char* name, int digits,
                   double scale = 1, const char* unit = "") {
@@ -152,7 +177,8 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
   const std::string group = "Language models";
   LanguageLossOptions& loss = command.loss;
   std::vector<CLI::Option*> options = {
-      app.add_option("--task", command.task, "loss, lambada or choice"),
+      app.add_option("--task", command.task,
+                     "loss, lambada, choice, or of recall: mqar, needle, copying"),
       app.add_option("--protocol", loss.protocol,
                      "usual (whole text, windows every stride) or official (random crops)"),
       app.add_option("--context", loss.context, "Tokens a window holds (default: the block)"),
@@ -160,13 +186,19 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
       app.add_flag("--whole-text", command.whole_text,
                    "Foretell every token from all before it (models without a limit of context)"),
       app.add_option("--batches", loss.batches, "Of the official protocol")->capture_default_str(),
-      app.add_option("--seed", loss.seed, "Of the official protocol's crops")
+      app.add_option("--seed", loss.seed,
+                     "Of the official protocol's crops and of recall's samples")
           ->capture_default_str(),
       app.add_option("--holdout", command.holdout,
                      "Last share of a text without a validation file that is its validation split")
           ->capture_default_str(),
       app.add_option("--limit", command.limit, "The first passages or questions alone")};
   for (CLI::Option* option : options) option->group(group);
+  command.recall_flags = add_recall_eval_options(app, command.recall);
+  for (const RecallFlag& flag : command.recall_flags) {
+    flag.option->group("Recall");
+    options.push_back(flag.option);
+  }
   return options;
 }
 
@@ -176,10 +208,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   LoadedLanguage language =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   ProgressLine progress(command.quiet || command.run.json);
-  std::optional<json> report = command.task == "loss" ? run_loss(language, command, progress)
-                               : command.task == "lambada"
-                                   ? run_lambada(language, command, progress)
-                                   : run_choice(language, command, progress);
+  std::optional<json> report = run_task(app, language, command, progress);
   progress.finish();
   if (!report) {
     std::cerr << "interrupted\n";
@@ -187,9 +216,11 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   }
   (*report)["task"] = command.task;
   (*report)["checkpoint"] = language.file.string();
-  (*report)["data"] = command.data.path;
   (*report)["model"] = language.info.config.name;
-  command.run.json ? print_json(*report) : print_text(*report);
+  const bool recall = is_recall_task(command.task);
+  if (!recall) (*report)["data"] = command.data.path;
+  if (command.run.json) return print_json(*report);
+  recall ? print_recall(*report) : print_text(*report);
 }
 
 }  // namespace tost

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/cli/eval_recall.h"
 #include "tost/cli/options.h"
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
@@ -28,11 +29,13 @@ struct EvalCommand {
   bool per_class = false;
   Corruption corruption{"", 3};
   // Language alone.
-  std::string task = "loss";  // loss, lambada, choice
+  std::string task = "loss";  // loss, lambada, choice, mqar, needle, copying
   LanguageLossOptions loss;
   bool whole_text = false;
   std::optional<int64_t> limit;
   double holdout = 0.1;
+  RecallFlags recall;
+  std::vector<RecallFlag> recall_flags;
 };
 
 // Adds the flags that go with language models; they are returned for the check of the kind.

@@ -65,7 +65,7 @@ class TrainView : public TrainListener {
     std::string text = cat("step ", metrics.value("step", int64_t{0}), ":");
     for (const auto& [key, value] : metrics.items()) {
       if (key == "epoch" || key == "step" || !value.is_number_float()) continue;
-      if (key == "top1" || key == "top5") {
+      if (key == "top1" || key == "top5" || key == "accuracy") {
         text += print("  %s %.2f%%", key.c_str(), 100 * value.get<double>());
       } else if (key == "loss") {
         text += print("  loss %.4f", value.get<double>());
@@ -110,6 +110,7 @@ json to_json(const TrainResult& result, const Options& options) {
 
 std::string show_metric(const std::string& name, double value) {
   if (name == "top1") return print("top-1 %.2f %%", 100 * value);
+  if (name == "accuracy") return print("accuracy %.2f %%", 100 * value);
   return print("%s %.4f", name.c_str(), value);
 }
 

@@ -118,7 +118,14 @@ Tensor LanguageModel::forward(const Tensor& ids) {
 }
 
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
-  return head_cross_entropy(hidden(ids).flatten(0, 1), wte_->weight, targets.flatten());
+  auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
+  const auto places = wanted.ne(-1).nonzero().squeeze(1);
+  // Where little is asked, the head reads those rows alone.
+  if (places.size(0) > 0 && places.size(0) <= wanted.size(0) / 2) {
+    rows = rows.index_select(0, places);
+    wanted = wanted.index_select(0, places);
+  }
+  return head_cross_entropy(rows, wte_->weight, wanted);
 }
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {

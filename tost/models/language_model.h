@@ -70,6 +70,9 @@ std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
 // {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official models, their
 // softmax twins, and ours on group means.
 std::vector<std::string> language_preset_names();
+// tost_recall and, without positions and with a convolution, tost_recall_stream: small models for
+// tasks of recall, which language_preset() gives too.
+std::vector<std::string> recall_preset_names();
 LanguageConfig language_preset(const std::string& name);
 
 }  // namespace tost

@@ -45,7 +45,28 @@ void make_means(const Size& size, LanguageConfig& c) {
   c.options.gate = true;
 }
 
+// Two blocks as in arXiv 2312.04927; vocabulary and block follow the task.
+// The streaming one goes on beyond the lengths it was trained at.
+LanguageConfig recall_preset(bool stream) {
+  LanguageConfig c;
+  c.name = stream ? "tost_recall_stream" : "tost_recall";
+  c.vocab = 256;
+  c.block = 256;
+  c.dim = 64;
+  c.depth = 2;
+  c.heads = 2;
+  c.layer_scale = 1;
+  if (!stream) return c;
+  c.positions = "none";
+  c.options.conv = 4;
+  return c;
+}
+
 }  // namespace
+
+std::vector<std::string> recall_preset_names() {
+  return {recall_preset(false).name, recall_preset(true).name};
+}
 
 std::vector<std::string> language_preset_names() {
   std::vector<std::string> names;
@@ -56,6 +77,9 @@ std::vector<std::string> language_preset_names() {
 }
 
 LanguageConfig language_preset(const std::string& name) {
+  for (const bool stream : {false, true}) {
+    if (name == recall_preset(stream).name) return recall_preset(stream);
+  }
   for (const auto& family : kFamilies) {
     for (const auto& size : kSizes) {
       if (name != cat(family.prefix, "_", size.name)) continue;

@@ -38,7 +38,7 @@ LanguageConfig fine_tuned_config(const LanguageTrainConfig& config, const Langua
     fail_usage("'", config.from, "' was trained with mixer ", from.mixer, " and cannot go on with ",
                config.mixer, ".");
   }
-  return changed_language_config(config, from);
+  return changed_language_config(config.mixer, config.model_options, from);
 }
 
 // The text is cut as the source's was, whatever `tokenizer` says; so it must not say otherwise.

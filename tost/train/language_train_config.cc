@@ -81,10 +81,11 @@ const ConfigForm<C>& language_train_form() {
   return form;
 }
 
-LanguageConfig changed_language_config(const C& config, LanguageConfig base) {
-  if (!config.mixer.empty()) base.mixer = config.mixer;
+LanguageConfig changed_language_config(const std::string& mixer, const json& model_options,
+                                       LanguageConfig base) {
+  if (!mixer.empty()) base.mixer = mixer;
   try {
-    base = language_config_from_json(config.model_options, base);
+    base = language_config_from_json(model_options, base);
     validate(base);
   } catch (const Error& error) {
     fail_usage("The model cannot be made: ", error.what());
@@ -93,7 +94,8 @@ LanguageConfig changed_language_config(const C& config, LanguageConfig base) {
 }
 
 LanguageConfig language_config(const C& config) {
-  return changed_language_config(config, language_preset(config.model));
+  return changed_language_config(config.mixer, config.model_options,
+                                 language_preset(config.model));
 }
 
 }  // namespace tost

@@ -39,7 +39,8 @@ std::vector<Recipe<LanguageTrainConfig>> language_recipes();
 // The preset, changed by mixer and model_options. Throws a usage Error with the reason for what
 // does not fit.
 LanguageConfig language_config(const LanguageTrainConfig& config);
-// `base` changed the same way, for fine-tuning.
-LanguageConfig changed_language_config(const LanguageTrainConfig& config, LanguageConfig base);
+// `base` changed the same way; mixer "": its own.
+LanguageConfig changed_language_config(const std::string& mixer,
+                                       const nlohmann::json& model_options, LanguageConfig base);
 
 }  // namespace tost

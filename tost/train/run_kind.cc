@@ -64,8 +64,12 @@ std::vector<Hint> hints(const json& values, bool saved) {
   }
   const std::string from = text_of(values, "from");
   if (!from.empty() && !saved) {
-    const RunKind& kind = kind_named(model_kind(from));
-    found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
+    const std::string files = model_kind(from);
+    // A recipe tells apart the kinds that write the same files.
+    const bool told =
+        !recipe.empty() && kind_with(&RunKind::recipes, "recipe", recipe).files == files;
+    const RunKind& kind = kind_named(files);
+    if (!told) found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
   }
   if (!recipe.empty()) {
     const RunKind& kind = kind_with(&RunKind::recipes, "recipe", recipe);
@@ -105,7 +109,7 @@ void check_keys(const Hint& chosen, const json& values) {
 
 const std::vector<RunKind>& run_kinds() {
   static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind(),
-                                          sequence_run_kind()};
+                                          sequence_run_kind(), recall_run_kind()};
   return kinds;
 }
 

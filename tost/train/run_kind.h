@@ -33,7 +33,8 @@ struct PreparedRun {
 };
 
 struct RunKind {
-  std::string name;                  // as model_kind() of its files: "vision"
+  std::string name;                  // "vision"
+  std::string files;                 // model_kind() of its files; several kinds may write the same
   std::string noun;                  // "image model"
   std::vector<FieldInfo> fields;     // all settings
   std::vector<std::string> models;   // presets
@@ -49,6 +50,7 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
                       std::vector<std::string> models,
                       std::unique_ptr<TrainTask> (*make_task)(const Config&, const SavedRun*)) {
   RunKind kind;
+  kind.files = name;
   kind.name = std::move(name);
   kind.noun = std::move(noun);
   kind.fields = form.fields.fields();
@@ -75,6 +77,7 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
 RunKind vision_run_kind();
 RunKind language_run_kind();
 RunKind sequence_run_kind();
+RunKind recall_run_kind();
 
 const std::vector<RunKind>& run_kinds();
 

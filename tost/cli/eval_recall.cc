@@ -1,0 +1,242 @@
+#include "tost/cli/eval_recall.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/data/recall_cases.h"
+#include "tost/io/image.h"
+#include "tost/models/vision_cost.h"
+#include "tost/report/chart.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+// What the model's file says of its training, where it was of this task; values of other types do
+// not count.
+class TrainingFacts {
+ public:
+  TrainingFacts(const json& training, const std::string& task) {
+    const json facts = training.is_object() ? training.value("recall", json()) : json();
+    if (facts.is_object() && facts.value("task", json()) == task) facts_ = facts;
+  }
+
+  // Leaves `value` alone where its flag was given.
+  template <class T>
+  void fill(const CLI::App& app, const char* flag, const char* key, T& value) const {
+    if (app.count(flag) > 0 || !facts_.contains(key)) return;
+    const json& found = facts_[key];
+    const bool fits = std::is_same_v<T, std::string> ? found.is_string()
+                      : std::is_same_v<T, bool>      ? found.is_boolean()
+                      : std::is_integral_v<T>        ? found.is_number_integer()
+                                                     : found.is_number();
+    if (fits) value = found.get<T>();
+  }
+
+ private:
+  json facts_ = json::object();
+};
+
+void fill_from_training(const CLI::App& app, const json& training, const std::string& task,
+                        RecallFlags& flags) {
+  const TrainingFacts facts(training, task);
+  flags.lengths = flags.lengths.empty() ? (task == "needle" ? "1k" : "64") : flags.lengths;
+  flags.pairs = flags.pairs.empty() ? "4" : flags.pairs;
+  facts.fill(app, "--lengths", "lengths", flags.lengths);
+  // Lists that go together are not mixed.
+  if (app.count("--lengths") == 0 || app.count("--pairs") > 0) {
+    facts.fill(app, "--pairs", "pairs", flags.pairs);
+  }
+  facts.fill(app, "--vocab", "vocab", flags.spec.vocab);
+  facts.fill(app, "--power", "power", flags.spec.power);
+  facts.fill(app, "--zero-filler", "random_filler", flags.spec.random_filler);
+  facts.fill(app, "--distractors", "distractors", flags.spec.distractors);
+  facts.fill(app, "--questions", "questions", flags.spec.questions);
+  facts.fill(app, "--gap", "gap", flags.spec.gap);
+}
+
+// Every length at every depth.
+std::vector<RecallCase> needle_cases(const RecallFlags& flags) {
+  const auto lengths = parse_counts(flags.lengths, "--lengths");
+  if (flags.depths.empty()) return parse_recall_cases(flags.lengths, "1");
+  std::vector<RecallCase> cases;
+  for (const double depth : parse_shares(flags.depths, "--depths")) {
+    for (const int64_t length : lengths) cases.push_back({.length = length, .depth = depth});
+  }
+  return cases;
+}
+
+std::string percent(double share) {
+  return std::to_string(int64_t(std::lround(100 * share))) + " %";
+}
+
+HeatMap grid_map(const RecallFlags& flags, const std::vector<RecallScores>& scores) {
+  HeatMap map;
+  map.title = "Needle: share of digits found";
+  map.row_label = "depth of the needle";
+  map.column_label = "bytes";
+  for (const double depth : parse_shares(flags.depths, "--depths")) {
+    map.row_names.push_back(percent(depth));
+  }
+  for (const int64_t length : parse_counts(flags.lengths, "--lengths")) {
+    map.column_names.push_back(human_number(length));
+  }
+  for (const RecallScores& one : scores) map.values.push_back(one.accuracy);
+  return map;
+}
+
+HeatMap distance_map(const std::string& task, const std::vector<RecallScores>& scores) {
+  HeatMap map;
+  map.title = "Share of tokens found by distance";
+  map.row_label = task == "mqar" ? "length, pairs" : "length";
+  map.column_label = "distance to the answer";
+  map.column_names = {"near", "2nd", "3rd", "far"};
+  for (const RecallScores& one : scores) {
+    map.row_names.push_back(task == "mqar" ? cat(one.size.length, ", ", one.size.pairs)
+                                           : cat(one.size.length));
+    for (size_t quarter = 0; quarter < 4; ++quarter) {
+      map.values.push_back(quarter < one.distances.size() ? one.distances[quarter].accuracy
+                                                          : std::nan(""));
+    }
+  }
+  return map;
+}
+
+void write_plot(const std::string& task, const RecallFlags& flags,
+                const std::vector<RecallScores>& scores) {
+  HeatMap map = task == "needle" && !flags.depths.empty() ? grid_map(flags, scores)
+                                                          : distance_map(task, scores);
+  map.rows = std::ssize(map.row_names);
+  map.columns = std::ssize(map.column_names);
+  map.show_values = true;
+  map.cell = 36;
+  const Drawing drawing = draw(map);
+  const bool png = ends_with(flags.plot, ".png");
+  write_file_atomic(flags.plot, png ? encode_png(to_image(drawing)) : to_svg_file(drawing));
+}
+
+void check_plot_name(const std::string& plot) {
+  if (plot.empty() || ends_with(plot, ".svg") || ends_with(plot, ".png")) return;
+  fail_usage("--plot is '", plot, "' but must end in .svg or .png.");
+}
+
+json report_of(const std::string& task, const LoadedLanguage& language,
+               const std::vector<RecallScores>& scores) {
+  const RecallTotals totals = recall_totals(scores);
+  json cases = json::array();
+  for (const RecallScores& one : scores) {
+    cases.push_back(to_json(one, task));
+    const double read = double(one.samples) * double(one.size.length);
+    cases.back()["tokens_per_s"] = one.seconds > 0 ? json(read / one.seconds) : json();
+  }
+  return {{"accuracy", totals.accuracy},
+          {"exact", totals.exact},
+          {"loss", totals.loss},
+          {"tokens", totals.tokens},
+          {"cases", cases},
+          {"parameters", parameter_count(*language.model)}};
+}
+
+}  // namespace
+
+bool is_recall_task(const std::string& task) {
+  const auto tasks = recall_tasks();
+  return std::find(tasks.begin(), tasks.end(), task) != tasks.end();
+}
+
+std::vector<RecallFlag> add_recall_eval_options(CLI::App& app, RecallFlags& flags) {
+  RecallSpec& spec = flags.spec;
+  const std::vector<std::string> all = recall_tasks();
+  return {
+      {app.add_option("--lengths", flags.lengths, "Tokens of a sample, such as 64,128 or 1k,100k"),
+       all},
+      {app.add_option("--samples", flags.options.samples, "Samples of every case")
+           ->capture_default_str(),
+       all},
+      {app.add_option("--plot", flags.plot,
+                      "Heat map to write (.svg or .png): length and depth, or distance"),
+       all},
+      {app.add_option("--pairs", flags.pairs, "Keys with a value, one number or one a length"),
+       {"mqar"}},
+      {app.add_option("--power", spec.power, "Queries at the k-th place have weight k^(power - 1)"),
+       {"mqar"}},
+      {app.add_flag("--zero-filler{false}", spec.random_filler, "Zeros between the queries"),
+       {"mqar"}},
+      {app.add_option("--vocab", spec.vocab, "Tokens of the task"), {"mqar", "copying"}},
+      {app.add_option("--gap", spec.gap, "Blanks before the copy"), {"copying"}},
+      {app.add_option(
+           "--depths", flags.depths,
+           "Shares of the haystack before the needle, such as 0,0.5,1 (default: random)"),
+       {"needle"}},
+      {app.add_option("--distractors", spec.distractors, "Needles with other keys"), {"needle"}},
+      {app.add_option("--questions", spec.questions, "Needles that are asked for"), {"needle"}},
+      {app.add_option("--haystack", spec.text, "Text file around the needles"), {"needle"}}};
+}
+
+std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language,
+                               const std::string& task, RecallFlags flags, ProgressLine& progress) {
+  check_plot_name(flags.plot);
+  fill_from_training(app, language.info.training, task, flags);
+  flags.spec.task = task;
+  const auto source = open_recall(flags.spec);
+  const auto cases = task == "needle" ? needle_cases(flags)
+                     : task == "mqar" ? parse_recall_cases(flags.lengths, flags.pairs)
+                                      : parse_recall_cases(flags.lengths, "1");
+  flags.options.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, "samples read");
+  };
+  const auto scores = evaluate_recall(*language.model, *source, cases, flags.options);
+  if (!scores) return std::nullopt;
+  if (!flags.plot.empty()) write_plot(task, flags, *scores);
+  json report = report_of(task, language, *scores);
+  report["split"] = flags.options.split;
+  return report;
+}
+
+void print_recall(const json& report) {
+  const auto number = [](double value, int digits, int width) {
+    std::cout << std::fixed << std::setprecision(digits) << std::setw(width) << value;
+  };
+  const json& first = report["cases"].front();
+  std::cout << std::right << std::setw(9) << "length";
+  for (const char* key : {"pairs", "depth"}) {
+    if (first.contains(key)) std::cout << std::setw(7) << key;
+  }
+  std::cout << std::setw(12) << "accuracy %" << std::setw(9) << "exact %" << std::setw(22)
+            << "near to far %" << std::setw(13) << "state bytes" << std::setw(12) << "tokens/s"
+            << "\n";
+  for (const json& one : report["cases"]) {
+    std::cout << std::setw(9) << one["length"].get<int64_t>();
+    if (one.contains("pairs")) std::cout << std::setw(7) << one["pairs"].get<int64_t>();
+    if (one.contains("depth")) {
+      if (one["depth"].is_null()) {
+        std::cout << std::setw(7) << "any";
+      } else {
+        number(one["depth"].get<double>(), 2, 7);
+      }
+    }
+    number(100 * one["accuracy"].get<double>(), 2, 12);
+    number(100 * one["exact"].get<double>(), 2, 9);
+    std::string distances;
+    for (const json& part : one["distances"]) {
+      distances +=
+          cat(distances.empty() ? "" : " ", std::lround(100 * part["accuracy"].get<double>()));
+    }
+    std::cout << std::setw(22) << distances << std::setw(13)
+              << human_number(one["state_bytes"].get<int64_t>());
+    number(one["tokens_per_s"].is_null() ? 0 : one["tokens_per_s"].get<double>(), 0, 12);
+    std::cout << "\n";
+  }
+  std::cout << std::setprecision(2) << "accuracy " << 100 * report["accuracy"].get<double>()
+            << " %, whole samples " << 100 * report["exact"].get<double>() << " % ("
+            << report["split"].get<std::string>() << "), "
+            << human_number(report["parameters"].get<int64_t>()) << " parameters\n"
+            << "model    " << report["checkpoint"].get<std::string>() << "\n";
+}
+
+}  // namespace tost
