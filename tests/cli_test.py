@@ -77,7 +77,8 @@ class Case(unittest.TestCase):
 
 class Usage(Case):
     def test_every_command_has_help_with_an_example(self):
-        for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"], ["bench", "train"], ["data", "show"],
+        for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"], ["bench", "train"],
+                        ["bench", "scaling"], ["data", "show"],
                         ["data", "sheet"], ["data", "make", "shapes"]):
             text = run(*command, "--help").stdout
             if command:

@@ -23,5 +23,6 @@ void add_bench_command(CLI::App& app);
 void add_bench_op_command(CLI::App& bench);
 void add_bench_train_command(CLI::App& bench);
 void add_bench_decode_command(CLI::App& bench);
+void add_bench_scaling_command(CLI::App& bench);
 
 }  // namespace tost

@@ -1,0 +1,185 @@
+// tost bench scaling: how time and memory of a layer grow with the tokens.
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/bench/scaling_report.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/io/image.h"
+#include "tost/kernels/isa.h"
+
+namespace tost {
+namespace {
+
+struct BenchScalingOptions {
+  RunOptions run;
+  ScalingOptions bench;
+  std::string tokens;
+  double max_gib = 0;
+  int64_t fit_from = 4096, fit_to = 0;
+  std::string csv, plot;
+};
+
+// Before an hour of measurements, not after it.
+void check_output(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail_usage("--", flag, " ", path, " is a folder; name a file.");
+  }
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
+}
+
+ScalingOptions checked(const BenchScalingOptions& options) {
+  auto bench = options.bench;
+  bench.tokens = options.tokens.empty() ? default_lengths() : parse_lengths(options.tokens);
+  if (bench.causal && options.bench.mixers == ScalingOptions{}.mixers) {
+    bench.mixers = {"tssa", "softmax", "linear", "ssm"};  // xca is not causal
+  }
+  if (options.max_gib < 0 || options.max_gib > 1e6) {
+    fail_usage("--max-gib is ", options.max_gib, "; it must be from 0 (what is available) to 1e6.");
+  }
+  bench.max_bytes = int64_t(options.max_gib * double(1 << 30));
+  if (options.fit_from < 1 || (options.fit_to != 0 && options.fit_to <= options.fit_from)) {
+    fail_usage("--fit-from ", options.fit_from, " and --fit-to ", options.fit_to,
+               " are no range; the first must be at least 1 and below the second.");
+  }
+  check_output("csv", options.csv);
+  check_output("plot", options.plot);
+  if (!options.plot.empty() && !ends_with(options.plot, ".svg") &&
+      !ends_with(options.plot, ".png")) {
+    fail_usage("--plot is '", options.plot, "'; name a file that ends with .svg or .png.");
+  }
+  check_scaling_options(bench);
+  bench.stop = stop_flag();
+  return bench;
+}
+
+// The line that says what is running stays on one row, on stderr.
+ScalingWatcher watcher_for(ProgressLine& line, const ScalingOptions& bench) {
+  ScalingWatcher watcher;
+  const auto total = int64_t(bench.tokens.size() * bench.mixers.size() * bench.modes.size());
+  const auto done = std::make_shared<int64_t>(0);
+  watcher.begin = [&line, total, done](const std::string& mixer, const std::string& mode,
+                                       int64_t tokens) {
+    line.update(*done, total, cat(mixer, ", ", mode, ", ", human_number(tokens), " tokens"));
+  };
+  watcher.point = [&line, done](const ScalingPoint& p) {
+    ++*done;
+    char text[160];
+    std::snprintf(text, sizeof text, "%-9s %-8s %10s tokens x %-3lld %12.2f ms  %s",
+                  p.mixer.c_str(), p.mode.c_str(), human_number(p.tokens).c_str(),
+                  static_cast<long long>(p.batch), p.ms,
+                  p.bytes > 0 ? human_bytes(p.bytes).c_str() : "memory not counted");
+    line.print(text);
+  };
+  watcher.stop = [&](const ScalingStop& s) {
+    line.print(cat(s.mixer, ", ", s.mode, ": ", human_number(s.tokens), " tokens ", s.reason,
+                   "; it stops here."));
+  };
+  watcher.membership = [&](const MembershipCheck& m) {
+    if (m.finite) return;
+    line.print(cat("tssa: membership is not finite at ", human_number(m.tokens), " tokens."));
+  };
+  return watcher;
+}
+
+void write_files(const BenchScalingOptions& options, const ScalingOptions& bench,
+                 const ScalingResult& result) {
+  if (!options.csv.empty()) write_file_atomic(options.csv, scaling_csv(result));
+  if (options.plot.empty()) return;
+  const auto drawing = scaling_plot(bench, result);
+  write_file_atomic(options.plot, ends_with(options.plot, ".svg") ? to_svg_file(drawing)
+                                                                  : encode_png(to_image(drawing)));
+}
+
+void run(const BenchScalingOptions& options) {
+  set_threads(options.run.threads);
+  const auto bench = checked(options);
+  if (!options.run.json) {
+    std::cout << "One layer with its projections, " << (bench.causal ? "causal, " : "")
+              << bench.dtype << ", " << bench.dim << " channels, " << bench.heads << " heads, "
+              << at::get_num_threads() << " threads, " << kernels::current_isa() << ", median of "
+              << bench.repeat << "\n"
+              << std::flush;
+  }
+  ScalingResult result;
+  {
+    ProgressLine line(options.run.json);
+    result = run_scaling_bench(bench, watcher_for(line, bench));
+    line.finish();
+  }
+  const int64_t to = options.fit_to > 0 ? options.fit_to : bench.tokens.back();
+  const auto summary = summarize_scaling(bench, result, options.fit_from, to);
+  write_files(options, bench, result);
+  if (result.interrupted) set_exit_code(kExitInterrupted);
+  if (!options.run.json) {
+    std::cout << "\n" << scaling_table(bench, result, summary);
+    return;
+  }
+  auto json = scaling_json(bench, result, summary);
+  json["threads"] = at::get_num_threads();
+  json["isa"] = kernels::current_isa();
+  print_json(json);
+}
+
+}  // namespace
+
+void add_bench_scaling_command(CLI::App& bench) {
+  auto options = std::make_shared<BenchScalingOptions>();
+  auto& b = options->bench;
+  CLI::App* command = bench.add_subcommand(
+      "scaling", "Time and memory of a layer as the tokens grow, for several mixers");
+  command
+      ->add_option("--mixers", b.mixers, "Token mixers, separated by commas (causal: without xca)")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--tokens", options->tokens,
+                      "Rising lengths, separated by commas, k and M for 1024 and its square "
+                      "(default: 128, doubled up to 1M)");
+  command->add_option("--modes", b.modes, "forward, train (forward and backward) or both")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_flag("--causal", b.causal, "The causal mixers");
+  command->add_option("--dim", b.dim, "Channels")->capture_default_str();
+  command->add_option("--heads", b.heads, "Heads; must divide the channels")->capture_default_str();
+  command->add_option("--dtype", b.dtype, "float32 or bfloat16")->capture_default_str();
+  command
+      ->add_option("--batch-tokens", b.batch_tokens,
+                   "Tokens of a batch: short sequences run several at a time")
+      ->capture_default_str();
+  command->add_option("--repeat", b.repeat, "Rounds; medians are reported")->capture_default_str();
+  command
+      ->add_option("--max-seconds", b.max_seconds,
+                   "A mixer ends before a length predicted to take longer")
+      ->capture_default_str();
+  command
+      ->add_option("--max-gib", options->max_gib, "Memory that may be taken (0: what is available)")
+      ->capture_default_str();
+  command->add_option("--fit-from", options->fit_from, "First length of the fitted exponents")
+      ->capture_default_str();
+  command->add_option("--fit-to", options->fit_to, "Last one (0: the longest)")
+      ->capture_default_str();
+  command->add_option("--csv", options->csv, "Write every point to this file");
+  command->add_option("--plot", options->plot, "Draw time and memory (.svg or .png)");
+  add_run_options(*command, options->run);
+  add_example(*command,
+              "  tost bench scaling --modes forward --csv scaling.csv --plot scaling.svg\n"
+              "  tost bench scaling --mixers tssa,softmax --tokens 1k,4k,16k --threads 2\n"
+              "  tost bench scaling --causal --dim 256 --heads 4 --tokens 1k,64k,1M");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tost
