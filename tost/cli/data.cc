@@ -5,10 +5,12 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
+#include "tost/cli/data_sequences.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/export.h"
+#include "tost/data/sequence_pixels.h"
 
 namespace tost {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 struct Options {
   RunOptions run;
   DataSpec data;
+  SequenceOptions sequences;
   std::string split = "train";
   std::string out;
   int64_t count = -1;
@@ -62,7 +65,13 @@ void print_description(const nlohmann::json& splits) {
   std::cout << "\n";
 }
 
-void run_show(const Options& options) {
+void run_show(Options& options) {
+  if (means_sequences(options.sequences, options.data)) {
+    return show_sequences(options.sequences, options.run);
+  }
+  if (!options.sequences.against.empty()) {
+    fail_usage("--against compares sequences; add --sequence to compare pictures as pixels.");
+  }
   nlohmann::json splits = nlohmann::json::array();
   for (const std::string& split : image_dataset_splits(options.data))
     splits.push_back(describe_split(options, split));
@@ -70,8 +79,15 @@ void run_show(const Options& options) {
                    : print_description(splits);
 }
 
-void run_sheet(const Options& options) {
-  const auto dataset = open_image_dataset(options.data, options.split);
+std::unique_ptr<ImageDataset> pictures_for_sheet(Options& options) {
+  if (!means_sequences(options.sequences, options.data)) {
+    return open_image_dataset(options.data, options.split);
+  }
+  return pictures_of(open_sequence_dataset(options.sequences.spec, options.split));
+}
+
+void run_sheet(Options& options) {
+  const auto dataset = pictures_for_sheet(options);
   const int64_t count =
       std::min(options.count < 0 ? options.columns * 6 : options.count, dataset->size());
   std::vector<int64_t> indices(static_cast<size_t>(std::max<int64_t>(0, count)));
@@ -103,11 +119,21 @@ void run_make_shapes(const Options& options) {
 }
 
 void add_show(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("show", "Classes and counts of every split");
+  CLI::App* command = data.add_subcommand("show", "Classes, counts and lengths of every split");
   auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, true);
+  command->get_option("--data-format")
+      ->description("auto, idx, cifar10, cifar100, folder or shapes; of sequences listops, text, "
+                    "retrieval, pixels or pathfinder");
+  command->add_flag("--sequence", options->sequences.sequence, "Pictures as sequences of pixels");
+  command->add_option("--split", options->sequences.split, "Of sequences: this split alone");
+  command->add_option("--against", options->sequences.against,
+                      "Of sequences: compare the statistics with those of this data");
+  add_sequence_options(*command, options->sequences.spec);
   add_run_options(*command, options->run);
-  add_example(*command, "  tost data show --data fashion-mnist");
+  add_example(*command,
+              "  tost data show --data fashion-mnist\n"
+              "  tost data show --data listops --against listops/lra_basic_test.tsv");
   command->callback([options] { run_show(*options); });
 }
 
@@ -122,6 +148,7 @@ void add_sheet(CLI::App& data) {
   command->add_option("--columns", options->columns, "Pictures a row")->capture_default_str();
   command->add_option("--scale", options->scale, "Enlargement")->capture_default_str();
   command->add_flag("--masks", options->masks, "Show each picture's mask beside it");
+  add_sequence_options(*command, options->sequences.spec);
   add_run_options(*command, options->run);
   add_example(*command, "  tost data sheet --data shapes --masks --out shapes.png");
   command->callback([options] { run_sheet(*options); });
@@ -130,6 +157,7 @@ void add_sheet(CLI::App& data) {
 void add_make(CLI::App& data) {
   CLI::App* make = data.add_subcommand("make", "Write a generated data set as files");
   make->require_subcommand(1);
+  add_make_sequences(*make);
   CLI::App* command =
       make->add_subcommand("shapes", "Textured shapes before clutter, as an image folder of PNG");
   auto options = std::make_shared<Options>();

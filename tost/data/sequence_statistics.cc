@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -37,16 +38,19 @@ void add_listops(const SequenceSample& sample, Collector& to) {
   for (const int32_t token : sample.tokens) code.push_back(static_cast<char>(token - 1));
   const auto closed = std::count(code.begin(), code.end(), kListOpsClose);
   std::array<int64_t, 4> counts{};
-  int64_t operators = 0;
+  int64_t operators = 0, level = 0, levels = 0;
   for (const char token : code) {
+    if (token == kListOpsClose) --level;
     if (token < kListOpsMin || token == kListOpsClose) continue;
     ++counts[static_cast<size_t>(token - kListOpsMin)];
     ++operators;
+    levels += ++level;
   }
   if (operators != closed) return;  // cut
   to.add("depth", static_cast<double>(listops_depth(code)));
   to.add("operators", static_cast<double>(operators));
   if (operators == 0) return;
+  to.add("mean depth", static_cast<double>(levels) / static_cast<double>(operators));
   // Every token but the outermost operator and the closing brackets is an argument of one operator.
   const auto arguments = static_cast<double>(std::ssize(code) - closed - 1);
   to.add("arguments", arguments / static_cast<double>(operators));
@@ -81,7 +85,7 @@ std::array<std::array<int64_t, 2>, 2> brightest_squares(const std::vector<int32_
   return found;
 }
 
-void add_pixels(const SequenceSample& sample, bool discs, Collector& to) {
+void add_pixels(const SequenceSample& sample, const SequenceDataset& data, Collector& to) {
   double sum = 0;
   int64_t lit = 0;
   for (const int32_t token : sample.tokens) {
@@ -92,10 +96,12 @@ void add_pixels(const SequenceSample& sample, bool discs, Collector& to) {
   to.add("mean value", sum / count);
   to.add("share lit", static_cast<double>(lit) / count);
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(count)));
-  if (!discs || side < 16 || side * side != std::ssize(sample.tokens)) return;
+  if (data.format() != "pathfinder" || side < 16 || side * side != std::ssize(sample.tokens))
+    return;
   const int64_t width = std::max<int64_t>(2, side / 32);
   const auto [a, b] = brightest_squares(sample.tokens, side, width);
-  to.add("discs apart", std::hypot(a[0] - b[0], a[1] - b[1]));
+  to.add("discs apart, " + data.classes().at(static_cast<size_t>(sample.label)),
+         std::hypot(a[0] - b[0], a[1] - b[1]));
 }
 
 }  // namespace
@@ -135,7 +141,7 @@ SequenceStatistics sequence_statistics(const std::vector<const SequenceDataset*>
         collector.add("tokens of the second", static_cast<double>(sample.second.size()));
       }
       if (coding.kind == "listops") add_listops(sample, collector);
-      if (coding.kind == "pixels") add_pixels(sample, data->format() == "pathfinder", collector);
+      if (coding.kind == "pixels") add_pixels(sample, *data, collector);
     }
   }
   statistics.quantities = collector.finish();
@@ -170,6 +176,17 @@ double class_distance(const SequenceStatistics& a, const SequenceStatistics& b) 
   for (size_t k = 0; k < a.classes.size(); ++k) {
     sum += std::abs(static_cast<double>(a.class_counts[k]) / static_cast<double>(a.samples) -
                     static_cast<double>(b.class_counts[k]) / static_cast<double>(b.samples));
+  }
+  return sum / 2;
+}
+
+double class_distance_by_chance(const SequenceStatistics& a, const SequenceStatistics& b) {
+  const auto n = static_cast<double>(a.samples), m = static_cast<double>(b.samples);
+  double sum = 0;
+  for (size_t k = 0; k < a.classes.size(); ++k) {
+    const double p = static_cast<double>(a.class_counts[k] + b.class_counts[k]) / (n + m);
+    // The mean size of a normal difference of that variance.
+    sum += std::sqrt(2 / std::numbers::pi * p * (1 - p) * (1 / n + 1 / m));
   }
   return sum / 2;
 }

@@ -19,10 +19,11 @@ struct SequenceStatistics {
   int64_t samples = 0;
   std::vector<std::string> classes;
   std::vector<int64_t> class_counts;
-  // "tokens" always ("tokens of the second" of pairs). ListOps: "depth", "operators", "arguments"
-  // (mean of the operators), "share of MIN" and so on, not of sequences that were cut. Pictures:
-  // "mean value", "share lit" (values above 60). Pathfinder: "discs apart" in pixels, between the
-  // two brightest discs.
+  // "tokens" always ("tokens of the second" of pairs). ListOps: "depth", "mean depth" and
+  // "arguments" of the operators, "operators", "share of MIN" and so on, not of sequences that were
+  // cut. Pictures:
+  // "mean value", "share lit" (values above 60). Pathfinder: "discs apart" by class, in pixels,
+  // between the two brightest discs.
   std::vector<SequenceQuantity> quantities;
 };
 
@@ -37,5 +38,7 @@ double distance_by_chance(size_t a, size_t b);
 // Half the sum of the differences of shares (total variation). Throws a usage Error where the
 // classes differ.
 double class_distance(const SequenceStatistics& a, const SequenceStatistics& b);
+// Its mean where both were drawn from the shares of both together.
+double class_distance_by_chance(const SequenceStatistics& a, const SequenceStatistics& b);
 
 }  // namespace tost

@@ -37,6 +37,7 @@ TEST_F(StatisticsTest, ListOpsByHand) {
   EXPECT_EQ(find(set, "tokens")->values, (std::vector<double>{1, 4, 8}));
   EXPECT_EQ(find(set, "depth")->values, (std::vector<double>{0, 1, 2}));
   EXPECT_EQ(find(set, "operators")->values, (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(find(set, "mean depth")->values, (std::vector<double>{1, 1.5}));
   EXPECT_EQ(find(set, "arguments")->values, (std::vector<double>{2, 2.5}));
   EXPECT_EQ(find(set, "share of MAX")->values, (std::vector<double>{0.5, 1}));
   EXPECT_EQ(find(set, "share of SM")->values, (std::vector<double>{0, 0}));
@@ -75,6 +76,8 @@ TEST(StatisticsOfNumbers, DistanceOfClasses) {
   a.class_counts = {1, 3};
   b.class_counts = {5, 5};
   EXPECT_DOUBLE_EQ(class_distance(a, b), 0.25);
+  // p = 6/14 and 8/14, each with the deviation sqrt(p (1 - p) 0.35) = 0.2928
+  EXPECT_NEAR(class_distance_by_chance(a, b), 0.2928 * 0.7979, 1e-4);
   b.classes = {"0", "2"};
   EXPECT_THROW(class_distance(a, b), Error);
 }
@@ -89,8 +92,8 @@ TEST(StatisticsOfReal, GeneratedListOpsMatchTheOfficialGenerator) {
   const SequenceStatistics theirs = sequence_statistics({a.get(), b.get()});
   const SequenceStatistics ours = sequence_statistics({open_sequence_dataset(made, "train").get()});
   ASSERT_EQ(theirs.samples, 400);
-  EXPECT_LT(class_distance(ours, theirs), 0.15);
-  ASSERT_EQ(ours.quantities.size(), 8u);
+  EXPECT_LT(class_distance(ours, theirs), 2 * class_distance_by_chance(ours, theirs));
+  ASSERT_EQ(ours.quantities.size(), 9u);
   for (const SequenceQuantity& quantity : ours.quantities) {
     const SequenceQuantity& other = *find(theirs, quantity.name);
     // 1.358 is exceeded in one of twenty draws, 1.5 times that in one of 3,500.
@@ -105,7 +108,7 @@ TEST(StatisticsOfReal, DiscsOfPathfinderAreFound) {
   made.contour_length = 6;
   made.train_size = 200;
   const SequenceStatistics set = sequence_statistics({open_sequence_dataset(made, "train").get()});
-  const SequenceQuantity* apart = find(set, "discs apart");
+  const SequenceQuantity* apart = find(set, "discs apart, connected");
   ASSERT_NE(apart, nullptr);
   EXPECT_GE(apart->quantile(0), 2);
   EXPECT_LT(apart->quantile(1), 32 * std::sqrt(2.0));
@@ -114,8 +117,8 @@ TEST(StatisticsOfReal, DiscsOfPathfinderAreFound) {
   real.path = (folder / "easy").string();
   const SequenceStatistics theirs =
       sequence_statistics({open_sequence_dataset(real, "test").get()});
-  EXPECT_LT(distribution_distance(*apart, *find(theirs, "discs apart")),
-            1.5 * distance_by_chance(200, 200));
+  EXPECT_LT(distribution_distance(*apart, *find(theirs, "discs apart, connected")),
+            1.5 * distance_by_chance(100, 100));
 }
 
 }  // namespace
