@@ -23,7 +23,7 @@ constexpr std::array kKept{Kept{"tssa", 3, 0}, Kept{"tssa-uniform", 5, 0}, Kept{
                            Kept{"softmax", 6, 0}, Kept{"xca", 9, 0}, Kept{"linear", 9, 0},
                            Kept{"tssa-tied", 7, 0},
                            // The Toeplitz matrices of its chunks, and what they are made of.
-                           Kept{"ssm", 15, 44'000}};
+                           Kept{"ssm", 10, 21'000}};
 
 double kept_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
   const Kept* found = &kKept.back();
