@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/io/mapped_file.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
+#include "tost/io/safetensors_index.h"
 
 namespace tost {
 namespace {
@@ -53,12 +58,21 @@ const char* name_of(const std::string& tensor, torch::ScalarType type) {
             ", which safetensors files here do not hold.");
 }
 
-// A view of `bytes` where its alignment allows, else a copy.
-torch::Tensor make_tensor(const std::shared_ptr<std::string>& bytes, const SafetensorsEntry& entry,
+// A file's bytes, and what keeps them alive. Writing to them never reaches the file.
+struct Content {
+  std::shared_ptr<void> owner;
+  char* data;
+  size_t size;
+
+  std::string_view bytes() const { return {data, size}; }
+};
+
+// A view of the content where its alignment allows, else a copy.
+torch::Tensor make_tensor(const Content& content, const SafetensorsEntry& entry,
                           int64_t data_offset) {
   const auto options = torch::dtype(type_of(entry.dtype));
   if (entry.begin == entry.end) return torch::empty(entry.shape, options);
-  char* data = bytes->data() + data_offset + entry.begin;
+  char* data = content.data + data_offset + entry.begin;
   const auto width = static_cast<uintptr_t>(safetensors_dtype_bytes(entry.dtype));
   if (reinterpret_cast<uintptr_t>(data) % width != 0) {
     auto copy = torch::empty(entry.shape, options);
@@ -66,11 +80,11 @@ torch::Tensor make_tensor(const std::shared_ptr<std::string>& bytes, const Safet
     return copy;
   }
   return torch::from_blob(
-      data, entry.shape, [bytes](void*) {}, options);
+      data, entry.shape, [owner = content.owner](void*) {}, options);
 }
 
 // Any other byte in a bool is undefined behaviour in C++.
-void check_booleans(const std::string& bytes, int64_t data_offset, const std::string& name,
+void check_booleans(std::string_view bytes, int64_t data_offset, const std::string& name,
                     const SafetensorsEntry& entry, const std::string& file) {
   if (entry.dtype != "BOOL") return;
   for (int64_t i = data_offset + entry.begin; i < data_offset + entry.end; ++i) {
@@ -139,22 +153,49 @@ std::string make_header(const std::vector<Item>& items,
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-}  // namespace
-
-SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
-  auto header = parse_safetensors_header(*bytes, static_cast<int64_t>(bytes->size()), name);
+SafetensorsFile file_from(const Content& content, const std::string& name) {
+  auto header = parse_safetensors_header(content.bytes(), static_cast<int64_t>(content.size), name);
   SafetensorsFile file;
   for (const auto& [tensor, entry] : header.entries) {
-    check_booleans(*bytes, header.data_offset, tensor, entry, name);
-    file.tensors.emplace(tensor, make_tensor(bytes, entry, header.data_offset));
+    check_booleans(content.bytes(), header.data_offset, tensor, entry, name);
+    file.tensors.emplace(tensor, make_tensor(content, entry, header.data_offset));
   }
   file.metadata = std::move(header.metadata);
   return file;
 }
 
+SafetensorsFile load_one(const std::filesystem::path& path) {
+  const auto map = std::make_shared<MappedFile>(path, MappedFile::Access::kCopyOnWrite);
+  return file_from({map, const_cast<char*>(map->bytes().data()), map->bytes().size()},
+                   path.string());
+}
+
+SafetensorsFile load_shards(const std::filesystem::path& index) {
+  SafetensorsFile all;
+  for (const auto& [name, listed] : read_safetensors_index(index).shards) {
+    const auto path = index.parent_path() / name;
+    SafetensorsFile shard = load_one(path);
+    std::set<std::string> held;
+    for (const auto& [tensor, value] : shard.tensors) held.insert(tensor);
+    check_shard(listed, held, path.string(), index.string());
+    all.tensors.merge(shard.tensors);
+    for (const auto& [key, value] : shard.metadata) {
+      if (all.metadata.emplace(key, value).first->second == value) continue;
+      fail_data("'", path.string(), "' has other metadata under ", shown(key),
+                " than the shards before it; the files do not belong together.");
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
+  return file_from({bytes, bytes->data(), bytes->size()}, name);
+}
+
 SafetensorsFile load_safetensors(const std::filesystem::path& path) {
-  auto bytes = std::make_shared<std::string>(read_file(path, std::numeric_limits<int64_t>::max()));
-  return parse_safetensors(std::move(bytes), path.string());
+  return is_safetensors_index(path) ? load_shards(path) : load_one(path);
 }
 
 void save_safetensors(const std::filesystem::path& path,
@@ -178,6 +219,33 @@ void save_safetensors(const std::filesystem::path& path,
     discard(partial);
     throw;
   }
+}
+
+void save_sharded_safetensors(const std::filesystem::path& folder,
+                              const std::map<std::string, torch::Tensor>& tensors,
+                              const std::map<std::string, std::string>& metadata,
+                              int64_t most_bytes) {
+  std::vector<std::map<std::string, torch::Tensor>> shards(1);
+  int64_t total = 0, filled = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const auto bytes = int64_t(tensor.defined() ? tensor.nbytes() : 0);
+    if (!shards.back().empty() && bytes > most_bytes - filled) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    shards.back().emplace(name, tensor);
+    filled = checked_add(filled, bytes, "a shard");
+    total = checked_add(total, bytes, "safetensors data");
+  }
+  nlohmann::json index = {{"metadata", {{"total_size", total}}},
+                          {"weight_map", nlohmann::json::object()}};
+  for (size_t i = 0; i < shards.size(); ++i) {
+    char name[64];
+    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    save_safetensors(folder / name, shards[i], metadata);
+    for (const auto& [tensor, value] : shards[i]) index["weight_map"][tensor] = name;
+  }
+  write_file_atomic(folder / kSafetensorsIndexFile, index.dump(2) + "\n");
 }
 
 }  // namespace tost

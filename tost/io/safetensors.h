@@ -16,10 +16,15 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;   // "__metadata__"
 };
 
-// Reads F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is read once
-// into one block that the tensors share and keep alive; writing to them never reaches the file.
+// Reads F64 F32 F16 BF16 F8_E5M2 F8_E4M3 I64 I32 I16 I8 U64 U32 U16 U8 BOOL. The file is mapped,
+// so that a tensor's bytes are read when they are first used; the tensors keep the mapping alive,
+// and writing to them never reaches the file. A file that is cut short while tensors of it are in
+// use ends the program, as with every mapping; one that is replaced (as all writers here do) does
+// no harm. `path` may also be an index of shards (safetensors_index.h): all of them together.
 // Throws a data Error naming file and tensor for whatever breaks a rule of the format
-// (safetensors_header.h), and for booleans other than 0 and 1.
+// (safetensors_header.h), for booleans other than 0 and 1, and for shards that do not belong
+// together: a tensor that is not where the index says, one it does not name, or metadata that
+// differs.
 SafetensorsFile load_safetensors(const std::filesystem::path& path);
 
 // The same from memory; `name` stands for the file in messages.
@@ -32,5 +37,12 @@ SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std:
 void save_safetensors(const std::filesystem::path& path,
                       const std::map<std::string, torch::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata = {});
+
+// The same in shards of at most `most_bytes` of data (a larger tensor has one of its own), named
+// as Hugging Face names them, in a folder that exists; the index is written last.
+void save_sharded_safetensors(const std::filesystem::path& folder,
+                              const std::map<std::string, torch::Tensor>& tensors,
+                              const std::map<std::string, std::string>& metadata,
+                              int64_t most_bytes);
 
 }  // namespace tost

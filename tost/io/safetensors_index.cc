@@ -1,0 +1,83 @@
+#include "tost/io/safetensors_index.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kMaxIndexBytes = 100'000'000;  // as a header may have
+constexpr std::string_view kEnding = ".safetensors";
+
+// A name in the index's own folder: no separators, nothing hidden, nothing that moves a cursor.
+bool is_shard_name(const std::string& name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '+';
+  };
+  return name.size() > kEnding.size() && name.size() <= 255 && ends_with(name, kEnding) &&
+         name.front() != '.' && std::all_of(name.begin(), name.end(), plain);
+}
+
+// The first of `a` that `b` lacks; null where there is none.
+const std::string* missing_from(const std::set<std::string>& b, const std::set<std::string>& a) {
+  const auto found =
+      std::find_if(a.begin(), a.end(), [&](const std::string& name) { return b.count(name) == 0; });
+  return found == a.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+bool is_safetensors_index(const std::filesystem::path& file) {
+  return ends_with(file.filename().string(), ".safetensors.index.json");
+}
+
+SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where) {
+  const nlohmann::json index = parse_json(text, where, {.nesting = 16, .unique_keys = true});
+  const auto fail = [&](const std::string& what) {
+    fail_data(where, " is no index of safetensors files: ", what, ".");
+  };
+  if (!index.is_object()) fail("it is not a JSON object");
+  for (const auto& [key, value] : index.items()) {
+    if (key == "metadata" && !value.is_object()) fail("its 'metadata' is not an object");
+    if (key != "metadata" && key != "weight_map") fail("it has the unknown key " + shown(key));
+  }
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object() || map->empty()) {
+    fail("it lacks 'weight_map', an object of tensors and their files");
+  }
+  SafetensorsIndex result;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!shard.is_string()) fail("the file of tensor " + shown(tensor) + " is not a string");
+    const auto& name = shard.get_ref<const std::string&>();
+    if (!is_shard_name(name)) {
+      fail("tensor " + shown(tensor) + " is said to lie in " + shown(name) +
+           ", which is not the plain name of a .safetensors file beside it");
+    }
+    result.shards[name].insert(tensor);
+  }
+  return result;
+}
+
+SafetensorsIndex read_safetensors_index(const std::filesystem::path& file) {
+  return parse_safetensors_index(read_file(file, kMaxIndexBytes), cat("'", file.string(), "'"));
+}
+
+void check_shard(const std::set<std::string>& listed, const std::set<std::string>& held,
+                 const std::string& shard, const std::string& index) {
+  if (const std::string* name = missing_from(held, listed)) {
+    fail_data("'", index, "' says that tensor ", shown(*name), " is in '", shard,
+              "', which does not hold it; the files do not belong together.");
+  }
+  if (const std::string* name = missing_from(listed, held)) {
+    fail_data("'", shard, "' holds the tensor ", shown(*name), ", which '", index,
+              "' does not name there; the files do not belong together.");
+  }
+}
+
+}  // namespace tost

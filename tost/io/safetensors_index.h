@@ -1,0 +1,36 @@
+// Weights in several safetensors files, as Hugging Face splits large models: an index, usually
+// model.safetensors.index.json, that names the shard of every tensor:
+//   {"metadata": {"total_size": 16}, "weight_map": {"a": "model-00001-of-00002.safetensors", …}}
+// Free of torch.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace tost {
+
+inline constexpr char kSafetensorsIndexFile[] = "model.safetensors.index.json";
+
+struct SafetensorsIndex {
+  std::map<std::string, std::set<std::string>> shards;  // file name: the tensors in it
+};
+
+// Whether a file of this name is such an index.
+bool is_safetensors_index(const std::filesystem::path& file);
+
+// Strict: throws a data Error naming `where` unless it is an object of "weight_map" and perhaps
+// "metadata" (an object; what it holds is not used), no key is there twice, the map is not empty,
+// and every shard is a plain name ending in .safetensors, so that it lies beside the index.
+SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where);
+
+// The index in a file of at most 100 MB.
+SafetensorsIndex read_safetensors_index(const std::filesystem::path& file);
+
+// Throws a data Error unless the shard holds exactly the tensors that the index says are in it.
+void check_shard(const std::set<std::string>& listed, const std::set<std::string>& held,
+                 const std::string& shard, const std::string& index);
+
+}  // namespace tost

@@ -1,0 +1,30 @@
+// A small program for the tests in Python: every case of safetensors_cases.h as a line of name,
+// "valid" or "refused", and its bytes in hexadecimal.
+#include <cstdio>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/io/safetensors_cases.h"
+#include "tost/io/safetensors_header.h"
+
+int main() {
+  using namespace tost;
+  for (const auto& cases :
+       {testing::frame_cases(), testing::entry_cases(), testing::place_cases()}) {
+    for (const auto& one : cases) {
+      const char* verdict = "valid";
+      try {
+        parse_safetensors_header(one.bytes, static_cast<int64_t>(one.bytes.size()), "it");
+      } catch (const Error&) {
+        verdict = "refused";
+      }
+      std::cout << one.name << ' ' << verdict << ' ';
+      for (const char byte : one.bytes) {
+        char digits[3];
+        std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+        std::cout << digits;
+      }
+      std::cout << '\n';
+    }
+  }
+}
