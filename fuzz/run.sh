@@ -1,21 +1,77 @@
 #!/usr/bin/env bash
-# Builds the fuzz target of the readers of torch files with clang and runs it.
+# Builds the fuzz targets with clang and runs one after the other.
 #
-# usage: fuzz/run.sh [SECONDS]; needs clang, its libclang-rt (Debian: clang libclang-rt-14-dev) and zlib.
-# New inputs go to build/fuzz/corpus; those worth keeping belong into tost/io/corpus/torch, which the tests replay.
+# usage: fuzz/run.sh [SECONDS [TARGET...]]; targets are the folders of fuzz/corpus, by default all. Needs clang and its
+# libclang-rt (Debian: clang libclang-rt-14-dev) and the libraries of the readers. Prints executions, coverage (edges,
+# features) and the size of the corpus of each; ends with 1 where one has a finding, which then lies in build/fuzz.
+# New inputs go to build/fuzz/TARGET; those worth keeping belong into fuzz/corpus/TARGET, which the tests replay.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
+targets=("${@:2}")
+[ ${#targets[@]} -gt 0 ] || targets=($(ls fuzz/corpus))
 out=build/fuzz
-mkdir -p "$out/corpus"
-rm -f "$out"/*.o
+mkdir -p "$out/objects"
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-sources=(tost/base/text.cc tost/base/utf8.cc tost/io/mapped_file.cc tost/io/safe_text.cc tost/io/safetensors_header.cc
-         tost/io/safetensors_sax.cc tost/io/zip_{archive,crc32,directory}.cc
-         tost/io/pickle_{machine,reader,scan,tree}.cc
-         tost/io/torch_{calls,dtype,element,file,inspect,legacy,model,names,numpy,outline,rebuild,stats,storage,strings,value,zip}.cc)
-printf '%s\n' "${sources[@]}" fuzz/torch_file_fuzz.cc | xargs -P "$(nproc)" -I SOURCE \
-  sh -c 'clang++ "$@" -c SOURCE -o "'$out'/$(basename SOURCE .cc).o"' sh "${flags[@]}" -fsanitize=fuzzer-no-link
-clang++ "${flags[@]}" -fsanitize=fuzzer "$out"/*.o -lz -o "$out/torch_file_fuzz"
-"$out/torch_file_fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=2500 \
-  -artifact_prefix="$out/" -dict=fuzz/torch_file.dict "$out/corpus" tost/io/corpus/torch
+libraries=(-lz -ljpeg -lpng16 -lpcre2-8)
+base=(tost/base/{file,file_calls,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
+
+sources_of() {
+  case $1 in
+    cifar) echo tost/io/cifar.cc ;;
+    idx) echo tost/io/{gzip,idx}.cc ;;
+    image) echo tost/io/{image,jpeg,png}.cc ;;
+    json) echo tost/eval/metadata.cc tost/train/config_{field,form}.cc ;;
+    listops) echo tost/data/{listops,listops_draw,sequence_tsv}.cc ;;
+    safetensors) echo tost/io/safetensors_{header,index,sax}.cc ;;
+    token_file) echo tost/io/{token_file,token_file_writer}.cc ;;
+    tokenizer) echo tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
+    torch_file)
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,probe,sax}.cc ;;
+    *) echo "no target '$1'; there are: $(ls fuzz/corpus | tr '\n' ' ')" >&2; exit 2 ;;
+  esac
+}
+
+# Objects are shared by targets and kept between runs; beside each the files it was made of.
+compile() {
+  local source=$1 object=build/fuzz/objects/${1//\//_}.o parts
+  if [ -e "$object" ] && [ -e "$object.d" ]; then
+    parts=$(sed 's/^[^:]*://; s/\\$//' "$object.d")
+    # shellcheck disable=SC2086  # a list of paths without spaces
+    [ -n "$(find $parts -newer "$object" -print -quit 2>&1)" ] || return 0
+  fi
+  clang++ "${@:2}" -fsanitize=fuzzer-no-link -MMD -MF "$object.d" -c "$source" -o "$object"
+}
+export -f compile
+
+build() {
+  local target=$1 source sources=() objects=()
+  for source in "${base[@]}" $(sources_of "$target") "fuzz/targets/$target.cc"; do
+    case $source in
+      *_test.cc | *probe.cc | tost/io/torch_tensors.cc) [[ $source == *safetensors_probe.cc ]] || continue ;;
+    esac
+    sources+=("$source")
+    objects+=("$out/objects/${source//\//_}.o")
+  done
+  printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I SOURCE bash -c 'compile "$@"' bash SOURCE "${flags[@]}"
+  clang++ "${flags[@]}" -fsanitize=fuzzer "-DTOST_FUZZ_TARGET=try_$target" fuzz/fuzz_main.cc "${objects[@]}" \
+    "${libraries[@]}" -o "$out/${target}_fuzz"
+}
+
+status=0
+for target in "${targets[@]}"; do
+  build "$target"
+  mkdir -p "$out/$target"
+  dictionary=()
+  [ ! -e "fuzz/$target.dict" ] || dictionary=("-dict=fuzz/$target.dict")
+  if ! "$out/${target}_fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=2500 -print_final_stats=1 \
+       -artifact_prefix="$out/$target-" "${dictionary[@]}" "$out/$target" "fuzz/corpus/$target" \
+       2> "$out/$target.log"; then
+    status=1
+    tail -n 40 "$out/$target.log" >&2
+  fi
+  executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$target.log")
+  coverage=$(grep -o 'cov: .* corp: [^ ]*' "$out/$target.log" | tail -n 1)
+  echo "$target: ${executions:-no} executions, ${coverage:-no coverage}"
+done
+exit $status

@@ -1,5 +1,5 @@
-// What the fuzz target and the replay of its corpus do with bytes: everything a reader of outside
-// files does, short of making tensors.
+// What the fuzz target (fuzz/targets/torch_file.cc) and the replay of its corpus do with bytes:
+// everything a reader of outside files does, short of making tensors.
 #pragma once
 
 #include <string>

@@ -1,0 +1,71 @@
+// JSON from outside: its limits, the settings of a run and the metadata of a model file.
+#include <map>
+
+#include "fuzz/targets.h"
+#include "tost/eval/metadata.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
+#include "tost/train/config_form.h"
+
+namespace tost::fuzz {
+namespace {
+
+using nlohmann::json;
+
+// A field of each type.
+struct Settings {
+  std::string recipe = "usual";
+  bool decay_all = false;
+  int64_t steps = 10;
+  double rate = 0.5;
+  std::string data, schedule = "step";
+  json model_options = json::object();
+};
+
+ConfigForm<Settings> settings_form() {
+  ConfigForm<Settings> form;
+  form.fields.choice("recipe", &Settings::recipe, {"usual", "other"}, OnResume::kFree, "")
+      .flag("decay_all", &Settings::decay_all, OnResume::kFixed, "")
+      .integer("steps", &Settings::steps, 1, 1000, OnResume::kWarn, "")
+      .number("rate", &Settings::rate, 0, 1, OnResume::kWarn, "")
+      .text("data", &Settings::data, OnResume::kFree, "")
+      .choice("schedule", &Settings::schedule, {"step", "epoch"}, OnResume::kFixed, "")
+      .object("model_options", &Settings::model_options, OnResume::kFixed, "");
+  form.recipes = {{"usual", [] { return Settings(); }},
+                  {"other", [] { return Settings{.recipe = "other"}; }}};
+  form.check = [](const Settings&) {};
+  return form;
+}
+
+void try_settings(std::string_view input) {
+  static const ConfigForm<Settings> form = settings_form();
+  const json values = parse_json(input, "fuzz", {.unique_keys = true});
+  if (!values.is_object()) return;
+  const Settings settings = make_config(form, values);
+  promise(settings.steps >= 1 && settings.steps <= 1000, "a number within its range");
+  std::vector<std::string> messages;
+  resume_config(form, Settings(), values, messages);
+}
+
+}  // namespace
+
+void try_json(std::string_view input) {
+  const unsigned choice = take_choice(input);
+  promise(is_utf8(escaped(input, input.size() * 4)), "escaped text is UTF-8");
+  if (choice % 4 == 1) return or_refuse([&] { try_settings(input); });
+  if (choice % 4 == 2) {
+    const std::map<std::string, std::string> metadata{{kConfigKey, std::string(input)}};
+    return or_refuse([&] {
+      expect_keys(metadata_json(metadata, kConfigKey, "fuzz"), {"a", "model", "classes"}, "fuzz");
+    });
+  }
+  or_refuse([&] {
+    const JsonLimits limits{.nesting = choice % 4 == 3 ? 3u : 64u};
+    const json value = parse_json(input, "fuzz", limits);
+    const json copy = value;
+    promise(parse_json(copy.dump(), "fuzz", limits) == value, "written and read again the same");
+    parse_ordered_json(input, "fuzz", limits);
+  });
+}
+
+}  // namespace tost::fuzz

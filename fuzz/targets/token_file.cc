@@ -1,0 +1,25 @@
+#include "tost/io/token_file.h"
+
+#include "fuzz/memory_file.h"
+#include "fuzz/targets.h"
+
+namespace tost::fuzz {
+
+void try_token_file(std::string_view input) {
+  const unsigned choice = take_choice(input);
+  const MemoryFile file(input);
+  or_refuse([&] {
+    std::optional<TokenFormat> format;
+    if (choice % 3 == 1) format = TokenFormat::kNanoGpt;
+    if (choice % 3 == 2) format = TokenFormat::kLlmC;
+    const TokenFile tokens(file.path(), format);
+    promise(tokens.size() >= 1 && static_cast<size_t>(tokens.size()) <= input.size() / 2,
+            "as many tokens as bytes allow");
+    const int32_t largest = tokens.largest();
+    tokens.check_below(int64_t{largest} + 1, 0, tokens.size());
+    tokens.check_below(largest, 0, tokens.size());
+    promise(false, "the largest token is found");
+  });
+}
+
+}  // namespace tost::fuzz

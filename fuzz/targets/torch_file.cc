@@ -1,0 +1,10 @@
+#include "fuzz/targets.h"
+#include "tost/io/torch_fuzz.h"
+
+namespace tost::fuzz {
+
+void try_torch_file(std::string_view input) {
+  testing::try_torch_bytes(input, false);
+}
+
+}  // namespace tost::fuzz
