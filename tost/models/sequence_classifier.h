@@ -36,6 +36,7 @@ class PairHead : public torch::nn::Module {
 
 class SequenceClassifier : public torch::nn::Module {
  public:
+  // New weights: init_linears() (layers.h), draw_weights() of the mixers and of the embedding.
   explicit SequenceClassifier(const SequenceConfig& config,
                               WeightInit init = WeightInit::kOfficial);
 
@@ -70,8 +71,9 @@ class SequenceClassifier : public torch::nn::Module {
 std::shared_ptr<SequenceClassifier> make_sequence_classifier(
     const SequenceConfig& config, WeightInit init = WeightInit::kOfficial);
 
-// Presets for the six tasks of the Long Range Arena with the benchmark's base sizes, tost_lra_TASK:
-// listops, text, retrieval, image, pathfinder, pathx; and tost_seq_tiny for a first look.
+// Presets for the six tasks of the Long Range Arena (listops, text, retrieval, image, pathfinder,
+// pathx): tost_lra_TASK with the benchmark's base sizes, tost_lra for all of them, tost_s4_TASK
+// with the sizes of S4's models; and tost_seq_tiny for a first look.
 std::vector<std::string> sequence_preset_names();
 SequenceConfig sequence_preset(const std::string& name);
 

@@ -14,7 +14,8 @@ constexpr double kFloatBytes = 4;
 constexpr double kCopies = 4;
 
 // Numbers that a mixer keeps for the backward pass, as multiples of the width: per token the inputs
-// of its maps and of what lies between them, and once a layer. Measured.
+// of its maps and of what lies between them, and once a layer. Measured; a mixer that is not listed
+// counts as the last.
 struct Kept {
   const char* mixer;
   double per_token, per_layer;
