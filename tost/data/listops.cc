@@ -42,7 +42,8 @@ struct Grammar {
   int64_t parentheses = 0;
   bool complete = false;
 
-  std::string take(int code) {
+  // What is wrong, or nullptr.
+  const char* take(int code) {
     if (complete) return "goes on behind a complete expression";
     if (code < 10) {
       finish_one();
@@ -54,7 +55,7 @@ struct Grammar {
     } else {
       arguments.push_back(0);
     }
-    return "";
+    return nullptr;
   }
 
   void finish_one() {
@@ -82,10 +83,10 @@ std::string parse_listops(std::string_view text, std::string& error) {
   std::string code;
   Grammar grammar;
   error.clear();
-  for (size_t at = text.find_first_not_of(' '); at < text.size() && error.empty();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
+  for (size_t at = 0, end = 0; at < text.size() && error.empty(); at = end + 1) {
+    for (end = at; end < text.size() && text[end] != ' ';) ++end;
     const std::string_view token = text.substr(at, end - at);
-    at = text.find_first_not_of(' ', end);
+    if (token.empty()) continue;
     if (token == "(") {
       ++grammar.parentheses;
     } else if (token == ")") {
@@ -94,7 +95,7 @@ std::string parse_listops(std::string_view text, std::string& error) {
       error = cat("has the unknown token ", shown(token, 40), "; known are 0 to 9, [MIN, [MAX, ",
                   "[MED, [SM, ], ( and )");
     } else {
-      error = grammar.take(value);
+      if (const char* wrong = grammar.take(value)) error = wrong;
       code.push_back(static_cast<char>(value));
     }
   }

@@ -53,8 +53,7 @@ double straightness(double angle, double before, double continuity) {
 
 Scene::Scene(const PathfinderRules& rules, const PathfinderStamps& stamps)
     : rules_(&rules), stamps_(&stamps), side_(rules.side) {
-  drawn_.resize(static_cast<size_t>(side_ * side_));
-  taken_.resize(drawn_.size());
+  taken_.resize(static_cast<size_t>(side_ * side_));
 }
 
 void Scene::close_border(int64_t border) {
@@ -121,7 +120,7 @@ bool Scene::place_first(const Direction& direction, const Step& at, double contr
   const Step head = at + reach_out(direction.angle, length);
   const Step pivot = head + reach_out(back, length + static_cast<double>(stamps_->gap));
   if (!inside(head) || !inside(pivot)) return false;
-  draw_over(drawn_, direction.dash.line, at, side_, contrast);
+  drawn_.push_back({&direction.dash.line, at, contrast});
   tip = {pivot, direction.angle, at, at, &direction.dash.room};
   return true;
 }
@@ -186,7 +185,7 @@ bool Scene::extend(Tip& tip, double contrast, Random& random) {
     const size_t k = std::min(chosen, sums.size() - 1);
     const Step end = pivot + stamps_->circle[k];
     if (collides(stamps_->dashes[k].room, end)) continue;
-    draw_over(drawn_, stamps_->dashes[k].line, end, side_, contrast);
+    drawn_.push_back({&stamps_->dashes[k].line, end, contrast});
     take(tip);
     tip = {pivot, stamps_->angles[k], tip.start, end, &stamps_->dashes[k].room};
     return true;
@@ -199,15 +198,18 @@ void Scene::take(const Tip& tip) {
 }
 
 void Scene::mark(const Step& at) {
-  draw_over(drawn_, stamps_->marker, at, side_, 1);
+  drawn_.push_back({&stamps_->marker, at, 1});
 }
 
 Image Scene::image() const {
-  Image image(side_, side_, 1);
-  const double brightest = *std::max_element(drawn_.begin(), drawn_.end());
-  for (size_t k = 0; k < drawn_.size(); ++k) {
-    image.pixels[k] = static_cast<uint8_t>(drawn_[k] / brightest * 255 + 0.5);
+  std::vector<double> values(taken_.size());
+  for (const Drawn& drawn : drawn_) {
+    draw_over(values, *drawn.stamp, drawn.at, side_, drawn.contrast);
   }
+  const double brightest = *std::max_element(values.begin(), values.end());
+  Image image(side_, side_, 1);
+  std::transform(values.begin(), values.end(), image.pixels.begin(),
+                 [&](double value) { return static_cast<uint8_t>(value / brightest * 255 + 0.5); });
   return image;
 }
 

@@ -26,8 +26,8 @@ class Scene {
   // One more dash. False where there is no room.
   bool extend(Tip& tip, double contrast, Random& random);
   void take(const Tip& tip);  // the room of its last dash
-  void mark(const Step& at);
-  bool nearly_full() const;  // less than 1 % is free
+  void mark(const Step& at);  // with a disc
+  bool nearly_full() const;   // less than 1 % is free
   void close_border(int64_t border);
 
   Image image() const;
@@ -45,7 +45,12 @@ class Scene {
   const PathfinderRules* rules_;
   const PathfinderStamps* stamps_;
   int64_t side_;
-  std::vector<double> drawn_;
+  struct Drawn {
+    const Stamp* stamp;
+    Step at;
+    double contrast;
+  };
+  std::vector<Drawn> drawn_;  // most scenes are given up before anything needs drawing
   std::vector<float> taken_;
 };
 
