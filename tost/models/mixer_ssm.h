@@ -24,6 +24,6 @@ class SsmMixer : public TokenMixer {
 };
 
 // y [C, B, T] as StateSpace gives it → [B, T, C] of `dtype` by GELU, `out` and GLU.
-torch::Tensor gated_output(const torch::Tensor& y, const Linear& out, torch::ScalarType dtype);
+torch::Tensor gated_output(torch::Tensor y, const Linear& out, torch::ScalarType dtype);
 
 }  // namespace tost

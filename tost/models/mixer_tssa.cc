@@ -22,6 +22,7 @@ torch::Tensor TssaMixer::forward(const torch::Tensor& x, const MixerCall& call) 
   auto w = qkv->forward(x);
   auto [y, pi] = tssa(w, temp, call.lengths);
   if (call.trace != nullptr) *call.trace = {w, pi};
+  w.reset();  // a third of the memory that a call without gradients takes at its peak
   return project_out(y);
 }
 
