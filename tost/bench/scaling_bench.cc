@@ -12,6 +12,7 @@
 #include "tost/bench/scaling_fit.h"
 #include "tost/bench/scaling_layer.h"
 #include "tost/bench/timing.h"
+#include "tost/models/sequence_classifier.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 
@@ -51,7 +52,7 @@ struct Track {
 
   void run(const Tensor& x) const {
     if (mode == "train") {
-      layer->train(x, x);
+      layer->train(x);
     } else {
       layer->forward(x);
     }
@@ -158,7 +159,7 @@ class ScalingRun {
     const auto going = tracks_for(tokens);
     if (going.empty()) return false;
     const int64_t batch = batch_of(options_, tokens);
-    const auto x = torch::randn({batch, tokens, options_.dim}).to(scaling_dtype(options_));
+    const auto x = layers_.front()->draw_input(batch, tokens);
     std::vector<int64_t> bytes;
     std::vector<std::vector<double>> times(going.size());
     for (const auto* track : going) {
@@ -190,16 +191,21 @@ class ScalingRun {
   }
 
   bool check_memberships(const std::vector<Track*>& going, const Tensor& x) {
-    for (const auto* track : going) {
-      if (track->layer->mixer() != "tssa") continue;
-      if (stop_requested()) return false;
-      const auto w = track->layer->project(x);
-      const auto temp = track->layer->temp();
-      result_.memberships.push_back(options_.causal ? check_causal_membership(w, temp)
-                                                    : check_membership(w, temp));
-      if (watcher_.membership) watcher_.membership(result_.memberships.back());
-      break;  // the same in both modes
-    }
+    const auto found = std::find_if(going.begin(), going.end(), [](const Track* track) {
+      return track->layer->has_membership();
+    });
+    if (found == going.end()) return true;
+    const auto w = (*found)->layer->project(x);
+    const auto temp = (*found)->layer->temp();
+    const auto tell = [&](const MembershipCheck& check) {
+      result_.memberships.push_back(check);
+      if (watcher_.membership) watcher_.membership(check);
+    };
+    if (stop_requested()) return false;
+    tell(options_.causal ? check_causal_membership(w, temp) : check_membership(w, temp));
+    if (stop_requested()) return false;
+    if (options_.causal) return true;
+    tell(check_membership(w, temp * temp_for_length(x.size(1), options_.dim / options_.heads)));
     return true;
   }
 
@@ -247,14 +253,26 @@ std::vector<int64_t> default_lengths() {
 
 int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
                       const std::string& mode, int64_t tokens) {
-  const double weights =
-      4.0 * double(options.dim) * double(options.dim) * 4.0 * (mode == "train" ? 3.0 : 1.0);
-  const double total = weights + input_bytes(options, tokens) * (1 + first_guess(mixer, mode));
+  const bool train = mode == "train";
+  double weights = 16.0 * double(options.dim) * double(options.dim) * (train ? 3.0 : 1.0);
+  double call = 1 + first_guess(mixer, mode);
+  if (!options.network.empty()) {
+    // A block has an MLP four times as wide, and training keeps what every block computed.
+    const double blocks = double(sequence_preset(options.network).depth);
+    weights *= 3 * blocks;
+    call = (call + (train ? 20 : 10)) * (train ? blocks : 1);
+  }
+  const double total = weights + input_bytes(options, tokens) * call;
   return int64_t(std::min(total, 9e18));
 }
 
-ScalingResult run_scaling_bench(const ScalingOptions& options, const ScalingWatcher& watcher) {
-  check_scaling_options(options);
+ScalingResult run_scaling_bench(const ScalingOptions& asked, const ScalingWatcher& watcher) {
+  check_scaling_options(asked);
+  auto options = asked;
+  if (!asked.network.empty()) {
+    const auto preset = sequence_preset(asked.network);
+    options.dim = preset.dim, options.heads = preset.heads;
+  }
   torch::manual_seed(0);
   return ScalingRun(options, watcher).run();
 }

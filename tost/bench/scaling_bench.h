@@ -1,5 +1,5 @@
-// How time and memory of one layer grow with the number of tokens, for several mixers in the same
-// process, up to the lengths that fit.
+// How time and memory of one layer, or of a network, grow with the number of tokens, for several
+// mixers in the same process, up to the lengths that fit.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,9 @@ struct ScalingOptions {
   std::vector<int64_t> tokens;                         // rising; see parse_lengths
   std::vector<std::string> modes{"forward", "train"};  // train: forward and backward
   bool causal = false;
+  // A preset of sequence_preset_names(): its whole classifier without learned positions instead of
+  // one layer, with dim and heads of its own; float32, not causal. "": a layer.
+  std::string network;
   int64_t dim = 768;
   int64_t heads = 12;
   std::string dtype = "float32";  // or bfloat16
@@ -54,7 +57,8 @@ struct ScalingStop {
 struct ScalingResult {
   std::vector<ScalingPoint> points;
   std::vector<ScalingStop> stops;
-  std::vector<MembershipCheck> memberships;  // of tssa at every length it was measured at
+  std::vector<MembershipCheck> memberships;  // of tssa layers at every length measured, as
+                                             // they start and with temp_for_length()
   bool interrupted = false;
 };
 

@@ -67,9 +67,20 @@ TEST(ScalingBench, MeasuresEveryMixerAtEveryLength) {
         // At least its output.
         EXPECT_GE(p.bytes, p.batch * p.tokens * 24 * (*dtype == 'b' ? 2 : 4)) << p.mixer;
       }
-      ASSERT_EQ(result.memberships.size(), 3u);
+      EXPECT_EQ(result.memberships.size(), causal ? 3u : 6u);
     }
   }
+}
+
+TEST(ScalingBench, MeasuresWholeNetworks) {
+  install_caching_allocator();
+  auto options = tiny();
+  options.network = "tost_seq_tiny";
+  options.mixers = {"tssa", "softmax", "ssm"};
+  const auto result = run_scaling_bench(options, {});
+  EXPECT_EQ(result.points.size(), 3u * 2 * 3);
+  for (const auto& p : result.points) EXPECT_GT(p.bytes, p.batch * p.tokens * 4);
+  EXPECT_TRUE(result.memberships.empty());
 }
 
 TEST(ScalingBench, MembershipStaysWithFloat64) {
@@ -86,6 +97,20 @@ TEST(ScalingBench, MembershipStaysWithFloat64) {
     EXPECT_LE(check.least_share, 1);
     EXPECT_GE(check.largest_share, 1);
   }
+}
+
+// Logits 1 / n apart leave nothing but a uniform membership; scaled by n they do not.
+TEST(ScalingBench, MembershipOfManyTokensNeedsALargerTemp) {
+  torch::manual_seed(4);
+  const auto w = torch::randn({1, 20'000, 32});
+  const auto temp = torch::ones({4, 1});
+  EXPECT_GT(check_membership(w, temp).entropy, 0.999999);
+  const auto scaled = check_membership(w, temp * temp_for_length(20'000, 8));
+  EXPECT_EQ(scaled.temp, 5000);
+  EXPECT_GT(scaled.entropy, 0.5);
+  EXPECT_LT(scaled.entropy, 0.9);
+  EXPECT_LT(scaled.pi_error, 1e-5);
+  EXPECT_LT(scaled.y_error, 1e-5);
 }
 
 TEST(ScalingBench, MembershipThatIsNotFiniteIsTold) {
@@ -152,6 +177,9 @@ TEST(ScalingBench, RefusesBadOptions) {
   refused([](auto& o) { o.modes = {}; });
   refused([](auto& o) { o.dtype = "int8"; });
   refused([](auto& o) { o.dtype = "bfloat16", o.mixers = {"tssa-tied"}; });
+  refused([](auto& o) { o.network = "tost_seq_tny"; });
+  refused([](auto& o) { o.network = "tost_seq_tiny", o.causal = true, o.mixers = {"tssa"}; });
+  refused([](auto& o) { o.network = "tost_seq_tiny", o.dtype = "bfloat16"; });
   refused([](auto& o) { o.repeat = 0; });
   refused([](auto& o) { o.batch_tokens = 0; });
   refused([](auto& o) { o.max_seconds = 0; });
@@ -167,7 +195,7 @@ ScalingResult made_up() {
     result.points.push_back({"tssa", "forward", n, batch, 2 * x * b, 10 * n * batch});
     result.points.push_back({"softmax", "forward", n, batch, x * x / 512 * b, 0});
   }
-  result.memberships.push_back({256, 0.99, 0.9, 1.1, true, 1e-7, 2e-7});
+  result.memberships.push_back({256, 1, 0.99, 0.9, 1.1, true, 1e-7, 2e-7});
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/models/causal_mixer.h"
 #include "tost/models/layers.h"
+#include "tost/models/sequence_classifier.h"
 #include "tost/models/token_mixer.h"
 #include "tost/ops/tssa_causal_plain.h"
 #include "tost/ops/tssa_plain.h"
@@ -23,24 +24,33 @@ CausalMixerConfig causal_config(const std::string& mixer, int64_t dim, int64_t h
   return config;
 }
 
-}  // namespace
-
-torch::ScalarType scaling_dtype(const ScalingOptions& options) {
-  return options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat;
+// A limit on the length would come with learned positions.
+SequenceConfig network_config(const std::string& preset, const std::string& mixer) {
+  auto config = sequence_preset(preset);
+  config.mixer = mixer;
+  config.pairs = false;
+  if (config.positions == "learned") config.positions = "sinusoidal";
+  return config;
 }
+
+}  // namespace
 
 ScalingLayer::ScalingLayer(const std::string& mixer, const ScalingOptions& options)
     : mixer_(mixer), causal_(options.causal), dim_(options.dim), heads_(options.heads) {
+  if (!options.network.empty()) network_ = network_config(options.network, mixer);
   module_ = make(torch::kFloat);
-  init_linears(*module_);
+  if (!network_) init_linears(*module_);
   if (auto* own = module_->as<TokenMixer>()) own->draw_weights();
   module_->eval();
-  module_->to(scaling_dtype(options));
+  module_->to(options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat);
 }
 
 std::shared_ptr<torch::nn::Module> ScalingLayer::make(torch::ScalarType dtype) const {
   std::shared_ptr<torch::nn::Module> module;
-  if (causal_) {
+  if (network_) {
+    module = make_sequence_classifier(*network_);
+    module->eval();
+  } else if (causal_) {
     module = make_causal_mixer(mixer_, causal_config(mixer_, dim_, heads_));
   } else {
     module = make_mixer(mixer_, {.dim = dim_, .heads = heads_});
@@ -50,6 +60,7 @@ std::shared_ptr<torch::nn::Module> ScalingLayer::make(torch::ScalarType dtype) c
 }
 
 Tensor ScalingLayer::call(torch::nn::Module& module, const Tensor& x) const {
+  if (auto* network = module.as<SequenceClassifier>()) return network->forward({x, {}});
   if (auto* causal = module.as<CausalMixer>()) return causal->forward(x, {});
   return module.as<TokenMixer>()->forward(x, {});
 }
@@ -59,13 +70,21 @@ Tensor ScalingLayer::forward(const Tensor& x) const {
   return call(*module_, x);
 }
 
-void ScalingLayer::train(const Tensor& x, const Tensor& grad) const {
-  const auto input = x.detach().requires_grad_();
-  std::vector<Tensor> wanted{input};
+Tensor ScalingLayer::draw_input(int64_t batch, int64_t tokens) const {
+  if (network_) return torch::randint(1, network_->vocab, {batch, tokens});
+  return torch::randn({batch, tokens, dim_}).to(module_->parameters().front().scalar_type());
+}
+
+void ScalingLayer::train(const Tensor& x) const {
+  const auto input = network_ ? x : x.detach().requires_grad_();
+  std::vector<Tensor> wanted;
+  if (!network_) wanted.push_back(input);
   for (const auto& p : module_->parameters()) {
     if (p.numel() > 0) wanted.push_back(p);
   }
-  torch::autograd::grad({call(*module_, input)}, wanted, {grad});
+  // Any gradient does; that of a layer has the shape of its input.
+  const auto y = call(*module_, input);
+  torch::autograd::grad({y}, wanted, {network_ ? torch::ones_like(y) : x});
 }
 
 Tensor ScalingLayer::project(const Tensor& x) const {
@@ -83,7 +102,8 @@ Tensor ScalingLayer::reference(const Tensor& x) const {
   const auto wide = make(torch::kDouble);
   auto own = wide->named_parameters();
   for (const auto& item : module_->named_parameters()) own[item.key()].copy_(item.value());
-  if (mixer_ != "tssa") return call(*wide, x.to(torch::kDouble));
+  if (network_) return call(*wide, x);
+  if (!has_membership()) return call(*wide, x.to(torch::kDouble));
   const auto linear = [&](const Tensor& v, const std::string& name) {
     const auto* bias = own.find(name + ".bias");
     return torch::linear(v, own[name + ".weight"], bias != nullptr ? *bias : Tensor());
@@ -97,7 +117,7 @@ Tensor ScalingLayer::reference(const Tensor& x) const {
 void ScalingLayer::check_result() const {
   constexpr int64_t kTokens = 300;
   const auto dtype = module_->parameters().front().scalar_type();
-  const auto x = torch::randn({2, kTokens, dim_}).to(dtype);
+  const auto x = draw_input(2, kTokens);
   const auto wanted = reference(x);
   const double error = (forward(x).to(torch::kDouble) - wanted).abs().max().item<double>() /
                        wanted.abs().max().item<double>();
@@ -134,6 +154,13 @@ void check_scaling_options(const ScalingOptions& options) {
   for (const auto& mode : options.modes) {
     if (mode == "forward" || mode == "train") continue;
     fail_usage("--modes has '", mode, "'; use forward, train or both.");
+  }
+  if (!options.network.empty()) {
+    sequence_preset(options.network);
+    if (options.causal) fail_usage("--network and --causal do not go together; leave one out.");
+    if (options.dtype != "float32") {
+      fail_usage("--network needs --dtype float32, not ", options.dtype, ".");
+    }
   }
   if (options.dim > 65'536) fail_usage("--dim is ", options.dim, "; at most 65536 is possible.");
   at_least_one("batch-tokens", double(options.batch_tokens));

@@ -1,13 +1,15 @@
-// One mixer with its projections, as the scaling measurements call it.
+// One mixer with its projections, or a network around it, as the scaling measurements call it.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tost/bench/scaling_bench.h"
+#include "tost/models/sequence_config.h"
 
 namespace tost {
 
@@ -17,10 +19,13 @@ class ScalingLayer {
   ScalingLayer(const std::string& mixer, const ScalingOptions& options);
 
   const std::string& mixer() const { return mixer_; }
+  // Random tokens [batch, tokens, dim], or ids [batch, tokens] of a network.
+  torch::Tensor draw_input(int64_t batch, int64_t tokens) const;
   torch::Tensor forward(const torch::Tensor& x) const;
-  // Gradients of x and of every weight, thrown away.
-  void train(const torch::Tensor& x, const torch::Tensor& grad) const;
-  // Of tssa, else undefined: tokens after the projection, and temp.
+  // Gradients of every weight and of x (not of ids), thrown away.
+  void train(const torch::Tensor& x) const;
+  // Whether it is a layer of tssa, and then tokens after its projection, and temp.
+  bool has_membership() const { return mixer_ == "tssa" && !network_; }
   torch::Tensor project(const torch::Tensor& x) const;
   torch::Tensor temp() const;
 
@@ -36,9 +41,8 @@ class ScalingLayer {
   std::string mixer_;
   bool causal_;
   int64_t dim_, heads_;
+  std::optional<SequenceConfig> network_;
   std::shared_ptr<torch::nn::Module> module_;
 };
-
-torch::ScalarType scaling_dtype(const ScalingOptions& options);
 
 }  // namespace tost

@@ -51,8 +51,9 @@ class Comparison {
     mass_ = mass_.defined() ? mass_ + mass : mass;
   }
 
-  MembershipCheck result() const {
+  MembershipCheck result(const Tensor& temp) const {
     MembershipCheck check;
+    check.temp = temp.max().to(torch::kDouble).item<double>();
     const double tokens = double(y_.size(0) * y_.size(1)), heads = double(pi_.size(1));
     check.tokens = y_.size(1);
     check.entropy =
@@ -103,7 +104,11 @@ MembershipCheck check_membership(const Tensor& w, const Tensor& temp) {
     const auto own = membership(block);
     comparison.see(first, count, merged(block * own.unsqueeze(-1) * factors), own);
   });
-  return comparison.result();
+  return comparison.result(temp);
+}
+
+double temp_for_length(int64_t tokens, int64_t head_width) {
+  return double(tokens) / std::sqrt(2.0 * double(head_width));
 }
 
 MembershipCheck check_causal_membership(const Tensor& w, const Tensor& temp) {
@@ -122,7 +127,7 @@ MembershipCheck check_causal_membership(const Tensor& w, const Tensor& temp) {
     comparison.see(first, count, block_y, block_pi);
     state = after;
   });
-  return comparison.result();
+  return comparison.result(temp);
 }
 
 }  // namespace tost

@@ -44,6 +44,7 @@ json memberships_json(const ScalingResult& result) {
   json list = json::array();
   for (const auto& m : result.memberships) {
     list.push_back({{"tokens", m.tokens},
+                    {"temp", m.temp},
                     {"entropy", m.entropy},
                     {"least_share", m.least_share},
                     {"largest_share", m.largest_share},
@@ -130,6 +131,7 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                     {"bytes", fit_json(f.memory)}});
   }
   return {{"causal", options.causal},
+          {"network", options.network.empty() ? json(nullptr) : json(options.network)},
           {"dim", options.dim},
           {"heads", options.heads},
           {"dtype", options.dtype},

@@ -94,13 +94,14 @@ void membership_table(std::ostream& out, const ScalingResult& result) {
   if (result.memberships.empty()) return;
   out << "membership of tssa: entropy over log H, share of the least and the most used head times"
          " H,\nlargest deviation from float64 of membership and (relative) output\n";
-  head(out, "tokens", {"entropy", "least", "most", "pi", "y", "finite"});
+  head(out, "tokens", {"temp", "entropy", "least", "most", "pi", "y", "finite"});
   for (const auto& m : result.memberships) {
-    out << std::setw(kFirst) << human_number(m.tokens) << std::fixed << std::setprecision(5)
-        << std::setw(kColumn) << m.entropy << std::setw(kColumn) << m.least_share
-        << std::setw(kColumn) << m.largest_share << std::scientific << std::setprecision(1)
-        << std::setw(kColumn) << m.pi_error << std::setw(kColumn) << m.y_error << std::setw(kColumn)
-        << (m.finite ? "yes" : "NO") << "\n";
+    out << std::setw(kFirst) << human_number(m.tokens) << std::fixed << std::setprecision(1)
+        << std::setw(kColumn) << m.temp << std::setprecision(5) << std::setw(kColumn) << m.entropy
+        << std::setw(kColumn) << m.least_share << std::setw(kColumn) << m.largest_share
+        << std::scientific << std::setprecision(1) << std::setw(kColumn) << m.pi_error
+        << std::setw(kColumn) << m.y_error << std::setw(kColumn) << (m.finite ? "yes" : "NO")
+        << "\n";
   }
 }
 

@@ -17,6 +17,7 @@
 #include "tost/cli/terminal.h"
 #include "tost/io/image.h"
 #include "tost/kernels/isa.h"
+#include "tost/models/sequence_classifier.h"
 
 namespace tost {
 namespace {
@@ -63,6 +64,10 @@ ScalingOptions checked(const BenchScalingOptions& options) {
     fail_usage("--plot is '", options.plot, "'; name a file that ends with .svg or .png.");
   }
   check_scaling_options(bench);
+  if (!bench.network.empty()) {
+    const auto preset = sequence_preset(bench.network);
+    bench.dim = preset.dim, bench.heads = preset.heads;
+  }
   bench.stop = stop_flag();
   return bench;
 }
@@ -109,10 +114,11 @@ void run(const BenchScalingOptions& options) {
   set_threads(options.run.threads);
   const auto bench = checked(options);
   if (!options.run.json) {
-    std::cout << "One layer with its projections, " << (bench.causal ? "causal, " : "")
-              << bench.dtype << ", " << bench.dim << " channels, " << bench.heads << " heads, "
-              << at::get_num_threads() << " threads, " << kernels::current_isa() << ", median of "
-              << bench.repeat << "\n"
+    const auto what = bench.network.empty() ? "One layer with its projections"
+                                            : cat("Networks shaped like ", bench.network);
+    std::cout << what << ", " << (bench.causal ? "causal, " : "") << bench.dtype << ", "
+              << bench.dim << " channels, " << bench.heads << " heads, " << at::get_num_threads()
+              << " threads, " << kernels::current_isa() << ", median of " << bench.repeat << "\n"
               << std::flush;
   }
   ScalingResult result;
@@ -153,6 +159,9 @@ void add_bench_scaling_command(CLI::App& bench) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_flag("--causal", b.causal, "The causal mixers");
+  command->add_option("--network", b.network,
+                      "A classifier of this preset's shape instead of one layer, such as "
+                      "tost_lra_text");
   command->add_option("--dim", b.dim, "Channels")->capture_default_str();
   command->add_option("--heads", b.heads, "Heads; must divide the channels")->capture_default_str();
   command->add_option("--dtype", b.dtype, "float32 or bfloat16")->capture_default_str();
@@ -178,6 +187,7 @@ void add_bench_scaling_command(CLI::App& bench) {
   add_example(*command,
               "  tost bench scaling --modes forward --csv scaling.csv --plot scaling.svg\n"
               "  tost bench scaling --mixers tssa,softmax --tokens 1k,4k,16k --threads 2\n"
+              "  tost bench scaling --network tost_lra_text --tokens 1k,4k,16k\n"
               "  tost bench scaling --causal --dim 256 --heads 4 --tokens 1k,64k,1M");
   command->callback([options] { run(*options); });
 }
