@@ -205,7 +205,12 @@ TEST_F(SequenceOpen, RefusesWhatItCannotMean) {
   EXPECT_TRUE(contains(refused(spec, "train", ErrorKind::kUsage), "not to -3"));
   spec.max_length = 0;
   spec.train_size = 0;
-  EXPECT_TRUE(contains(refused(spec, "train", ErrorKind::kUsage), "at least 1 sample"));
+  EXPECT_TRUE(contains(refused(spec, "train", ErrorKind::kUsage), "1 to 100,000,000"));
+  spec.train_size = int64_t{1} << 60;
+  EXPECT_TRUE(contains(refused(spec, "train", ErrorKind::kUsage), "1 to 100,000,000"));
+  spec.train_size = 100'000'000;
+  spec.max_tokens = 1'000'000;
+  EXPECT_TRUE(contains(refused(spec), "of memory"));
   write("table.tsv", "a\tb\tc\n");
   EXPECT_TRUE(contains(refused(at("table.tsv")), "has 3 columns"));
 }

@@ -36,9 +36,12 @@ void check_spec(const SequenceSpec& spec) {
     fail_usage("Sequences are cut to 1 token or more, or not at all (0), not to ", spec.max_length,
                ".");
   }
-  if (spec.train_size < 1 || spec.test_size < 1) {
-    fail_usage("A generated set needs at least 1 sample a split, not ",
-               std::min(spec.train_size, spec.test_size), ".");
+  constexpr int64_t kMost = 100'000'000;
+  for (const int64_t size : {spec.train_size, spec.test_size}) {
+    if (size < 1 || size > kMost) {
+      fail_usage("A generated set has 1 to ", human_number(kMost), " samples a split, not ", size,
+                 ".");
+    }
   }
 }
 

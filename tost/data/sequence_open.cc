@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <numeric>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/base/process_memory.h"
 #include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/data/listops_dataset.h"
@@ -42,6 +44,14 @@ Opened pixels(std::unique_ptr<ImageDataset> pictures, const SequenceSpec& spec) 
   return std::make_unique<PixelSequences>(std::move(cached), format, spec.max_length);
 }
 
+// Expressions are kept; 64 bytes are for what stands beside each.
+void check_memory(int64_t needed) {
+  const int64_t available = available_bytes();
+  if (available == 0 || needed <= available) return;
+  fail_data("The expressions need up to ", human_bytes(needed), " of memory, but ",
+            human_bytes(available), " are available; take fewer or shorter ones.");
+}
+
 Opened open_generated(const SequenceSource& source, const SequenceSpec& spec,
                       const std::string& split) {
   const int64_t size = split == "train" ? spec.train_size : spec.test_size;
@@ -52,6 +62,8 @@ Opened open_generated(const SequenceSource& source, const SequenceSpec& spec,
                   spec);
   }
   const ListOpsRules rules{spec.max_depth, spec.max_arguments, spec.min_tokens, spec.max_tokens};
+  check_listops_rules(rules);
+  check_memory(checked_mul(size, spec.max_tokens + 64, "Generated ListOps"));
   return stored(generated_listops(rules, spec.seed, split, size, parallel), spec);
 }
 
