@@ -40,11 +40,11 @@ using Costs = std::vector<CostPoint> (*)(const ScalingResult&, const std::string
                                          const std::string&);
 
 Drawing panel(const ScalingOptions& options, const ScalingResult& result, const std::string& mode,
-              Costs of, const std::string& what, double unit) {
+              Costs of, const std::string& what, const std::string& label, double unit) {
   LineChart chart;
   chart.title = cat(what, ", ", mode == "train" ? "forward and backward" : "forward");
   chart.x = {.label = "tokens", .logarithmic = true};
-  chart.y = {.label = what, .logarithmic = true};
+  chart.y = {.label = label, .logarithmic = true};
   chart.width = kWidth, chart.height = kHeight;
   for (const auto& mixer : options.mixers) {
     Series series{.name = mixer};
@@ -63,8 +63,10 @@ Drawing scaling_plot(const ScalingOptions& options, const ScalingResult& result)
   Drawing page;
   for (const auto& mode : options.modes) {
     const double top = std::max(page.height, kGap);
-    place(page, panel(options, result, mode, sequence_seconds, "ms a sequence", 1e3), {kGap, top});
-    place(page, panel(options, result, mode, sequence_bytes, "MiB a sequence", 1.0 / (1 << 20)),
+    place(page, panel(options, result, mode, sequence_seconds, "Time", "ms a sequence", 1e3),
+          {kGap, top});
+    place(page,
+          panel(options, result, mode, sequence_bytes, "Memory", "MiB a sequence", 1.0 / (1 << 20)),
           {2 * kGap + kWidth, top});
   }
   return page;
