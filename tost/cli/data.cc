@@ -123,8 +123,9 @@ void add_show(CLI::App& data) {
   auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, true);
   command->get_option("--data-format")
-      ->description("auto, idx, cifar10, cifar100, folder or shapes; of sequences listops, text, "
-                    "retrieval, pixels or pathfinder");
+      ->description(
+          "auto, idx, cifar10, cifar100, folder or shapes; of sequences listops, text, "
+          "retrieval, pixels or pathfinder");
   command->add_flag("--sequence", options->sequences.sequence, "Pictures as sequences of pixels");
   command->add_option("--split", options->sequences.split, "Of sequences: this split alone");
   command->add_option("--against", options->sequences.against,
@@ -179,7 +180,8 @@ void add_make(CLI::App& data) {
 }  // namespace
 
 void add_data_command(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Look at data sets, write generated ones and token files");
+  CLI::App* data =
+      app.add_subcommand("data", "Look at data sets, write generated ones and token files");
   data->require_subcommand(1);
   add_show(*data);
   add_sheet(*data);
