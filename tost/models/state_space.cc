@@ -2,15 +2,17 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "tost/models/state_space_chunks.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
+
+// Channels of a group, and the input that is not worth splitting.
+constexpr int64_t kGroup = 64, kSmall = int64_t{1} << 20;
 
 // exp(z) - 1 without cancellation at small z.
 Tensor complex_expm1(const Tensor& z) {
@@ -58,12 +60,7 @@ int64_t StateSpace::multiply_adds(const StateSpaceShape& shape, int64_t tokens) 
   return chunk_length(1, tokens) + 4 * shape.states * directions;
 }
 
-Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
-  // Matrix products of float32 that autocast would make bfloat16.
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
-  const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
-  const int64_t batch = x.size(0), tokens = x.size(1);
-  if (tokens == 0) return x.permute({2, 0, 1}).to(dtype);
+StateSpaceTerms StateSpace::terms() const {
   const auto dt = log_dt.to(torch::kDouble).clamp(std::log(1e-8), std::log(1e4)).exp();
   const auto rates = torch::complex(-log_a_real.to(torch::kDouble).clamp(-20, 20).exp(),
                                     a_imag.to(torch::kDouble));
@@ -72,11 +69,33 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
   terms.input = complex_expm1(terms.rate) / rates;
   terms.output = 2 * torch::view_as_complex(c.to(torch::kDouble).contiguous());
   terms.skip = d.to(torch::kDouble);
-  if (tokens == 1 && state != nullptr) return single_step(terms, x, *state).to(dtype);
+  return terms;
+}
+
+Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
+  // Matrix products of float32 that autocast would make bfloat16.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const int64_t batch = x.size(0), tokens = x.size(1), channels = x.size(2);
+  if (tokens == 0) return x.permute({2, 0, 1}).to(dtype);
+  const auto all = terms();
+  if (tokens == 1 && state != nullptr) return single_step(all, x, *state).to(dtype);
   const int64_t length = chunk_length(batch, tokens);
-  const auto u = channels_first(x.to(dtype), length);
-  const auto y = mix_chunks(terms, u.view({x.size(2), batch, -1, length}), tokens, state);
-  return y.view({x.size(2), batch, -1}).narrow(2, 0, tokens);
+  const auto mix = [&](const StateSpaceTerms& own, const Tensor& of) {
+    const auto u = channels_first(of.to(dtype), length);
+    const auto y = mix_chunks(own, u.view({of.size(2), batch, -1, length}), tokens, state);
+    return y.view({of.size(2), batch, -1}).narrow(2, 0, tokens);
+  };
+  // Without gradients a group of channels after the other: what lies between takes less memory.
+  const bool groups =
+      !torch::GradMode::is_enabled() && state == nullptr && channels > kGroup && x.numel() > kSmall;
+  if (!groups) return mix(all, x);
+  auto y = torch::empty({channels, batch, tokens}, x.options().dtype(dtype));
+  for (int64_t first = 0; first < channels; first += kGroup) {
+    const int64_t count = std::min(kGroup, channels - first);
+    y.narrow(0, first, count).copy_(mix(all.channels(first, count), x.narrow(2, first, count)));
+  }
+  return y;
 }
 
 }  // namespace tost

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "tost/models/state_space_chunks.h"
+
 namespace tost {
 
 struct StateSpaceShape {
@@ -46,6 +48,9 @@ class StateSpace : public torch::nn::Module {
   torch::Tensor log_a_real, a_imag;  // [C, N]; log_a_real is read as if within -20 and 20
   torch::Tensor c;  // [1, C, N, 2] real and imaginary parts; bidirectional [2, C, N, 2]
   torch::Tensor d;  // [C]
+
+ private:
+  StateSpaceTerms terms() const;
 };
 
 }  // namespace tost

@@ -13,6 +13,12 @@ struct StateSpaceTerms {
   torch::Tensor input;   // b [C, N]
   torch::Tensor output;  // 2 C [1 or 2, C, N]; two read from both sides
   torch::Tensor skip;    // d [C]
+
+  // Those of `count` channels from `first` on.
+  StateSpaceTerms channels(int64_t first, int64_t count) const {
+    return {rate.narrow(0, first, count), input.narrow(0, first, count),
+            output.narrow(1, first, count), skip.narrow(0, first, count)};
+  }
 };
 
 // u [C, B, M, Q]: M chunks of Q tokens, zeros from the `tokens`-th on; float32 or float64. Returns

@@ -126,6 +126,15 @@ TEST(StateSpace, EveryLengthOfChunkGivesTheRecurrence) {
   }
 }
 
+TEST(StateSpace, WithoutGradientsTheValueIsTheSame) {
+  torch::manual_seed(10);
+  const auto model = random_model(150, true);  // three groups of channels
+  const auto x = torch::randn({2, 3601, 150});
+  const auto y = model->forward(x);
+  const torch::NoGradGuard no_grad;
+  EXPECT_TRUE(torch::allclose(model->forward(x), y, 1e-5, 1e-6));
+}
+
 TEST(StateSpace, HugeAndTinyInputScalesTheOutput) {
   torch::manual_seed(3);
   const torch::NoGradGuard no_grad;
