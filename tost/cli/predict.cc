@@ -106,15 +106,18 @@ void add_predict_command(CLI::App& app) {
   flags->image = {command->add_option("images", options->images, "JPEG or PNG files"),
                   command->add_option("--batch", options->predict.batch_size, "Images at a time")
                       ->capture_default_str()};
+  // Without allow_extra_args a text in brackets is one text, not a list.
   flags->sequence = {
       command
           ->add_option("--text", options->texts,
                        "A text or ListOps expression for a sequence model; may be repeated")
           ->take_all()
-          ->expected(1),
+          ->expected(1)
+          ->allow_extra_args(false),
       command->add_option("--text-file", options->text_files, "The same in a file")
           ->take_all()
-          ->expected(1),
+          ->expected(1)
+          ->allow_extra_args(false),
       command->add_option("--second", options->second,
                           "The other document, for a model of pairs of them")};
   command->add_option("--top", options->predict.top_k, "Classes shown for each image")

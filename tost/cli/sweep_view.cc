@@ -23,8 +23,10 @@ std::string scores_of(const RunRecord& record) {
   const double value = record.scores.at(record.metric);
   char text[64];
   const MetricView view = metric_view(record.metric);
-  std::snprintf(text, sizeof text, "%s %.*f", view.heading.c_str(), view.digits,
-                view.scale * value);
+  const bool percent = ends_with(view.heading, " %");
+  const std::string name = view.heading.substr(0, view.heading.size() - (percent ? 2 : 0));
+  std::snprintf(text, sizeof text, "%s %.*f%s", name.c_str(), view.digits, view.scale * value,
+                percent ? " %" : "");
   return record.seconds ? cat(text, ", trained in ", human_duration(*record.seconds)) : text;
 }
 

@@ -18,7 +18,7 @@ struct SequenceEvalOptions {
   int64_t batch = 32;
   std::string precision = "fp32";  // or bf16
   const std::atomic<bool>* stop = nullptr;
-  std::function<void(int64_t sequences, int64_t total)> progress;  // after every batch
+  std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
 };
 
 // A quarter of the sequences, from the shortest to the longest.

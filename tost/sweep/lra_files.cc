@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -68,10 +70,21 @@ std::string show_time(const LraCell& cell) {
              cell.steps > 0 ? human_number(cell.steps) : kMinus);
 }
 
+// "3 seeds", or "1 to 3 seeds" where cells differ.
+std::string seeds_of(const LraTable& table) {
+  int64_t fewest = std::numeric_limits<int64_t>::max(), most = 0;
+  for (const LraRow& row : table.rows) {
+    for (const auto& [task, cell] : row.cells) {
+      fewest = std::min(fewest, cell.top1.n);
+      most = std::max(most, cell.top1.n);
+    }
+  }
+  return fewest < most ? cat(fewest, " to ", most, " seeds") : cat(most, " seeds");
+}
+
 std::string notes_of(const LraTable& table) {
-  std::string text =
-      "± is the sample standard deviation over seeds. The mean of 5 leaves Path-X out, that of 6 "
-      "counts it";
+  std::string text = cat("± is the sample standard deviation over ", seeds_of(table),
+                         ". The mean of 5 leaves Path-X out, that of 6 counts it");
   bool assumed = false;
   for (const LraRow& row : table.rows) assumed = assumed || row.path_x_assumed;
   text += assumed ? " (* as 50 where it was not run)." : ".";

@@ -15,12 +15,12 @@ const std::vector<std::string>& lra_tasks();
 std::string lra_title(const std::string& task);  // "ListOps"
 
 struct LraOptions {
-  std::vector<std::string> tasks;   // empty: all
-  std::string protocol = "google";  // or s4: which recipes
-  bool one = false;                 // the recipe `lra` for every task instead
+  std::vector<std::string> tasks = {};  // empty: all
+  std::string protocol = "google";      // or s4: which recipes
+  bool one = false;                     // the recipe `lra` for every task instead
   std::vector<std::string> mixers = {"tssa", "softmax", "linear", "ssm", "none"};
   std::vector<int64_t> seeds = {0, 1, 2};
-  std::map<std::string, std::string> data;             // by task: a path, or a generated set
+  std::map<std::string, std::string> data = {};        // by task: a path, or a generated set
   bool reduced = false;                                // what two cores do in an hour, see plan
   nlohmann::json settings = nlohmann::json::object();  // over all others, of every task
 };

@@ -5,29 +5,30 @@ namespace tost {
 
 using nlohmann::json;
 
-// Widths, lengths and steps are cut; schedule, decay, pooling and positions stay the recipe's. The
-// warm-up keeps its share of the steps.
+// Widths, lengths and steps are cut, and the warm-up with them; the form of the schedule, decay,
+// pooling, positions and dropout stay the recipe's.
 json lra_reduction(const std::string& task) {
   const json small{{"dim", 64}, {"heads", 4}, {"mlp_hidden", 128}, {"depth", 2}};
   json settings{{"model_options", small}, {"threads", 1}, {"length_groups", 16}};
   if (task == "listops") {
-    settings.update({{"min_tokens", 50},
-                     {"max_tokens", 200},
-                     {"max_length", 200},
+    settings.update({{"min_tokens", 10},
+                     {"max_tokens", 60},
+                     {"max_length", 60},
                      {"train_size", 20'000},
                      {"test_size", 1'000},
-                     {"max_steps", 1'000},
-                     {"warmup_steps", 200},
-                     {"evaluate_every_steps", 250}});
+                     {"max_steps", 1'500},
+                     {"warmup_steps", 300},
+                     {"evaluate_every_steps", 300}});
   } else if (task == "text" || task == "retrieval") {
-    settings.update({{"max_length", 1'000},
+    settings.update({{"max_length", 512},
                      {"batch", 16},
-                     {"max_steps", 400},
-                     {"warmup_steps", 100},
+                     {"max_steps", 300},
+                     {"warmup_steps", 60},
                      {"lr", 1e-3},
                      {"evaluate_every_steps", 100}});
   } else if (task == "image" || task == "pathfinder") {
-    settings.update({{"batch", 32},
+    settings.update({{"batch", 16},
+                     {"holdout", 0.01},
                      {"train_size", 20'000},
                      {"test_size", 1'000},
                      {"max_steps", 400},

@@ -148,6 +148,7 @@ TEST_F(LraResults, BothAveragesSeedBySeed) {
   EXPECT_TRUE(mentions(text, "55.00 ± 7.07 | 54.17 ± 5.89 * |")) << text;
   EXPECT_TRUE(mentions(text, "900 (-10.0 %)")) << text;
   EXPECT_TRUE(mentions(text, "* as 50")) << text;
+  EXPECT_TRUE(mentions(text, "over 1 to 3 seeds")) << text;
   EXPECT_TRUE(mentions(lra_csv(table), "tssa,listops,3,")) << lra_csv(table);
   EXPECT_EQ(to_json(table)["rows"][0]["tasks"]["text"]["parameters"], 900);
 }

@@ -54,7 +54,6 @@ TEST(SequenceTrainConfig, ListOpsRecipeIsTheBenchmarks) {
   EXPECT_EQ(c.weight_decay, 0.1);
   const SequenceConfig model = sequence_config(c);
   EXPECT_EQ(model.dim, 512);
-  EXPECT_EQ(model.depth, 4);
   EXPECT_EQ(model.heads, 8);
   EXPECT_EQ(model.max_length, 2000);
 }
