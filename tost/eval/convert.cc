@@ -115,8 +115,13 @@ ConvertResult convert_model(const fs::path& in, const fs::path& out,
   check_output(out, result.layout, options);
   PortableModel model = load_portable(in, options.weights);
   if (result.layout == "timm" && !model.vision) {
-    fail_usage("The layout timm is for image models, and '", in.string(),
-               "' holds a language model.");
+    fail_usage("The layout timm is for image models, and '", in.string(), "' holds a ", model.kind,
+               " model.");
+  }
+  if (result.layout == "official" && model.sequence) {
+    fail_usage("'", in.string(),
+               "' holds a sequence model, of which there is no official layout; "
+               "use tost or hub.");
   }
   result.kind = model.kind;
   change(model, result.layout, options, result.notes);

@@ -38,7 +38,7 @@ struct ConvertOptions {
 };
 
 struct ConvertResult {
-  std::string kind, layout;  // "vision" or "language"; never "auto"
+  std::string kind, layout;  // "vision", "language" or "sequence"; never "auto"
   int64_t tensors = 0, bytes = 0;
   std::vector<std::filesystem::path> files;
   std::vector<std::string> notes;  // what a user should know of the result

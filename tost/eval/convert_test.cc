@@ -127,6 +127,23 @@ TEST_F(Convert, TextComesBackBitForBit) {
   }
 }
 
+TEST_F(Convert, SequenceModelsComeBackToo) {
+  SequenceInfo info;
+  info.config = sequence_preset("tost_seq_tiny");
+  info.config.dim = 8;
+  info.config.heads = 2;
+  info.config.mlp_hidden = 8;
+  info.coding = {"bytes", 257, false};
+  info.classes = {"neg", "pos"};
+  const auto model = make_sequence_classifier(info.config);
+  const fs::path in = path("s.safetensors");
+  save_sequence_file(in, *model, info);
+  EXPECT_EQ(convert(in, "s-hub").kind, "sequence");
+  expect_same(in, path("s-hub"));
+  EXPECT_NE(usage_error([&] { convert(in, "s.pth"); }).find("no official layout"),
+            std::string::npos);
+}
+
 TEST_F(Convert, ChainsOfLayoutsEndWhereTheyBegan) {
   const fs::path in = vision_file();
   convert(in, "a.pth");

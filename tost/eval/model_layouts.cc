@@ -147,6 +147,16 @@ std::map<std::string, std::string> hub_files(const PortableModel& model, const s
                    {"num_labels", c.classes},
                    {"id2label", label_names(model.vision->classes)}});
     files["preprocessor_config.json"] = image_processor(model.vision->preprocess).dump(2) + "\n";
+  } else if (model.sequence) {
+    const SequenceConfig& c = model.sequence->config;
+    config["architectures"] = {"TostForSequenceClassification"};
+    config.update({{"mixer", c.mixer},
+                   {"vocab_size", c.vocab},
+                   {"hidden_size", c.dim},
+                   {"num_hidden_layers", c.depth},
+                   {"num_attention_heads", c.heads},
+                   {"num_labels", c.classes},
+                   {"id2label", label_names(model.sequence->classes)}});
   } else {
     const LanguageConfig& c = model.language->config;
     config["architectures"] = {"TostForCausalLM"};

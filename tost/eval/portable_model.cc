@@ -10,7 +10,8 @@ constexpr char kPositions[] = "transformer.wpe.weight";
 
 LanguageConfig& language_of(PortableModel& model, const char* what) {
   if (model.language) return model.language->config;
-  fail_usage(what, " is for language models, and this is an image model.");
+  fail_usage(what, " is for language models, and this is ",
+             model.vision ? "an image" : "a sequence", " model.");
 }
 
 // Rows of `table` at `rows` evenly spaced places from its first to its last.
@@ -28,11 +29,11 @@ torch::Tensor stretched(const torch::Tensor& table, int64_t rows) {
 }  // namespace
 
 nlohmann::json PortableModel::description() const {
-  return vision ? to_json(*vision) : to_json(*language);
+  return vision ? to_json(*vision) : language ? to_json(*language) : to_json(*sequence);
 }
 
 std::map<std::string, std::string> PortableModel::metadata() const {
-  return vision ? to_metadata(*vision) : to_metadata(*language);
+  return vision ? to_metadata(*vision) : language ? to_metadata(*language) : to_metadata(*sequence);
 }
 
 PortableModel load_portable(const std::filesystem::path& path, Weights weights) {
@@ -47,14 +48,17 @@ PortableModel load_portable(const std::filesystem::path& path, Weights weights) 
     portable.language = std::move(loaded.info);
     portable.state = state_dict(*loaded.model);
   } else {
-    fail_usage("'", path.string(), "' holds a ", portable.kind,
-               " model; image and language models can be converted.");
+    LoadedSequence loaded = load_sequence_file(path, weights);
+    portable.sequence = std::move(loaded.info);
+    portable.state = state_dict(*loaded.model);
   }
   return portable;
 }
 
 void change_image_size(PortableModel& model, int64_t side) {
-  if (!model.vision) fail_usage("An image size is for image models, and this is a language model.");
+  if (!model.vision) {
+    fail_usage("An image size is for image models, and this is a ", model.kind, " model.");
+  }
   model.vision->config.image_size = side;
   validate(model.vision->config);
   model.vision->preprocess.size = side;

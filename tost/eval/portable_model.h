@@ -9,15 +9,17 @@
 
 #include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
+#include "tost/eval/sequence_file.h"
 #include "tost/models/state_dict.h"
 
 namespace tost {
 
 struct PortableModel {
-  std::string kind;                 // "vision" or "language"
+  std::string kind;                 // "vision", "language" or "sequence"
   StateDict state;                  // by this program's names
-  std::optional<ModelInfo> vision;  // one of the two
+  std::optional<ModelInfo> vision;  // one of the three
   std::optional<LanguageInfo> language;
+  std::optional<SequenceInfo> sequence;
 
   nlohmann::json description() const;                   // to_json of it
   std::map<std::string, std::string> metadata() const;  // to_metadata of it
