@@ -124,7 +124,8 @@ void run(const BenchScalingOptions& options) {
   ScalingResult result;
   {
     ProgressLine line(options.run.json);
-    result = run_scaling_bench(bench, watcher_for(line, bench));
+    result =
+        run_scaling_bench(bench, options.run.json ? ScalingWatcher() : watcher_for(line, bench));
     line.finish();
   }
   const int64_t to = options.fit_to > 0 ? options.fit_to : bench.tokens.back();
