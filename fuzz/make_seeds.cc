@@ -126,23 +126,28 @@ void add_texts(const fs::path& root) {
        {R"({"a":[1,-2.5e3,true,null,"ü\n\ud83d\ude00"],"b":{"c":{}}})", "[[[[]]]]", "1e400",
         R"({"recipe":"other","decay_all":true,"steps":7,"rate":0.25,"data":"x","schedule":"epoch",
             "model_options":{"dim":8}})",
-        R"({"steps":0})", R"({"a":1,"model":2,"classes":3})", "{\"k\":1,\"k\":2}"}) {
-    for (const char choice : {0, 1, 2, 3}) files.add(std::string(1, choice) + text);
+        R"({"steps":0})", R"({"a":1,"model":2,"classes":3})", "{\"k\":1,\"k\":2}",
+        R"({"mixer":"softmax","depth":3,"scale":0.5,"bias":true})"}) {
+    for (const char choice : {0, 1, 2, 3, 4}) files.add(std::string(1, choice) + text);
   }
-  Folder tables(root, "listops");
+  Folder tables(root, "sequences");
   Random random(1);
   std::string table = "Source\tTarget\n";
   for (int i = 0; i < 6; ++i) {
     const std::string code =
         draw_listops({.max_depth = 4, .min_tokens = 4, .max_tokens = 40}, random);
     table += listops_text(code) + "\t" + std::to_string(listops_value(code)) + "\n";
-    tables.add(listops_text(code));
+    tables.add("\4" + listops_text(code));
   }
-  tables.add(table);
-  for (const char* text :
-       {"[MAX 2 9 ]", "( ( ( [MED 1 ) 2 ) ] )", "7\r\n\r\n8", "[SM 1 2", "\t\t"}) {
-    tables.add(text);
+  tables.add(std::string(1, 0) + table);
+  for (const char* text : {"[MAX 2 9 ]\t9", "7\t( ( ( [MED 1 ) 7 ) 9 ] )", "7\t7\r\n\r\n8\t8"}) {
+    tables.add(std::string(1, 0) + text);
   }
+  tables.add("\1label\ttext\n1\tgood\n0\tbad\r\n1.0\tfine\n");
+  tables.add("\1neg\tbad\npos\tgood\textra\n");
+  tables.add("\0021\t7\t8\tone\ttwo\n0\t7\t9\tone\tthree\n");
+  tables.add("\3imgs/0 a.png 0 1 x\nimgs/0 a.png 1 0 y\n");
+  tables.add("\3imgs/../.. a.png 0 1\n");
 }
 
 void add_safetensors(const fs::path& root) {

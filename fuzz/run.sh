@@ -21,9 +21,12 @@ sources_of() {
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/{gzip,idx}.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
-    json) echo tost/eval/metadata.cc tost/train/config_{field,form}.cc ;;
-    listops) echo tost/data/{listops,listops_draw,sequence_tsv}.cc ;;
+    json) echo tost/eval/metadata.cc tost/models/config_json.cc tost/train/config_{field,form}.cc ;;
     safetensors) echo tost/io/safetensors_{header,index,sax}.cc ;;
+    sequences)
+      echo tost/data/{dataset,folder_dataset,listops,listops_dataset,listops_draw,memory_dataset,sequence_store,sequence_text}.cc
+      echo tost/data/{sequence_tsv,pathfinder,pathfinder_archive,pathfinder_dataset,pathfinder_scene,pathfinder_stamps}.cc
+      echo tost/io/{gzip,idx,image,jpeg,png}.cc ;;
     token_file) echo tost/io/{token_file,token_file_writer}.cc ;;
     tokenizer) echo tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)

@@ -15,8 +15,8 @@ void try_cifar(std::string_view input);
 void try_idx(std::string_view input);
 void try_image(std::string_view input);
 void try_json(std::string_view input);
-void try_listops(std::string_view input);
 void try_safetensors(std::string_view input);
+void try_sequences(std::string_view input);
 void try_token_file(std::string_view input);
 void try_tokenizer(std::string_view input);
 void try_torch_file(std::string_view input);
@@ -27,10 +27,14 @@ struct Target {
 };
 
 inline constexpr Target kTargets[] = {
-    {"cifar", try_cifar},           {"idx", try_idx},
-    {"image", try_image},           {"json", try_json},
-    {"listops", try_listops},       {"safetensors", try_safetensors},
-    {"token_file", try_token_file}, {"tokenizer", try_tokenizer},
+    {"cifar", try_cifar},
+    {"idx", try_idx},
+    {"image", try_image},
+    {"json", try_json},
+    {"safetensors", try_safetensors},
+    {"sequences", try_sequences},
+    {"token_file", try_token_file},
+    {"tokenizer", try_tokenizer},
     {"torch_file", try_torch_file},
 };
 

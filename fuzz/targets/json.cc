@@ -1,10 +1,11 @@
-// JSON from outside: its limits, the settings of a run and the metadata of a model file.
+// JSON from outside: its limits, the settings of a run, the metadata and configuration of a model.
 #include <map>
 
 #include "fuzz/targets.h"
 #include "tost/eval/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/models/config_json.h"
 #include "tost/train/config_form.h"
 
 namespace tost::fuzz {
@@ -47,20 +48,46 @@ void try_settings(std::string_view input) {
   resume_config(form, Settings(), values, messages);
 }
 
+struct Model {
+  std::string mixer = "tssa";
+  int64_t depth = 2;
+  double scale = 1;
+  bool bias = false;
+};
+
+// As the configurations of all models are read.
+void try_model(std::string_view input) {
+  const auto fields = [](auto& model, const auto& visit) {
+    visit("mixer", model.mixer, false);
+    visit("depth", model.depth, false);
+    visit("scale", model.scale, true);
+    visit("bias", model.bias, true);
+  };
+  const json given = parse_json(input, "fuzz");
+  Model model;
+  config_from_json(given, fields, /*partial=*/given.size() < 2, model);
+  check_field_range("depth", model.depth, 1, 100);
+  check_field_choice("mixer", model.mixer, {"tssa", "softmax"});
+  Model again;
+  config_from_json(config_to_json(model, fields), fields, /*partial=*/false, again);
+  promise(again.mixer == model.mixer && again.depth == model.depth, "described and read the same");
+}
+
 }  // namespace
 
 void try_json(std::string_view input) {
   const unsigned choice = take_choice(input);
   promise(is_utf8(escaped(input, input.size() * 4)), "escaped text is UTF-8");
-  if (choice % 4 == 1) return or_refuse([&] { try_settings(input); });
-  if (choice % 4 == 2) {
+  if (choice % 5 == 1) return or_refuse([&] { try_settings(input); });
+  if (choice % 5 == 2) {
     const std::map<std::string, std::string> metadata{{kConfigKey, std::string(input)}};
     return or_refuse([&] {
       expect_keys(metadata_json(metadata, kConfigKey, "fuzz"), {"a", "model", "classes"}, "fuzz");
     });
   }
+  if (choice % 5 == 4) return or_refuse([&] { try_model(input); });
   or_refuse([&] {
-    const JsonLimits limits{.nesting = choice % 4 == 3 ? 3u : 64u};
+    const JsonLimits limits{.nesting = choice % 5 == 3 ? 3u : 64u};
     const json value = parse_json(input, "fuzz", limits);
     const json copy = value;
     promise(parse_json(copy.dump(), "fuzz", limits) == value, "written and read again the same");
