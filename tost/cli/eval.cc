@@ -112,10 +112,7 @@ void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options,
   const std::string kind =
       model_kind(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
   check_kind(kind, flags);
-  const bool made = kind == "language" && is_recall_task(options.task);
-  if (!made && app.count("--data") == 0) {
-    fail_usage("--data is needed; it names what the model is scored on.");
-  }
+  if (kind != "language") require_data(app);
   if (app.count("--batch") > 0 && options.batch < 1) {
     fail_usage("--batch is ", options.batch, "; at least 1 is needed.");
   }

@@ -55,6 +55,7 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
     }
   }
   if (is_recall_task(command.task)) return;
+  require_data(app);
   const bool official = command.loss.protocol == "official";
   for (const std::string& flag : official ? kUsualFlags : kOfficialFlags) {
     if (app.count(flag) == 0) continue;
@@ -172,6 +173,11 @@ void print_text(const json& report) {
 }
 
 }  // namespace
+
+void require_data(const CLI::App& app) {
+  if (app.count("--data") > 0) return;
+  fail_usage("--data is needed; it names what the model is scored on.");
+}
 
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command) {
   const std::string group = "Language models";

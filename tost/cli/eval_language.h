@@ -38,6 +38,9 @@ struct EvalCommand {
   std::vector<RecallFlag> recall_flags;
 };
 
+// Throws a usage Error unless --data was given, which tasks of recall do without.
+void require_data(const CLI::App& app);
+
 // Adds the flags that go with language models; they are returned for the check of the kind.
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
 

@@ -142,6 +142,40 @@ json report_of(const std::string& task, const LoadedLanguage& language,
           {"parameters", parameter_count(*language.model)}};
 }
 
+void print_heading(const json& first) {
+  std::cout << std::right << std::setw(9) << "length";
+  for (const char* key : {"pairs", "depth"}) {
+    if (first.contains(key)) std::cout << std::setw(7) << key;
+  }
+  std::cout << std::setw(12) << "accuracy %" << std::setw(9) << "exact %" << std::setw(22)
+            << "near to far %" << std::setw(13) << "state bytes" << std::setw(12) << "tokens/s"
+            << "\n";
+}
+
+void print_number(double value, int digits, int width) {
+  std::cout << std::fixed << std::setprecision(digits) << std::setw(width) << value;
+}
+
+void print_case(const json& one) {
+  std::cout << std::setw(9) << one["length"].get<int64_t>();
+  if (one.contains("pairs")) std::cout << std::setw(7) << one["pairs"].get<int64_t>();
+  if (one.contains("depth") && one["depth"].is_null()) std::cout << std::setw(7) << "any";
+  if (one.contains("depth") && one["depth"].is_number()) {
+    print_number(one["depth"].get<double>(), 2, 7);
+  }
+  print_number(100 * one["accuracy"].get<double>(), 2, 12);
+  print_number(100 * one["exact"].get<double>(), 2, 9);
+  std::string distances;
+  for (const json& part : one["distances"]) {
+    distances +=
+        cat(distances.empty() ? "" : " ", std::lround(100 * part["accuracy"].get<double>()));
+  }
+  std::cout << std::setw(22) << distances << std::setw(13)
+            << human_number(one["state_bytes"].get<int64_t>());
+  print_number(one["tokens_per_s"].is_null() ? 0 : one["tokens_per_s"].get<double>(), 0, 12);
+  std::cout << "\n";
+}
+
 }  // namespace
 
 bool is_recall_task(const std::string& task) {
@@ -199,39 +233,8 @@ std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language,
 }
 
 void print_recall(const json& report) {
-  const auto number = [](double value, int digits, int width) {
-    std::cout << std::fixed << std::setprecision(digits) << std::setw(width) << value;
-  };
-  const json& first = report["cases"].front();
-  std::cout << std::right << std::setw(9) << "length";
-  for (const char* key : {"pairs", "depth"}) {
-    if (first.contains(key)) std::cout << std::setw(7) << key;
-  }
-  std::cout << std::setw(12) << "accuracy %" << std::setw(9) << "exact %" << std::setw(22)
-            << "near to far %" << std::setw(13) << "state bytes" << std::setw(12) << "tokens/s"
-            << "\n";
-  for (const json& one : report["cases"]) {
-    std::cout << std::setw(9) << one["length"].get<int64_t>();
-    if (one.contains("pairs")) std::cout << std::setw(7) << one["pairs"].get<int64_t>();
-    if (one.contains("depth")) {
-      if (one["depth"].is_null()) {
-        std::cout << std::setw(7) << "any";
-      } else {
-        number(one["depth"].get<double>(), 2, 7);
-      }
-    }
-    number(100 * one["accuracy"].get<double>(), 2, 12);
-    number(100 * one["exact"].get<double>(), 2, 9);
-    std::string distances;
-    for (const json& part : one["distances"]) {
-      distances +=
-          cat(distances.empty() ? "" : " ", std::lround(100 * part["accuracy"].get<double>()));
-    }
-    std::cout << std::setw(22) << distances << std::setw(13)
-              << human_number(one["state_bytes"].get<int64_t>());
-    number(one["tokens_per_s"].is_null() ? 0 : one["tokens_per_s"].get<double>(), 0, 12);
-    std::cout << "\n";
-  }
+  print_heading(report["cases"].front());
+  for (const json& one : report["cases"]) print_case(one);
   std::cout << std::setprecision(2) << "accuracy " << 100 * report["accuracy"].get<double>()
             << " %, whole samples " << 100 * report["exact"].get<double>() << " % ("
             << report["split"].get<std::string>() << "), "

@@ -195,7 +195,7 @@ void print_text(const nlohmann::json& info) {
             << "  causal    " << words(paths["causal_mixers"]) << "\n"
             << "models      `tost info --models` lists "
             << vision_preset_names().size() + language_preset_names().size() +
-                   sequence_preset_names().size()
+                   recall_preset_names().size() + sequence_preset_names().size()
             << "\n";
 }
 
@@ -208,7 +208,9 @@ void run_info(const InfoOptions& options) {
     for (const std::string& name : vision_preset_names())
       info["models"].push_back(describe_model(name));
     info["language_models"] = nlohmann::json::array();
-    for (const std::string& name : language_preset_names())
+    std::vector<std::string> language = language_preset_names();
+    for (const std::string& name : recall_preset_names()) language.push_back(name);
+    for (const std::string& name : language)
       info["language_models"].push_back(describe_language_model(name));
     info["sequence_models"] = nlohmann::json::array();
     for (const std::string& name : sequence_preset_names())
