@@ -6,6 +6,7 @@
 #include "tost/io/bpe_files.h"
 #include "tost/io/bpe_write.h"
 #include "tost/io/torch_writer.h"
+#include "tost/models/hidden_width.h"
 
 namespace tost {
 namespace {
@@ -213,7 +214,7 @@ std::map<std::string, std::string> gpt2_files(const PortableModel& model,
                       {"n_layer", c.depth},
                       {"n_head", c.heads},
                       {"n_embd", c.dim},
-                      {"n_inner", static_cast<int64_t>(double(c.dim) * c.mlp_ratio)},
+                      {"n_inner", hidden_width(c.dim, c.mlp_ratio)},
                       {"n_positions", c.block},
                       {"n_ctx", c.block},
                       {"vocab_size", c.vocab},

@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/models/cross_entropy.h"
+#include "tost/models/hidden_width.h"
 
 namespace tost {
 
@@ -37,7 +38,7 @@ int64_t state_bytes(const LanguageState& state) {
 LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_(c) {
   validate(c);
   const GptBlockConfig block{.dim = c.dim,
-                             .mlp_hidden = int64_t(double(c.dim) * c.mlp_ratio),
+                             .mlp_hidden = hidden_width(c.dim, c.mlp_ratio),
                              .layer_scale = c.layer_scale,
                              .dropout = c.dropout,
                              .bias = c.bias,

@@ -1,6 +1,7 @@
 #include "tost/models/vision_cost.h"
 
 #include "tost/models/fourier_position.h"
+#include "tost/models/hidden_width.h"
 #include "tost/models/token_mixer.h"
 
 namespace tost {
@@ -29,7 +30,7 @@ int64_t parameter_count(const torch::nn::Module& module) {
 int64_t vision_multiply_adds(const VisionConfig& c, int64_t height, int64_t width) {
   if (c.architecture == "linear") return c.in_channels * height * width * c.classes;
   const int64_t tokens = (height / c.patch) * (width / c.patch);
-  const auto hidden = static_cast<int64_t>(static_cast<double>(c.dim) * c.mlp_ratio);
+  const auto hidden = hidden_width(c.dim, c.mlp_ratio);
   const int64_t mlp = 2 * c.dim * hidden;
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
   const int64_t all = tokens + c.registers;

@@ -3,16 +3,16 @@
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/models/hidden_width.h"
 
 namespace tost {
 
 VisionTransformer::VisionTransformer(const VisionConfig& c) : ImageClassifier(c) {
   const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
-  const BlockConfig block{
-      .dim = c.dim,
-      .mlp_hidden = static_cast<int64_t>(static_cast<double>(c.dim) * c.mlp_ratio),
-      .layer_scale = c.layer_scale,
-      .drop_path = c.drop_path};
+  const BlockConfig block{.dim = c.dim,
+                          .mlp_hidden = hidden_width(c.dim, c.mlp_ratio),
+                          .layer_scale = c.layer_scale,
+                          .drop_path = c.drop_path};
   cls_token = register_parameter("cls_token", torch::zeros({1, 1, c.dim}));
   if (c.registers > 0) {
     registers = register_parameter("registers", torch::zeros({1, c.registers, c.dim}));
