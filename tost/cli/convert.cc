@@ -51,7 +51,7 @@ void add_convert_command(CLI::App& app) {
   command
       ->add_option("--to", convert.layout,
                    "Layout: " + join(model_layout_names(), ", ") +
-                       " (auto: tost for .safetensors, official for .pth and .pt, else hub)")
+                       " (auto: tost for .safetensors, official for .pth, .pt and .bin, else hub)")
       ->capture_default_str();
   command->add_flag("--ema", options->ema, "The averaged weights");
   command->add_option("--dtype", convert.dtype, "Weights as float32, bfloat16 or float16")

@@ -57,7 +57,8 @@ void check_room(const fs::path& out, int64_t bytes) {
 // Files of a folder, which appears when all are durable.
 void write_folder(const fs::path& out, const std::map<std::string, std::string>& files,
                   const StateDict& state, const std::map<std::string, std::string>& metadata) {
-  const fs::path partial = out.string() + ".tmp";
+  const fs::path partial =
+      fs::absolute(out).parent_path() / cat(".", out.filename().string(), ".tost-unfinished");
   remove_tree(partial);
   try {
     make_directories(partial);
@@ -78,6 +79,9 @@ void change(PortableModel& model, const std::string& layout, const ConvertOption
   if (layout == "nanogpt" || layout == "gpt2") {
     fold_layer_scale(model, layout == "gpt2");
     notes.push_back("LayerScale is folded into the projections; training would go on without it");
+    if (layout == "nanogpt" && model.language->config.activation != "gelu") {
+      notes.push_back("the model has the approximate GELU, and nanoGPT computes the exact one");
+    }
   }
   change_dtype(model.state, options.dtype);
   if (options.dtype != "float32") {
@@ -108,8 +112,9 @@ std::vector<std::string> model_layout_names() {
   return {"tost", "official", "hub", "timm", "nanogpt", "gpt2"};
 }
 
-ConvertResult convert_model(const fs::path& in, const fs::path& out,
+ConvertResult convert_model(const fs::path& in, const fs::path& place,
                             const ConvertOptions& options) {
+  const fs::path out = place.has_filename() ? place : place.parent_path();  // "folder/"
   ConvertResult result;
   result.layout = layout_of(out, options.layout);
   check_output(out, result.layout, options);

@@ -34,7 +34,7 @@ struct ConvertOptions {
   // Of language models with learned positions; 0: as it is. A shorter block keeps the first
   // position vectors, a longer one interpolates them linearly; membership biases stay as they are.
   int64_t block = 0;
-  std::string prefix;  // before every name, of torch files: "_orig_mod.", "module."
+  std::string prefix = {};  // before every name, of torch files: "_orig_mod.", "module."
 };
 
 struct ConvertResult {

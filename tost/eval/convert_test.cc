@@ -99,7 +99,7 @@ class Convert : public ::testing::Test {
 
   torch::Tensor logits(const fs::path& file) const {
     const torch::NoGradGuard no_grad;
-    return load_language_file(file).model->forward(torch::arange(12).view({1, 12}));
+    return load_language_file(file).model->forward(torch::arange(4).view({1, 4}));
   }
 
   testing::TempDir dir;
@@ -263,6 +263,31 @@ TEST_F(Convert, SizesOfPicturesAndContexts) {
   EXPECT_NE(usage_error([&] { convert_model(text, path("x"), {.image_size = 8}); }), "");
   EXPECT_NE(usage_error([&] { convert_model(vision_file(), path("x"), {.image_size = 33}); }), "");
   EXPECT_FALSE(fs::exists(path("x")));
+}
+
+TEST_F(Convert, ALastSlashAndANeighbourDoNoHarm) {
+  make_directories(path("m.tmp"));
+  write_file_atomic(path("m.tmp") / "mine", "kept");
+  const fs::path in = vision_file();
+  convert(in, "m/");
+  expect_same(in, path("m"));
+  EXPECT_EQ(read_file(path("m.tmp") / "mine", 100), "kept");
+}
+
+TEST_F(Convert, WidthsThatNoRatioGivesExactlyArrive) {
+  LanguageInfo info;
+  info.config.mixer = "softmax";
+  info.config.vocab = 11;
+  info.config.block = 4;
+  info.config.dim = 416;
+  info.config.depth = 1;
+  info.config.heads = 4;
+  info.config.mlp_ratio = 960.0 / 416;
+  const auto model = make_language_model(info.config);
+  save_language_file(path("w.safetensors"), *model, info);
+  EXPECT_EQ(state_dict(*model).at("transformer.h.0.mlp.c_fc.weight").size(0), 960);
+  convert(path("w.safetensors"), "g", "gpt2");
+  EXPECT_EQ(logits(path("g")).size(2), 11);
 }
 
 TEST_F(Convert, RefusesBeforeItWrites) {

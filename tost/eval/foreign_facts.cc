@@ -14,6 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr int64_t kMost = 1'000'000'000;
+
 // The value of `name` in the dict or namespace `group` of the file.
 std::optional<PickleId> argument(const TorchFile& file, const char* group, const char* name) {
   const auto values = torch_field(file.tree(), file.root(), group);
@@ -22,7 +24,6 @@ std::optional<PickleId> argument(const TorchFile& file, const char* group, const
 
 std::optional<int64_t> integer_argument(const TorchFile& file, const char* group,
                                         const char* name) {
-  constexpr int64_t kMost = 1'000'000'000;
   const auto id = argument(file, group, name);
   if (!id || *id == PickleTree::kNoneId) return std::nullopt;
   const auto value = torch_number(file, *id);
@@ -37,19 +38,30 @@ std::string text_of(const TorchFile& file, std::optional<PickleId> id) {
   return std::string(file.tree()[*id].text);
 }
 
-// The value under a key of a JSON object, where there is one of that type.
-template <class T>
-void take(const json& object, const char* key, T& field) {
-  const auto found = object.find(key);
-  if (found != object.end() && !found->is_null()) field = found->get<typename T::value_type>();
+// A whole number from 0 to kMost.
+int64_t whole(const json& value, const char* key) {
+  if (value.is_number_integer() && value >= 0 && value <= kMost) return value.get<int64_t>();
+  fail_data("it has ", value.dump(), " for ", key, "; a whole number from 0 to ", kMost,
+            " is expected.");
 }
-void take_text(const json& object, const char* key, std::string& field) {
+
+// The value under a key of a JSON object; null where there is none.
+json value_of(const json& object, const char* key) {
   const auto found = object.find(key);
-  if (found != object.end() && !found->is_null()) found->get_to(field);
+  return found == object.end() ? json() : *found;
+}
+void take(const json& object, const char* key, std::optional<int64_t>& field) {
+  if (const json value = value_of(object, key); !value.is_null()) field = whole(value, key);
+}
+void take(const json& object, const char* key, std::optional<double>& field) {
+  if (const json value = value_of(object, key); !value.is_null()) field = value.get<double>();
+}
+void take(const json& object, const char* key, std::string& field) {
+  if (const json value = value_of(object, key); !value.is_null()) value.get_to(field);
 }
 
 void take_timm(const json& config, ModelFacts& facts) {
-  take_text(config, "architecture", facts.model);
+  take(config, "architecture", facts.model);
   if (const auto names = config.find("label_names"); names != config.end() && names->is_array()) {
     names->get_to(facts.classes);
   }
@@ -57,9 +69,9 @@ void take_timm(const json& config, ModelFacts& facts) {
   if (found == config.end() || !found->is_object()) return;
   const json& trained = *found;
   if (const auto size = trained.find("input_size"); size != trained.end()) {
-    facts.image_size = size->at(2).get<int64_t>();
+    facts.image_size = whole(size->at(2), "input_size");
   }
-  take_text(trained, "interpolation", facts.interpolation);
+  take(trained, "interpolation", facts.interpolation);
   take(trained, "crop_pct", facts.crop_ratio);
   for (const auto& [key, field] : {std::pair{"mean", &facts.mean}, {"std", &facts.std}}) {
     if (const auto value = trained.find(key); value != trained.end()) value->get_to(*field);
@@ -99,7 +111,7 @@ ModelFacts config_file_facts(const fs::path& path) {
   read_from(where, [&] {
     take_timm(config, facts);
     take(config, "n_head", facts.heads);
-    take_text(config, "activation_function", facts.activation);
+    take(config, "activation_function", facts.activation);
     return 0;
   });
   return facts;
