@@ -7,7 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/base/utf8.h"
+#include "tost/io/bpe_alphabet.h"
 #include "tost/io/bpe_base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
@@ -56,45 +56,10 @@ std::vector<std::string> read_ranks(const fs::path& file) {
   return tokens;
 }
 
-// GPT-2's alphabet of visible characters for bytes, in the order of the first 256 ids.
-struct Alphabet {
-  std::array<uint8_t, 256> order{};
-  std::unordered_map<uint32_t, char> bytes;  // by code point
-
-  Alphabet() {
-    const auto visible = [](int b) {
-      return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
-    };
-    size_t id = 0;
-    uint32_t substitute = 256;
-    for (const bool wanted : {true, false}) {
-      for (int b = 0; b < 256; ++b) {
-        if (visible(b) != wanted) continue;
-        order[id++] = static_cast<uint8_t>(b);
-        bytes[wanted ? static_cast<uint32_t>(b) : substitute++] = static_cast<char>(b);
-      }
-    }
-  }
-
-  // Empty where `word` has a character outside the alphabet.
-  std::string decode(std::string_view word) const {
-    std::string token;
-    for (size_t at = 0; at < word.size();) {
-      const size_t length = utf8_length(word, at);
-      if (length == 0) return {};
-      const auto found = bytes.find(utf8_code_point(word, at, length));
-      if (found == bytes.end()) return {};
-      token.push_back(found->second);
-      at += length;
-    }
-    return token;
-  }
-};
-
-std::vector<std::string> read_merges(const fs::path& file, const Alphabet& alphabet) {
+std::vector<std::string> read_merges(const fs::path& file, const Gpt2Alphabet& alphabet) {
   const std::string text = read_file(file, kMaxFile);
   std::vector<std::string> tokens;
-  for (const uint8_t byte : alphabet.order) tokens.emplace_back(1, static_cast<char>(byte));
+  for (const uint8_t byte : alphabet.order()) tokens.emplace_back(1, static_cast<char>(byte));
   const auto lines = lines_of(text);
   if (lines.empty() || !lines.front().starts_with("#version: 0.2")) {
     fail_data("'", file.string(), "' does not begin with '#version: 0.2' as GPT-2's merges do.");
@@ -115,7 +80,7 @@ std::vector<std::string> read_merges(const fs::path& file, const Alphabet& alpha
 
 // encoder.json gives every token the id it has by its place.
 void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
-                   const Alphabet& alphabet) {
+                   const Gpt2Alphabet& alphabet) {
   const auto ids = parse_json(read_file(file, kMaxFile), cat("'", file.string(), "'"));
   if (!ids.is_object()) fail_data("'", file.string(), "' is not a JSON object of tokens and ids.");
   if (ids.size() != tokens.size() + 1) {
@@ -152,7 +117,7 @@ std::vector<std::string> read_gpt2_tokens(const std::string& path) {
   if (!fs::is_directory(path, ignored)) return read_ranks(path);
   const fs::path merges = fs::path(path) / "vocab.bpe", encoder = fs::path(path) / "encoder.json";
   if (fs::exists(merges, ignored) && fs::exists(encoder, ignored)) {
-    const Alphabet alphabet;
+    const Gpt2Alphabet alphabet;
     std::vector<std::string> tokens = read_merges(merges, alphabet);
     check_encoder(encoder, tokens, alphabet);
     return tokens;

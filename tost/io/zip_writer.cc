@@ -8,7 +8,8 @@
 namespace tost {
 namespace {
 
-constexpr uint64_t kNarrow = 0xffffffff;  // from here on, the number stands in a zip64 field
+// From these on, numbers stand in zip64 fields.
+constexpr uint64_t kNarrow = 0xffffffff, kManyEntries = 0xffff;
 constexpr uint64_t kAlignment = 64, kHeaderSize = 30, kFieldHeader = 4;
 // 1 January 1980: files do not tell when they were made.
 constexpr uint32_t kDate = 0x00210000;
@@ -86,61 +87,49 @@ void ZipWriter::add(const std::string& name, std::string_view bytes) {
   entries_.push_back(entry);
 }
 
+void ZipWriter::write_record(const Entry& entry) {
+  const std::string extra = zip64_field({entry.size, entry.size, entry.header});
+  write(Bytes()
+            .u32(0x02014b50)
+            .u16(45)
+            .u16(extra.empty() ? 20 : 45)
+            .u16(0)
+            .u16(0)
+            .u32(kDate)
+            .u32(entry.crc)
+            .narrow(entry.size)
+            .narrow(entry.size)
+            .u16(entry.name.size())
+            .u16(extra.size())
+            .u16(0)
+            .u16(0)
+            .u16(0)
+            .u32(0)
+            .narrow(entry.header)
+            .text(entry.name)
+            .text(extra)
+            .get());
+}
+
+void ZipWriter::write_end(uint64_t begin) {
+  const uint64_t end = at_, count = entries_.size();
+  const uint64_t narrow_count = count >= kManyEntries ? kManyEntries : count;
+  if (end >= kNarrow || count >= kManyEntries) {
+    Bytes wide;
+    wide.u32(0x06064b50).u64(44).u16(45).u16(45).u32(0).u32(0).u64(count).u64(count);
+    wide.u64(end - begin).u64(begin);
+    wide.u32(0x07064b50).u32(0).u64(end).u32(1);  // the locator
+    write(wide.get());
+  }
+  Bytes record;
+  record.u32(0x06054b50).u16(0).u16(0).u16(narrow_count).u16(narrow_count);
+  write(record.narrow(end - begin).narrow(begin).u16(0).get());
+}
+
 void ZipWriter::finish() {
   const uint64_t begin = at_;
-  for (const Entry& entry : entries_) {
-    const std::string extra = zip64_field({entry.size, entry.size, entry.header});
-    write(Bytes()
-              .u32(0x02014b50)
-              .u16(45)
-              .u16(extra.empty() ? 20 : 45)
-              .u16(0)
-              .u16(0)
-              .u32(kDate)
-              .u32(entry.crc)
-              .narrow(entry.size)
-              .narrow(entry.size)
-              .u16(entry.name.size())
-              .u16(extra.size())
-              .u16(0)
-              .u16(0)
-              .u16(0)
-              .u32(0)
-              .narrow(entry.header)
-              .text(entry.name)
-              .text(extra)
-              .get());
-  }
-  const uint64_t end = at_, count = entries_.size();
-  if (end >= kNarrow || count >= 0xffff) {
-    write(Bytes()
-              .u32(0x06064b50)
-              .u64(44)
-              .u16(45)
-              .u16(45)
-              .u32(0)
-              .u32(0)
-              .u64(count)
-              .u64(count)
-              .u64(end - begin)
-              .u64(begin)
-              .u32(0x07064b50)
-              .u32(0)
-              .u64(end)
-              .u32(1)
-              .get());
-  }
-  const uint64_t narrow_count = count >= 0xffff ? 0xffff : count;
-  write(Bytes()
-            .u32(0x06054b50)
-            .u16(0)
-            .u16(0)
-            .u16(narrow_count)
-            .u16(narrow_count)
-            .narrow(end - begin)
-            .narrow(begin)
-            .u16(0)
-            .get());
+  for (const Entry& entry : entries_) write_record(entry);
+  write_end(begin);
   out_.sync();
   out_.close();
   rename_durably(partial_, path_);

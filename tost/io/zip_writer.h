@@ -33,6 +33,8 @@ class ZipWriter {
   };
 
   void write(std::string_view bytes);
+  void write_record(const Entry& entry);
+  void write_end(uint64_t begin);
 
   std::filesystem::path path_, partial_;
   OutputFile out_;
