@@ -18,9 +18,9 @@ struct ScalingOptions {
   std::vector<int64_t> tokens;                         // rising; see parse_lengths
   std::vector<std::string> modes{"forward", "train"};  // train: forward and backward
   bool causal = false;
-  // A preset of sequence_preset_names(): its whole classifier, with sinusoidal positions and
-  // pooling by the mean, instead of one layer; dim and heads are its own; float32, not causal. "":
-  // a layer.
+  // A preset of sequence_preset_names(): its whole classifier, with sinusoidal positions for
+  // learned ones, instead of one layer; dim and heads are its own; float32, not causal. "": a
+  // layer.
   std::string network;
   int64_t dim = 768;
   int64_t heads = 12;

@@ -24,13 +24,11 @@ CausalMixerConfig causal_config(const std::string& mixer, int64_t dim, int64_t h
   return config;
 }
 
-// Learned positions would limit the length. A class token starts at zero, where TSSA, which scales
-// each token by itself, leaves it: the logits would show nothing of the blocks.
+// Learned positions would limit the length.
 SequenceConfig network_config(const std::string& preset, const std::string& mixer) {
   auto config = sequence_preset(preset);
   config.mixer = mixer;
   config.pairs = false;
-  config.pool = "mean";
   if (config.positions == "learned") config.positions = "sinusoidal";
   return config;
 }

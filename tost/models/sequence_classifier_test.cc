@@ -242,6 +242,43 @@ TEST(SequenceClassifier, SinusoidalPositionsFollowTheirDefinition) {
   }
 }
 
+TEST(SequenceClassifier, TheClassTokenHasThePositionInFrontOfAllOthers) {
+  const torch::NoGradGuard no_grad;
+  auto config = tiny();
+  const auto ids = batch_of({6, 6}, 6).ids;
+  for (const std::string positions : {"learned", "sinusoidal", "none"}) {
+    config.positions = positions;
+    SequenceEmbedding embed(config);
+    embed.draw_weights();
+    auto places = torch::zeros({7, 16});
+    if (positions == "learned") places = embed.positions->weight.narrow(0, 0, 7);
+    if (positions == "sinusoidal") places = sinusoidal_positions(7, 16);
+    const auto x = embed.forward(ids);
+    ASSERT_EQ(x.sizes(), torch::IntArrayRef({2, 7, 16}));
+    // The class token itself starts at zero.
+    EXPECT_EQ(largest(x.select(1, 0) - places[0]), 0) << positions;
+    const auto own = embed.tokens->weight.index({ids}) + places.narrow(0, 1, 6);
+    EXPECT_EQ(largest(x.narrow(1, 1, 6) - own), 0) << positions;
+    EXPECT_EQ(embed.positions != nullptr, positions == "learned");
+  }
+  config.positions = "learned";
+  EXPECT_EQ(SequenceEmbedding(config).positions->weight.size(0), 41);
+  config.pool = "mean";
+  EXPECT_EQ(SequenceEmbedding(config).positions->weight.size(0), 40);
+}
+
+// Scaled by itself alone, a token that is zero stays zero: the blocks would begin without a say.
+TEST(SequenceClassifier, AFreshClassTokenSeesTheTokens) {
+  const torch::NoGradGuard no_grad;
+  auto config = tiny("tssa");
+  config.positions = "sinusoidal";
+  torch::manual_seed(2);
+  const auto model = make_sequence_classifier(config);
+  model->eval();
+  const auto seen = model->encode(batch_of({20, 20}, 20));
+  EXPECT_GT(largest(seen[0] - seen[1]), 1e-4);
+}
+
 void expect_data_error(const std::string& part, const std::function<void()>& action) {
   try {
     action();

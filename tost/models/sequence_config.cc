@@ -37,7 +37,7 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
 
 void check_size(const SequenceConfig& c) {
   const double width = double(c.dim), hidden = double(mlp_hidden(c));
-  const double positions = c.positions == "learned" ? double(c.max_length) : 0;
+  const double positions = double(position_count(c));
   const double head =
       double(c.classes) * (c.pairs ? hidden : width) + (c.pairs ? 4 * width * hidden : 0);
   const double parameters = double(c.depth) * width * (4 * width + 2 * hidden) +
@@ -53,6 +53,10 @@ void check_size(const SequenceConfig& c) {
 
 int64_t mlp_hidden(const SequenceConfig& c) {
   return c.mlp_hidden > 0 ? c.mlp_hidden : 4 * c.dim;
+}
+
+int64_t position_count(const SequenceConfig& c) {
+  return c.positions == "learned" ? c.max_length + (c.pool == "class" ? 1 : 0) : 0;
 }
 
 const std::string& mixer_of_block(const SequenceConfig& c, int64_t index) {

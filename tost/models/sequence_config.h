@@ -36,6 +36,9 @@ struct SequenceConfig {
 
 // Width of the MLPs, with 0 resolved.
 int64_t mlp_hidden(const SequenceConfig& config);
+// Rows of a table of learned positions: max_length, and one for the class token; 0 where positions
+// are not learned.
+int64_t position_count(const SequenceConfig& config);
 // Name of the mixer of block `index`, counted from 0.
 const std::string& mixer_of_block(const SequenceConfig& config, int64_t index);
 

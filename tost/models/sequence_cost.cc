@@ -45,7 +45,7 @@ double head_parameters(const SequenceConfig& c) {
 
 double parameters_of(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
-  double total = (double(c.vocab) + (c.positions == "learned" ? double(c.max_length) : 0)) * dim;
+  double total = (double(c.vocab) + double(position_count(c))) * dim;
   total += (c.pool == "class" ? dim : 0) + 2 * dim + head_parameters(c);
   for (int64_t i = 0; i < c.depth; ++i) {
     total += double(parameter_count(*make_mixer(mixer_of_block(c, i), mixer_of(c))));

@@ -22,7 +22,7 @@ SequenceEmbedding::SequenceEmbedding(const SequenceConfig& c)
     : sinusoidal_(c.positions == "sinusoidal") {
   tokens = register_module("tokens", std::make_shared<Embedding>(c.vocab, c.dim));
   if (c.positions == "learned") {
-    positions = register_module("positions", std::make_shared<Embedding>(c.max_length, c.dim));
+    positions = register_module("positions", std::make_shared<Embedding>(position_count(c), c.dim));
   }
   if (c.pool == "class") {
     cls_token = register_parameter("cls_token", torch::zeros({1, 1, c.dim}));
@@ -49,9 +49,9 @@ Tensor SequenceEmbedding::cached_waves(int64_t count) {
 
 Tensor SequenceEmbedding::forward(const Tensor& ids) {
   auto x = torch::embedding(tokens->weight, ids, /*padding_idx=*/0);
-  if (positions != nullptr) x = x + positions->weight.narrow(0, 0, ids.size(1));
-  if (sinusoidal_) x = x + cached_waves(ids.size(1));
   if (cls_token.defined()) x = torch::cat({cls_token.expand({ids.size(0), -1, -1}), x}, 1);
+  if (positions != nullptr) x = x + positions->weight.narrow(0, 0, x.size(1));
+  if (sinusoidal_) x = x + cached_waves(x.size(1));
   return x;
 }
 

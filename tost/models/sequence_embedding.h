@@ -20,8 +20,8 @@ class SequenceEmbedding : public torch::nn::Module {
  public:
   explicit SequenceEmbedding(const SequenceConfig& config);
 
-  // ids [B, N] → [B, N, C], or [B, N + 1, C] with the class token in front. No gradient reaches row
-  // 0 of the table.
+  // ids [B, N] → [B, N, C], or [B, N + 1, C] with the class token in front, which then has position
+  // 0 as in the benchmark (arXiv 2011.04006). No gradient reaches row 0 of the table.
   torch::Tensor forward(const torch::Tensor& ids);
 
   // Draws the tables from torch's default generator: tokens with deviation 1, learned positions
@@ -29,7 +29,7 @@ class SequenceEmbedding : public torch::nn::Module {
   void draw_weights();
 
   std::shared_ptr<Embedding> tokens;     // [vocab, C]
-  std::shared_ptr<Embedding> positions;  // [max_length, C]; null unless learned
+  std::shared_ptr<Embedding> positions;  // [position_count(), C]; null unless learned
   torch::Tensor cls_token;               // [1, 1, C], starts at 0; undefined with mean pooling
 
  private:
