@@ -23,17 +23,52 @@ int64_t peak_resident_bytes() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t(usage.ru_maxrss) * 1024 : 0;
 }
 
-int64_t available_bytes() {
-  int64_t available = 0;
-  std::ifstream machine("/proc/meminfo");
-  for (std::string line; std::getline(machine, line);) {
-    constexpr std::string_view kKey = "MemAvailable:";
-    if (line.compare(0, kKey.size(), kKey) != 0) continue;
-    available = std::strtoll(line.c_str() + kKey.size(), nullptr, 10) * 1024;  // in kB
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number behind `key` in a file of lines "key number ..."; 0 without one.
+int64_t entry(const fs::path& file, std::string_view key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.compare(0, key.size(), key) != 0) continue;
+    return std::strtoll(line.c_str() + key.size(), nullptr, 10);
   }
-  int64_t limit = 0;
-  std::ifstream group("/sys/fs/cgroup/memory.max");  // "max" where there is none
-  return group >> limit && limit > 0 ? std::min(available, limit) : available;
+  return 0;
+}
+
+// Path of the process's own group below the mount point.
+fs::path own_group(const fs::path& proc) {
+  constexpr std::string_view kUnified = "0::/";
+  std::ifstream lines(proc / "self" / "cgroup");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.compare(0, kUnified.size(), kUnified) != 0) continue;
+    const std::string path = line.substr(kUnified.size());
+    // A group outside the container's view.
+    return path.find("..") == std::string::npos ? fs::path(path) : fs::path();
+  }
+  return {};
+}
+
+// What one group leaves, `most` where it has no limit.
+int64_t left_in(const fs::path& group, int64_t most) {
+  int64_t limit = 0, used = 0;
+  std::ifstream max(group / "memory.max"), current(group / "memory.current");
+  if (!(max >> limit) || limit <= 0) return most;  // "max"
+  if (!(current >> used)) used = 0;
+  const int64_t held = std::max<int64_t>(0, used - entry(group / "memory.stat", "inactive_file "));
+  return std::clamp<int64_t>(limit - held, 0, most);
+}
+
+}  // namespace
+
+int64_t available_bytes(const fs::path& proc, const fs::path& groups) {
+  int64_t available = entry(proc / "meminfo", "MemAvailable:") * 1024;  // in kB
+  if (available <= 0) return 0;
+  fs::path group = groups;
+  available = left_in(group, available);
+  for (const auto& part : own_group(proc)) available = left_in(group /= part, available);
+  return std::max<int64_t>(1, available);
 }
 
 }  // namespace tost

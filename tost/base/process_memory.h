@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 namespace tost {
 
 int64_t resident_bytes();       // now; 0 where it cannot be read
 int64_t peak_resident_bytes();  // highest so far; 0 where it cannot be read
 
-// What a process may still take without swapping: MemAvailable of /proc/meminfo, but no more than
-// the limit of the control group. 0 where it cannot be read.
-int64_t available_bytes();
+// What this process may still take without swapping: MemAvailable of meminfo in `proc`, but no more
+// than what its control group (version 2, mounted at `groups`) and every group above leave: their
+// limit less what they use, pages of files that could be dropped not counted. 0 where MemAvailable
+// cannot be read, at least 1 else.
+int64_t available_bytes(const std::filesystem::path& proc = "/proc",
+                        const std::filesystem::path& groups = "/sys/fs/cgroup");
 
 }  // namespace tost
