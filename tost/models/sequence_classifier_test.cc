@@ -134,23 +134,30 @@ TEST_P(EverySequenceMixer, OrderIsSeenThroughPositionsAlone) {
   }
 }
 
+void expect_gradients(const SequenceConfig& config) {
+  const auto model = random_model(config);
+  model->train();
+  const auto a = batch_of({40, 3}, 40), b = batch_of({5, 8}, 8);
+  const auto logits = config.pairs ? model->forward(a, b) : model->forward(a);
+  EXPECT_EQ(logits.sizes(), torch::IntArrayRef({2, 3}));
+  weighted(logits, 0).backward();
+  for (const auto& item : model->named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    EXPECT_GT(largest(item.value().grad()), 0) << item.key();
+  }
+}
+
 TEST_P(EverySequenceMixer, GradientsReachEveryParameter) {
+  auto config = tiny(GetParam());
+  config.dropout = 0.1;
   for (const bool pairs : {false, true}) {
-    auto config = tiny(GetParam());
     config.pairs = pairs;
-    config.dropout = 0.1;
-    const auto model = random_model(config);
-    model->train();
-    const auto a = batch_of({40, 3}, 40), b = batch_of({5, 8}, 8);
-    const auto logits = pairs ? model->forward(a, b) : model->forward(a);
-    EXPECT_EQ(logits.sizes(), torch::IntArrayRef({2, 3}));
-    weighted(logits, 0).backward();
-    for (const auto& item : model->named_parameters()) {
-      // All that mixes nothing leaves the tokens out of sight of the class token.
-      if (GetParam() == "none") continue;
-      ASSERT_TRUE(item.value().grad().defined()) << item.key();
-      EXPECT_GT(largest(item.value().grad()), 0) << item.key();
-    }
+    config.pool = "mean";
+    expect_gradients(config);
+    // A mixer that mixes nothing leaves the tokens out of sight of the class token.
+    if (GetParam() == "none") continue;
+    config.pool = "class";
+    expect_gradients(config);
   }
 }
 
