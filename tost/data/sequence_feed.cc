@@ -1,16 +1,27 @@
 #include "tost/data/sequence_feed.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 
 namespace tost {
 
 SequenceFeed::SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
-                           std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead)
+                           std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead,
+                           int64_t workers)
     : dataset_(std::move(dataset)),
       indices_(std::move(indices)),
-      ahead_(size_t(std::max<int64_t>(1, ahead))),
-      worker_([this, first] { run(size_t(first)); }) {}
+      begun_(size_t(std::max<int64_t>(0, first))),
+      given_(begun_) {
+  if (workers <= 0) workers = at::get_num_threads();
+  if (ahead <= 0) ahead = std::max<int64_t>(4, 2 * workers);
+  ahead_ = size_t(ahead);
+  const int64_t left = int64_t(indices_.size()) - first;
+  for (int64_t i = 0; i < std::min({workers, ahead, left}); ++i) {
+    workers_.emplace_back([this] { work(); });
+  }
+}
 
 SequenceFeed::~SequenceFeed() {
   {
@@ -18,43 +29,41 @@ SequenceFeed::~SequenceFeed() {
     stop_ = true;
   }
   changed_.notify_all();
-  worker_.join();
+  for (std::thread& worker : workers_) worker.join();
 }
 
-void SequenceFeed::run(size_t first) {
-  for (size_t i = first; i < indices_.size(); ++i) {
-    SequenceBatch batch;
-    std::exception_ptr failure;
+void SequenceFeed::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock,
+                  [&] { return stop_ || begun_ == indices_.size() || begun_ < given_ + ahead_; });
+    if (stop_ || begun_ == indices_.size()) return;
+    const size_t number = begun_++;
+    lock.unlock();
+    Made made;
     try {
-      batch = make_sequence_batch(*dataset_, indices_[i]);
+      made.batch = make_sequence_batch(*dataset_, indices_[number]);
     } catch (...) {
-      failure = std::current_exception();
+      made.failure = std::current_exception();
     }
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stop_ || ready_.size() < ahead_; });
-    if (stop_) return;
-    failure_ = failure;
-    if (failure_ == nullptr) ready_.push_back(std::move(batch));
-    ended_ = failure_ != nullptr || i + 1 == indices_.size();
+    lock.lock();
+    ready_.emplace(number, std::move(made));
     changed_.notify_all();
-    if (ended_) return;
   }
-  const std::lock_guard lock(mutex_);
-  ended_ = true;  // nothing was to be made
-  changed_.notify_all();
 }
 
 std::optional<SequenceBatch> SequenceFeed::next() {
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || !ready_.empty(); });
+  if (given_ >= indices_.size()) return std::nullopt;
+  changed_.wait(lock, [&] { return ready_.contains(given_); });
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (ready_.empty()) {
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-    return std::nullopt;
-  }
-  SequenceBatch batch = std::move(ready_.front());
-  ready_.pop_front();
+  const auto found = ready_.find(given_);
+  // A failure stays: asked again, it is thrown again.
+  if (found->second.failure != nullptr) std::rethrow_exception(found->second.failure);
+  SequenceBatch batch = std::move(found->second.batch);
+  ready_.erase(found);
+  ++given_;
   lock.unlock();
   changed_.notify_all();
   return batch;

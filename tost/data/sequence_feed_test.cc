@@ -32,27 +32,54 @@ const std::vector<std::vector<int64_t>> kBatches{{0, 1}, {5}, {2, 3, 4}, {19, 7}
 
 TEST(SequenceFeed, GivesTheBatchesInOrderFromAnyPlace) {
   const auto data = std::make_shared<Numbers>();
-  for (const int64_t ahead : {1, 4}) {
-    for (int64_t first = 0; first <= 4; ++first) {
-      SequenceFeed feed(data, kBatches, first, ahead);
-      for (size_t i = size_t(first); i < kBatches.size(); ++i) {
-        const auto batch = feed.next();
-        ASSERT_TRUE(batch);
-        const SequenceBatch wanted = make_sequence_batch(*data, kBatches[i]);
-        EXPECT_TRUE(torch::equal(batch->ids, wanted.ids));
-        EXPECT_TRUE(torch::equal(batch->labels, wanted.labels));
-      }
-      EXPECT_FALSE(feed.next());
-      EXPECT_FALSE(feed.next());
+  for (int64_t k = 0; k < 25; ++k) {
+    const int64_t first = k % 5, ahead = k / 5, workers = (k / 5 + k) % 4;
+    SequenceFeed feed(data, kBatches, first, ahead, workers);
+    for (size_t i = size_t(first); i < kBatches.size(); ++i) {
+      const auto batch = feed.next();
+      ASSERT_TRUE(batch);
+      const SequenceBatch wanted = make_sequence_batch(*data, kBatches[i]);
+      EXPECT_TRUE(torch::equal(batch->ids, wanted.ids));
+      EXPECT_TRUE(torch::equal(batch->labels, wanted.labels));
     }
+    EXPECT_FALSE(feed.next());
+    EXPECT_FALSE(feed.next());
   }
 }
 
 TEST(SequenceFeed, PassesAFailureOnAtItsBatch) {
-  SequenceFeed feed(std::make_shared<Numbers>(3), kBatches, 0);
+  for (const int64_t workers : {1, 3}) {
+    SequenceFeed feed(std::make_shared<Numbers>(3), kBatches, 0, 4, workers);
+    EXPECT_TRUE(feed.next());
+    EXPECT_TRUE(feed.next());
+    EXPECT_THROW(feed.next(), Error);
+    EXPECT_THROW(feed.next(), Error);
+  }
+}
+
+// Two samples that each wait for the other come only from two threads.
+class Meeting : public Numbers {
+ public:
+  SequenceSample sample(int64_t i) const override {
+    std::unique_lock lock(mutex_);
+    ++here_;
+    came_.notify_all();
+    if (!came_.wait_for(lock, std::chrono::seconds(20), [&] { return here_ >= 2; })) {
+      fail_data("nobody else came");
+    }
+    return Numbers::sample(i);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable came_;
+  mutable int here_ = 0;
+};
+
+TEST(SequenceFeed, DrawsSeveralBatchesAtATime) {
+  SequenceFeed feed(std::make_shared<Meeting>(), {{1}, {2}}, 0, 2, 2);
   EXPECT_TRUE(feed.next());
   EXPECT_TRUE(feed.next());
-  EXPECT_THROW(feed.next(), Error);
 }
 
 TEST(SequenceFeed, CanBeLeftAtAnyTime) {

@@ -38,8 +38,17 @@ bool has(const std::vector<std::string>& splits, const std::string& split) {
   return std::find(splits.begin(), splits.end(), split) != splits.end();
 }
 
+// All pictures of a set are kept, as far as an eighth of the memory goes: Path-X takes longer to
+// draw than small models take to learn from.
+int64_t cache_for(const ImageDataset& pictures) {
+  const int64_t whole = checked_mul(pictures.size(), pictures.side() * pictures.side() + 128,
+                                    "Pictures as sequences");
+  return std::max(DataSpec{}.cache_bytes, std::min(whole, available_bytes() / 8));
+}
+
 Opened pixels(std::unique_ptr<ImageDataset> pictures, const SequenceSpec& spec) {
-  auto cached = std::make_unique<CachedDataset>(std::move(pictures), DataSpec{}.cache_bytes);
+  const int64_t cache = cache_for(*pictures);
+  auto cached = std::make_unique<CachedDataset>(std::move(pictures), cache);
   const std::string format = cached->format();
   return std::make_unique<PixelSequences>(std::move(cached), format, spec.max_length);
 }
