@@ -4,6 +4,7 @@
 
 #include "tost/base/text.h"
 #include "tost/data/sequence_tsv.h"
+#include "tost/data/split_stream.h"
 #include "tost/io/safe_text.h"
 
 namespace tost {
@@ -20,10 +21,6 @@ SequenceRows rows_of(std::shared_ptr<Codes> codes) {
   for (const std::string& code : *codes) rows.labels.push_back(listops_value(code));
   rows.owner = std::move(codes);
   return rows;
-}
-
-uint64_t stream_of(const std::string& split) {
-  return split == "train" ? 1 : split == "validation" ? 2 : 3;
 }
 
 bool is_header(const std::vector<std::string_view>& columns) {
@@ -54,7 +51,7 @@ std::string parse_row(const TsvRow& row, bool label_first) {
 
 std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::string& split,
                            int64_t i) {
-  Random random(seed, stream_of(split), static_cast<uint64_t>(i));
+  Random random(seed, split_stream(split), static_cast<uint64_t>(i));
   return draw_listops(rules, random);
 }
 

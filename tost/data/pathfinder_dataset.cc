@@ -1,16 +1,9 @@
 #include "tost/data/pathfinder_dataset.h"
 
 #include "tost/base/error.h"
+#include "tost/data/split_stream.h"
 
 namespace tost {
-namespace {
-
-uint64_t stream_of(const std::string& split) {
-  return split == "train" ? 1 : split == "validation" ? 2 : 3;
-}
-
-}  // namespace
-
 const std::vector<std::string>& pathfinder_classes() {
   static const std::vector<std::string> classes = {"separate", "connected"};
   return classes;
@@ -25,7 +18,7 @@ const std::vector<std::string>& GeneratedPathfinder::classes() const {
 }
 
 Random GeneratedPathfinder::random(int64_t i) const {
-  return Random(seed_, stream_of(split_), static_cast<uint64_t>(i));
+  return Random(seed_, split_stream(split_), static_cast<uint64_t>(i));
 }
 
 int64_t GeneratedPathfinder::label(int64_t i) const {
