@@ -84,7 +84,7 @@ std::string parse_listops(std::string_view text, std::string& error) {
   Grammar grammar;
   error.clear();
   for (size_t at = 0, end = 0; at < text.size() && error.empty(); at = end + 1) {
-    for (end = at; end < text.size() && text[end] != ' ';) ++end;
+    end = std::min(text.find_first_of(" \t\r\n", at), text.size());
     const std::string_view token = text.substr(at, end - at);
     if (token.empty()) continue;
     if (token == "(") {

@@ -53,6 +53,12 @@ TEST(ListOpsTest, ParenthesesAreNoTokens) {
   EXPECT_EQ(listops_text(std::string(1, '\4')), "4");
 }
 
+TEST(ListOpsTest, AnyBlankSeparates) {
+  EXPECT_EQ(value_of("[MIN 4\t2\n9 ]\r\n"), 2);
+  EXPECT_EQ(value_of("\n 7\n"), 7);
+  EXPECT_TRUE(contains(wrong_with("\n\t"), "empty"));
+}
+
 TEST(ListOpsTest, SaysWhatIsWrong) {
   EXPECT_TRUE(contains(wrong_with("[MIN 4 2"), "leaves 1 brackets open"));
   EXPECT_TRUE(contains(wrong_with("[MIN 4 2 ] ]"), "behind a complete expression"));

@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/metadata.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
 
@@ -24,12 +25,21 @@ json coding_json(const SequenceInfo& info) {
           {"max_length", info.cut}};
 }
 
+// get<int64_t>() alone would take 12.5, and more than an integer can be.
+int64_t integer_of(const json& object, const char* key) {
+  const json& value = object[key];
+  if (!value.is_number_integer()) {
+    fail_data(key, " of its coding is ", shown(value.dump(), 40), ", not an integer.");
+  }
+  return value.get<int64_t>();
+}
+
 void read_coding(const json& object, SequenceInfo& info) {
   expect_keys(object, {"kind", "vocab", "pairs", "max_length"}, "its coding");
   object["kind"].get_to(info.coding.kind);
-  object["vocab"].get_to(info.coding.vocab);
+  info.coding.vocab = integer_of(object, "vocab");
   object["pairs"].get_to(info.coding.pairs);
-  object["max_length"].get_to(info.cut);
+  info.cut = integer_of(object, "max_length");
   if (info.cut < 0) fail_data("max_length ", info.cut, " of its coding is negative.");
   if (info.coding.vocab < 2 || info.coding.vocab > info.config.vocab) {
     fail_data("a coding of ", info.coding.vocab, " tokens for a model of ", info.config.vocab, ".");
@@ -120,9 +130,16 @@ void check_sequence_data(const SequenceInfo& info, const SequenceDataset& datase
     fail_usage("'", data, "' holds ", describe(coding), " but the model reads ",
                describe(info.coding), "; give data of the model's kind.");
   }
-  if (dataset.classes().size() != info.classes.size()) {
-    fail_usage("'", data, "' has ", dataset.classes().size(), " classes but the model tells ",
+  const std::vector<std::string>& classes = dataset.classes();
+  if (classes.size() != info.classes.size()) {
+    fail_usage("'", data, "' has ", classes.size(), " classes but the model tells ",
                info.classes.size(), " apart; give data of the classes it was trained on.");
+  }
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i] == info.classes[i]) continue;
+    fail_usage("Class ", i + 1, " of '", data, "' is ", shown(classes[i], 40),
+               " but the model's is ", shown(info.classes[i], 40),
+               "; give data whose labels are the model's.");
   }
 }
 

@@ -49,7 +49,7 @@ void save_sequence_file(const std::filesystem::path& file, const SequenceClassif
                         const SequenceInfo& info);
 
 // Throws a usage Error where the data was cut into tokens in another way than the model's, or has
-// another number of classes. `data` names it in the message.
+// other classes: the names must be the model's, in its order. `data` names it in the message.
 void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
                          const std::string& data);
 

@@ -113,6 +113,8 @@ TEST_F(SequenceFile, RefusesWhatDoesNotFit) {
   expect_refused(changed("tost.coding", [](json& v) { v["pairs"] = true; }), "pairs");
   expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = -1; }), "negative");
   expect_refused(changed("tost.coding", [](json& v) { v.erase("kind"); }), "coding");
+  expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = 12.5; }), "is '12.5', not");
+  expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = 1e300; }), "not an integer");
   expect_refused(changed("tost.config", [](json& v) { v["heads"] = 3; }), "heads");
   auto metadata = to_metadata(tiny_info());
   metadata.erase("tost.coding");
@@ -127,6 +129,36 @@ TEST(SequenceData, MustBeCutAsTheModelsWas) {
   info = tiny_info();
   info.classes.push_back("d");
   EXPECT_THROW(check_sequence_data(info, Ladder(3), "x"), Error);
+}
+
+TEST(SequenceData, MustHaveTheModelsClassesInItsOrder) {
+  const auto refusal = [](const std::vector<std::string>& classes) -> std::string {
+    SequenceInfo info = tiny_info();
+    info.classes = classes;
+    try {
+      check_sequence_data(info, Ladder(3), "x");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal({"a", "b", "c"}), "accepted");
+  EXPECT_NE(refusal({"a", "c", "b"}).find("Class 2 of 'x' is 'b' but the model's is 'c'"),
+            std::string::npos)
+      << refusal({"a", "c", "b"});
+  EXPECT_NE(refusal({"0", "1", "2"}).find("Class 1 of 'x'"), std::string::npos);
+}
+
+TEST(SequencePredict, TakesAnExpressionAsAFileHasIt) {
+  const SequenceInfo info = tiny_info();
+  EXPECT_EQ(encode_text(info, "[MIN 2\t7\n]\r\n"), encode_text(info, "[MIN 2 7 ]"));
+  try {
+    encode_text(info, "[MIN 2");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "The expression leaves 1 brackets open.");
+  }
 }
 
 TEST(SequenceEval, AgreesWithOneSequenceAtATime) {

@@ -41,7 +41,7 @@ std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& te
   if (info.coding.kind == "listops") {
     std::string error;
     tokens = tokens_of(parse_listops(text, error));
-    if (!error.empty()) fail_usage("The expression ", error);
+    if (!error.empty()) fail_usage("The expression ", error, ".");
   } else if (info.coding.kind == "bytes") {
     tokens = tokens_of(text);
   } else {
