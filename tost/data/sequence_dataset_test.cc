@@ -38,6 +38,18 @@ std::string text_of(const SequenceDataset& data, int64_t i) {
   return text;
 }
 
+TEST_F(SequenceOpen, APrefixInTheCurrentFolder) {
+  write("basic_train.tsv", "Source\tTarget\n[MAX 1 2 ]\t2\n7\t7\n");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  SequenceSpec spec;
+  spec.path = "basic";
+  spec.holdout = 0;
+  const int64_t size = open_sequence_dataset(spec, "train")->size();
+  std::filesystem::current_path(before);
+  EXPECT_EQ(size, 2);
+}
+
 TEST_F(SequenceOpen, GeneratedListOps) {
   SequenceSpec spec;
   spec.train_size = 6;

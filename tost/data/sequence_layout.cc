@@ -250,7 +250,8 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
     const std::string split = split_of(spec.path);
     return tables(spec, {{split.empty() ? "train" : split, spec.path}});
   }
-  const fs::path parent = fs::path(spec.path).parent_path();
+  fs::path parent = fs::path(spec.path).parent_path();
+  if (parent.empty()) parent = ".";
   if (fs::is_directory(parent, ignored)) {
     auto found = split_tables(parent, fs::path(spec.path).filename().string());
     if (!found.empty()) return tables(spec, std::move(found));
