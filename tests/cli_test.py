@@ -95,6 +95,12 @@ class Usage(Case):
         self.error("info", "extra", exit_code=2, says="extra")
         self.assertFalse((self.dir / "r").exists())
 
+    def test_scaling_measures_nothing_it_cannot(self):
+        for flags, word in ((["--max-gib", "nan"], "--max-gib"), (["--max-gib", "-1"], "--max-gib"),
+                            (["--tokens", "16,32", "--fit-from", "32"], "--fit-from 32"),
+                            (["--tokens", "16", "--causal", "--mixers", "tssa,softmax,xca,linear,ssm"], "xca")):
+            self.error("bench", "scaling", *flags, exit_code=2, says=word)
+
     def test_values_out_of_range(self):
         for flags, word in ((["--lr", "nan"], "lr"), (["--epochs", "0"], "epochs"), (["--batch", "x"], "batch"),
                             (["--image-size", "30"], "30"), (["--mixup", "-1"], "mixup"),

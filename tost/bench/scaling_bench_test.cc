@@ -75,12 +75,15 @@ TEST(ScalingBench, MeasuresEveryMixerAtEveryLength) {
 TEST(ScalingBench, MeasuresWholeNetworks) {
   install_caching_allocator();
   auto options = tiny();
-  options.network = "tost_seq_tiny";
   options.mixers = {"tssa", "softmax", "ssm"};
-  const auto result = run_scaling_bench(options, {});
-  EXPECT_EQ(result.points.size(), 3u * 2 * 3);
-  for (const auto& p : result.points) EXPECT_GT(p.bytes, p.batch * p.tokens * 4);
-  EXPECT_TRUE(result.memberships.empty());
+  // Pooled by the mean, and by a class token where positions are learned.
+  for (const char* network : {"tost_seq_tiny", "tost_lra_image"}) {
+    options.network = network;
+    const auto result = run_scaling_bench(options, {});
+    EXPECT_EQ(result.points.size(), 3u * 2 * 3);
+    for (const auto& p : result.points) EXPECT_GT(p.bytes, p.batch * p.tokens * 4);
+    EXPECT_TRUE(result.memberships.empty());
+  }
 }
 
 TEST(ScalingBench, MembershipStaysWithFloat64) {

@@ -29,6 +29,7 @@ struct BenchScalingOptions {
   double max_gib = 0;
   int64_t fit_from = 4096, fit_to = 0;
   std::string csv, plot;
+  CLI::Option *mixers_flag = nullptr, *fit_from_flag = nullptr;
 };
 
 // Before an hour of measurements, not after it.
@@ -46,16 +47,20 @@ void check_output(const char* flag, const std::string& path) {
 ScalingOptions checked(const BenchScalingOptions& options) {
   auto bench = options.bench;
   bench.tokens = options.tokens.empty() ? default_lengths() : parse_lengths(options.tokens);
-  if (bench.causal && options.bench.mixers == ScalingOptions{}.mixers) {
+  if (bench.causal && options.mixers_flag->count() == 0) {
     bench.mixers = {"tssa", "softmax", "linear", "ssm"};  // xca is not causal
   }
-  if (options.max_gib < 0 || options.max_gib > 1e6) {
+  if (!(options.max_gib >= 0 && options.max_gib <= 1e6)) {  // NaN is neither
     fail_usage("--max-gib is ", options.max_gib, "; it must be from 0 (what is available) to 1e6.");
   }
   bench.max_bytes = int64_t(options.max_gib * double(1 << 30));
   if (options.fit_from < 1 || (options.fit_to != 0 && options.fit_to <= options.fit_from)) {
     fail_usage("--fit-from ", options.fit_from, " and --fit-to ", options.fit_to,
                " are no range; the first must be at least 1 and below the second.");
+  }
+  if (options.fit_from_flag->count() > 0 && options.fit_from >= bench.tokens.back()) {
+    fail_usage("--fit-from ", options.fit_from, " leaves nothing to fit up to the longest length, ",
+               bench.tokens.back(), "; make it shorter.");
   }
   check_output("csv", options.csv);
   check_output("plot", options.plot);
@@ -142,48 +147,63 @@ void run(const BenchScalingOptions& options) {
   print_json(json);
 }
 
+void add_what_is_measured(CLI::App& command, BenchScalingOptions& options) {
+  auto& b = options.bench;
+  options.mixers_flag = command
+                            .add_option("--mixers", b.mixers,
+                                        "Token mixers, separated by commas (causal: without xca)")
+                            ->delimiter(',')
+                            ->capture_default_str();
+  command.add_option("--tokens", options.tokens,
+                     "Rising lengths, separated by commas, k and M for 1024 and its square "
+                     "(default: 128, doubled up to 1M)");
+  command.add_option("--modes", b.modes, "forward, train (forward and backward) or both")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_flag("--causal", b.causal, "The causal mixers");
+  command.add_option("--network", b.network,
+                     "A classifier of this preset's shape instead of one layer, such as "
+                     "tost_lra_text");
+  command.add_option("--dim", b.dim, "Channels")->capture_default_str();
+  command.add_option("--heads", b.heads, "Heads; must divide the channels")->capture_default_str();
+  command.add_option("--dtype", b.dtype, "float32 or bfloat16")->capture_default_str();
+}
+
+void add_limits(CLI::App& command, BenchScalingOptions& options) {
+  auto& b = options.bench;
+  command
+      .add_option("--batch-tokens", b.batch_tokens,
+                  "Tokens of a batch: short sequences run several at a time")
+      ->capture_default_str();
+  command.add_option("--repeat", b.repeat, "Rounds; medians are reported")->capture_default_str();
+  command
+      .add_option("--max-seconds", b.max_seconds,
+                  "A mixer ends before a length predicted to take longer")
+      ->capture_default_str();
+  command
+      .add_option("--max-gib", options.max_gib, "Memory that may be taken (0: what is available)")
+      ->capture_default_str();
+}
+
+void add_results(CLI::App& command, BenchScalingOptions& options) {
+  options.fit_from_flag =
+      command.add_option("--fit-from", options.fit_from, "First length of the fitted exponents")
+          ->capture_default_str();
+  command.add_option("--fit-to", options.fit_to, "Last one (0: the longest)")
+      ->capture_default_str();
+  command.add_option("--csv", options.csv, "Write every point to this file");
+  command.add_option("--plot", options.plot, "Draw time and memory (.svg or .png)");
+}
+
 }  // namespace
 
 void add_bench_scaling_command(CLI::App& bench) {
   auto options = std::make_shared<BenchScalingOptions>();
-  auto& b = options->bench;
   CLI::App* command = bench.add_subcommand(
       "scaling", "Time and memory of a layer as the tokens grow, for several mixers");
-  command
-      ->add_option("--mixers", b.mixers, "Token mixers, separated by commas (causal: without xca)")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--tokens", options->tokens,
-                      "Rising lengths, separated by commas, k and M for 1024 and its square "
-                      "(default: 128, doubled up to 1M)");
-  command->add_option("--modes", b.modes, "forward, train (forward and backward) or both")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_flag("--causal", b.causal, "The causal mixers");
-  command->add_option("--network", b.network,
-                      "A classifier of this preset's shape instead of one layer, such as "
-                      "tost_lra_text");
-  command->add_option("--dim", b.dim, "Channels")->capture_default_str();
-  command->add_option("--heads", b.heads, "Heads; must divide the channels")->capture_default_str();
-  command->add_option("--dtype", b.dtype, "float32 or bfloat16")->capture_default_str();
-  command
-      ->add_option("--batch-tokens", b.batch_tokens,
-                   "Tokens of a batch: short sequences run several at a time")
-      ->capture_default_str();
-  command->add_option("--repeat", b.repeat, "Rounds; medians are reported")->capture_default_str();
-  command
-      ->add_option("--max-seconds", b.max_seconds,
-                   "A mixer ends before a length predicted to take longer")
-      ->capture_default_str();
-  command
-      ->add_option("--max-gib", options->max_gib, "Memory that may be taken (0: what is available)")
-      ->capture_default_str();
-  command->add_option("--fit-from", options->fit_from, "First length of the fitted exponents")
-      ->capture_default_str();
-  command->add_option("--fit-to", options->fit_to, "Last one (0: the longest)")
-      ->capture_default_str();
-  command->add_option("--csv", options->csv, "Write every point to this file");
-  command->add_option("--plot", options->plot, "Draw time and memory (.svg or .png)");
+  add_what_is_measured(*command, *options);
+  add_limits(*command, *options);
+  add_results(*command, *options);
   add_run_options(*command, options->run);
   add_example(*command,
               "  tost bench scaling --modes forward --csv scaling.csv --plot scaling.svg\n"
