@@ -119,11 +119,20 @@ double number(const json& line, const std::string& key) {
   return value != line.end() && value->is_number() ? value->get<double>() : std::nan("");
 }
 
+int64_t integer(const json& line, const char* key) {
+  const auto value = line.find(key);
+  if (value == line.end() || !value->is_number_integer()) {
+    fail_data("An evaluation in ", kMetricsFile, " has no integer '", key,
+              "'; train the run again.");
+  }
+  return value->get<int64_t>();
+}
+
 ScoreCurve curve_of(const std::vector<json>& evaluations, const std::string& metric) {
   ScoreCurve curve;
   for (const json& line : evaluations) {
-    curve.steps.push_back(static_cast<int64_t>(number(line, "step")));
-    curve.epochs.push_back(static_cast<int64_t>(number(line, "epoch")));
+    curve.steps.push_back(integer(line, "step"));
+    curve.epochs.push_back(integer(line, "epoch"));
     curve.values.push_back(number(line, metric));
   }
   return curve;
@@ -135,8 +144,8 @@ std::map<std::string, double> recall_scores(const json& evaluation) {
   for (const char* key : {"accuracy", "exact", "loss"}) scores[key] = number(evaluation, key);
   for (const json& one : evaluation.value("cases", json::array())) {
     if (!one.is_object()) continue;
-    std::string name = kCaseScore + cat(int64_t(number(one, "length")));
-    if (one.contains("pairs")) name += cat("/", int64_t(number(one, "pairs")));
+    std::string name = kCaseScore + cat(integer(one, "length"));
+    if (one.contains("pairs")) name += cat("/", integer(one, "pairs"));
     scores[name] = number(one, "accuracy");
   }
   return scores;
