@@ -63,8 +63,7 @@ std::string command_line(const Options& o) {
 }
 
 std::string title_of(const Options& o) {
-  std::string title = "Long Range Arena, ";
-  title += o.lra.one ? "one recipe" : o.lra.protocol + " protocol";
+  const std::string title = "Long Range Arena, " + lra_protocol_title(o.lra);
   return o.lra.reduced ? title + ", reduced" : title;
 }
 
@@ -133,7 +132,8 @@ void add_lra_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--one", options->lra.one, "One set of hyperparameters for every task");
   command->add_flag("--reduced", options->lra.reduced,
-                    "Width, lengths and steps that two cores do in an hour");
+                    "Width, lengths and steps that one core does in minutes a run; one thread "
+                    "unless --threads says more");
   command->add_option("--mixers", options->lra.mixers, "Token mixers")
       ->delimiter(',')
       ->capture_default_str();

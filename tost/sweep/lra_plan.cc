@@ -77,8 +77,7 @@ json settings_of(const std::string& task, const LraOptions& options) {
 }
 
 std::string title_of(const std::string& task, const LraOptions& options) {
-  std::string title = cat(lra_title(task), options.one ? ", one recipe" : ", ");
-  if (!options.one) title += options.protocol + " protocol";
+  std::string title = cat(lra_title(task), ", ", lra_protocol_title(options));
   return options.reduced ? title + ", reduced" : title;
 }
 
@@ -129,6 +128,10 @@ const std::vector<std::string>& lra_tasks() {
 
 std::string lra_title(const std::string& task) {
   return facts_of(task).title;
+}
+
+std::string lra_protocol_title(const LraOptions& options) {
+  return cat(options.one ? "one recipe on data as in the " : "", options.protocol, " protocol");
 }
 
 LraPlan plan_lra(const LraOptions& options) {

@@ -1,4 +1,4 @@
-// What two cores do of the Long Range Arena in about an hour, five mixers and three seeds.
+// What one core does of the Long Range Arena in minutes a run.
 #include "tost/sweep/lra_plan.h"
 
 namespace tost {
