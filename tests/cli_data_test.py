@@ -85,6 +85,8 @@ class Show(Case):
         bad.write_bytes(b"")
         self.error("show", "--data", bad, exit_code=1, says="is empty")
         self.error("show", "--data", "listops", "--max-depth", "0", exit_code=2, says="not 0")
+        self.error("show", "--data", "listops", "--seed", "-1", exit_code=2, says="--seed")
+        self.error("make", "listops", "--seed", "-1", "--out", self.dir / "x", exit_code=2, says="--seed")
 
     def test_against(self):
         run("make", "listops", *SMALL, "--seed", "4", "--out", self.dir / "made", "--quiet")

@@ -15,6 +15,8 @@
 namespace tost {
 namespace {
 
+constexpr int64_t kLastSeed = int64_t{1} << 40;  // as of tost train --data-seed
+
 struct Split {
   std::string name;
   std::unique_ptr<SequenceDataset> data;
@@ -252,7 +254,9 @@ void add_make_one(CLI::App& make, const std::string& name, const std::string& he
   command->add_option("--train-size", spec.train_size, "Training samples")->capture_default_str();
   command->add_option("--test-size", spec.test_size, "Test samples, and as many for validation")
       ->capture_default_str();
-  command->add_option("--seed", spec.seed, "Another seed, other samples")->capture_default_str();
+  command->add_option("--seed", spec.seed, "Another seed, other samples")
+      ->check(CLI::Range(int64_t{0}, kLastSeed))
+      ->capture_default_str();
   if (name == "listops") {
     add_listops_options(*command, spec);
   } else {
@@ -273,6 +277,7 @@ void add_sequence_options(CLI::App& command, SequenceSpec& spec) {
   command.add_option("--test-size", spec.test_size, "Its test samples, and as many for validation")
       ->capture_default_str();
   command.add_option("--seed", spec.seed, "Another seed, another generated set")
+      ->check(CLI::Range(int64_t{0}, kLastSeed))
       ->capture_default_str();
   add_listops_options(command, spec);
   add_pathfinder_options(command, spec, true);
