@@ -107,6 +107,22 @@ void run_image_eval(EvalCommand& options) {
   options.run.json ? print_json(report) : print_text(report);
 }
 
+std::vector<CLI::Option*> add_image_eval_options(CLI::App& command, EvalCommand& options) {
+  std::vector<CLI::Option*> flags{
+      command.get_option("--data-format"),
+      command.add_option("--workers", options.workers, "Loader threads")->capture_default_str(),
+      command.add_flag("--per-class", options.per_class, "Accuracy of each class as well"),
+      command.add_option("--corrupt", options.corruption.kind,
+                         "Damage the pictures, once they have the model's size: " +
+                             join(corruption_kinds(), ", "))};
+  flags.push_back(
+      command.add_option("--strength", options.corruption.strength, "of --corrupt, 1 to 5")
+          ->capture_default_str()
+          ->needs("--corrupt"));
+  for (CLI::Option* flag : flags) flag->group("Image models");
+  return flags;
+}
+
 void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options,
               const nlohmann::json& sequence_values) {
   const std::string kind =
@@ -140,24 +156,13 @@ void add_eval_command(CLI::App& app) {
                       "text without one validation or whole)");
   command->add_option(
       "--batch", options->batch,
-      "Images (default 100), sequences (default 32), windows or passages at a time");
+      "Images (default 100), sequences (default 32), windows or passages at a time (recall above "
+      "2,048 tokens: one)");
   command->add_option("--precision", options->precision, "fp32 or bf16")->capture_default_str();
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);
-  flags->image = {
-      command->get_option("--data-format"),
-      command->add_option("--workers", options->workers, "Loader threads")->capture_default_str(),
-      command->add_flag("--per-class", options->per_class, "Accuracy of each class as well"),
-      command->add_option("--corrupt", options->corruption.kind,
-                          "Damage the pictures, once they have the model's size: " +
-                              join(corruption_kinds(), ", "))};
-  CLI::Option* strength =
-      command->add_option("--strength", options->corruption.strength, "of --corrupt, 1 to 5")
-          ->capture_default_str()
-          ->needs("--corrupt");
-  flags->image.push_back(strength);
-  for (CLI::Option* flag : flags->image) flag->group("Image models");
+  flags->image = add_image_eval_options(*command, *options);
   flags->language = add_language_eval_options(*command, *options);
   auto sequence_values = std::make_shared<nlohmann::json>(nlohmann::json::object());
   flags->sequence = add_sequence_eval_options(*command, *sequence_values);

@@ -34,7 +34,9 @@ inline void check_kind(const std::string& kind, const KindFlags& flags) {
         if (takes(*others, flag)) takers.push_back(other);
       }
       if (std::find(takers.begin(), takers.end(), own) != takers.end()) continue;
-      fail_usage(flag->get_name(), " goes with ", join(takers, " and "), " models, and this is ",
+      const std::string flag_name =
+          flag->nonpositional() ? flag->get_name() : cat("The argument '", flag->get_name(), "'");
+      fail_usage(flag_name, " goes with ", join(takers, " and "), " models, and this is ",
                  own == "image" ? "an " : "a ", own, " model.");
     }
   }
