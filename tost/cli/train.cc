@@ -100,6 +100,10 @@ json to_json(const TrainResult& result, const Options& options) {
                  {"total_steps", result.total_steps},
                  {"interrupted", result.interrupted},
                  {"seconds", result.seconds},
+                 {"events",
+                  {{"skipped_steps", result.events.skipped_steps},
+                   {"rollbacks", result.events.rollbacks},
+                   {"data_waits", result.events.data_waits}}},
                  {"eval", result.last_eval}};
   if (result.best) {
     report["best"] = {
@@ -114,10 +118,23 @@ std::string show_metric(const std::string& name, double value) {
   return print("%s %.4f", name.c_str(), value);
 }
 
+// "; 3 steps skipped, 1 rollback"; empty where nothing happened.
+std::string show_events(const RunEvents& events) {
+  std::vector<std::string> parts;
+  const auto add = [&](int64_t count, const char* one, const char* many) {
+    if (count > 0) parts.push_back(cat(count, " ", count == 1 ? one : many));
+  };
+  add(events.skipped_steps, "step skipped", "steps skipped");
+  add(events.rollbacks, "rollback", "rollbacks");
+  add(events.data_waits, "long wait for data", "long waits for data");
+  return parts.empty() ? "" : "; " + join(parts, ", ");
+}
+
 void print_result(const TrainResult& result, const Options& options) {
   if (result.interrupted) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
-              << ", saved; go on with: tost train --out " << options.out << " --resume\n";
+              << show_events(result.events) << ", saved; go on with: tost train --out "
+              << options.out << " --resume\n";
     return;
   }
   std::cout << "trained " << human_number(result.step) << " steps in "
@@ -130,7 +147,7 @@ void print_result(const TrainResult& result, const Options& options) {
     std::cout << ", best " << show_metric(result.metric, result.best->value) << " at step "
               << result.best->step;
   }
-  std::cout << "\n" << options.out << "\n";
+  std::cout << show_events(result.events) << "\n" << options.out << "\n";
 }
 
 void run_train(const Options& options) {

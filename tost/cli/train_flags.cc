@@ -28,6 +28,7 @@ const std::vector<Heading>& headings() {
       {"Records",
        {"evaluate_every", "evaluate_every_steps", "checkpoint_every", "checkpoint_every_steps",
         "keep_last", "log_every", "bound_every_steps"}},
+      {"Guards", {"outlier_z", "outlier_limit", "rollbacks", "rollback_lr", "data_timeout"}},
       {"Image models", {"image_size", "drop_path"}},
       {"Image data",
        {"data_format", "data_seed", "data_side", "train_size", "test_size", "workers",

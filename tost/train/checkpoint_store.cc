@@ -105,7 +105,7 @@ fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
               human_bytes(tensor_bytes(checkpoint)), " where ", human_bytes(free_bytes(directory_)),
               " are free (earlier checkpoints are intact): ", error.what());
   }
-  prune();
+  prune(checkpoint.keep_step);
   return folder;
 }
 
@@ -150,16 +150,27 @@ std::vector<fs::path> CheckpointStore::list() const {
   return folders;
 }
 
-void CheckpointStore::prune() const {
+void CheckpointStore::prune(int64_t keep_step) const {
   const std::vector<fs::path> folders = list();
   const fs::path best = best_folder(directory_);
+  const fs::path kept = directory_ / checkpoint_name(keep_step);
   for (size_t i = size_t(keep_last_); i < folders.size(); ++i) {
-    if (folders[i] != best) remove_folder(folders[i]);
+    if (folders[i] != best && folders[i] != kept) remove_folder(folders[i]);
   }
 }
 
-std::optional<Checkpoint> CheckpointStore::load_newest(std::vector<std::string>& messages) const {
-  const std::vector<fs::path> folders = list();
+void CheckpointStore::remove_after(int64_t step) {
+  for (const fs::path& folder : list()) {
+    if (checkpoint_step(folder.filename().string()) > step) remove_folder(folder);
+  }
+}
+
+std::optional<Checkpoint> CheckpointStore::load_newest(std::vector<std::string>& messages,
+                                                       int64_t last_step) const {
+  std::vector<fs::path> folders = list();
+  std::erase_if(folders, [&](const fs::path& folder) {
+    return checkpoint_step(folder.filename().string()) > last_step;
+  });
   for (const fs::path& folder : folders) {
     try {
       return read_checkpoint(folder);

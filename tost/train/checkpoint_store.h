@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,6 +24,8 @@ struct Checkpoint {
   int64_t step = 0;
   std::vector<CheckpointPart> parts;
   nlohmann::json state;  // state.json
+  // Of another checkpoint that stays when this one is saved, whatever its age; -1: none.
+  int64_t keep_step = -1;
 };
 
 // Writing order: files into a folder of a temporary name, each flushed; a manifest with sizes and
@@ -37,8 +40,9 @@ class CheckpointStore {
   // Removes what killed saves left behind; gives the number of folders removed or put back.
   int64_t clean();
 
-  // Replaces a checkpoint of the same step. Afterwards only the newest keep_last and the best
-  // remain. On failure: removes its traces and throws a data Error with the space needed and free.
+  // Replaces a checkpoint of the same step. Afterwards only the newest keep_last, the best
+  // and the one of keep_step remain. On failure: removes its traces and throws a data Error with
+  // the space needed and free.
   std::filesystem::path save(const Checkpoint& checkpoint, bool best);
 
   // Folders of finished checkpoints, newest first. Not verified.
@@ -46,15 +50,20 @@ class CheckpointStore {
 
   // The newest checkpoint whose files equal its manifest, all read. Each damaged one that was
   // passed over adds a sentence to `messages`. Nothing when there is no checkpoint; a data Error
-  // when all are damaged.
-  std::optional<Checkpoint> load_newest(std::vector<std::string>& messages) const;
+  // when all are damaged. Those of steps after `last_step` are not looked at.
+  std::optional<Checkpoint> load_newest(
+      std::vector<std::string>& messages,
+      int64_t last_step = std::numeric_limits<int64_t>::max()) const;
+
+  // Removes the checkpoints of later steps.
+  void remove_after(int64_t step);
 
   const std::filesystem::path& directory() const { return directory_; }
 
  private:
   void write_files(const std::filesystem::path& folder, const Checkpoint& checkpoint) const;
   void put_in_place(const std::filesystem::path& from, const std::filesystem::path& to) const;
-  void prune() const;
+  void prune(int64_t keep_step) const;
 
   std::filesystem::path directory_;
   int64_t keep_last_;

@@ -137,14 +137,20 @@ int64_t LanguageTask::batches_per_epoch() const {
 }
 
 void LanguageTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  fetched_.reset();
   next_ = epoch * batches_per_epoch() + first_batch;
 }
 
-MicroBatch LanguageTask::next_batch() {
+void LanguageTask::fetch() {
   const auto start = std::chrono::steady_clock::now();
-  const auto [ids, targets] =
+  fetched_ =
       crop_batch(*data_.train, config_.batch, info_.config.block, uint64_t(config_.seed), next_++);
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+MicroBatch LanguageTask::next_batch() {
+  if (!fetched_) fetch();
+  const auto [ids, targets] = *std::exchange(fetched_, std::nullopt);
   return {.loss = model_->loss(ids, targets), .samples = samples_per_batch()};
 }
 

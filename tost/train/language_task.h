@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "tost/data/token_data.h"
 #include "tost/eval/language_file.h"
@@ -30,6 +31,7 @@ class LanguageTask : public TrainTask {
   int64_t samples_per_batch() const override { return config_.batch * info_.config.block; }
   int64_t batches_per_epoch() const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
+  void fetch() override;
   MicroBatch next_batch() override;
   double wait_seconds() const override { return wait_seconds_; }
   // loss (nats a token), perplexity, bits_per_byte (where the text's size is known), split, tokens.
@@ -54,6 +56,7 @@ class LanguageTask : public TrainTask {
   std::string scored_split_;
   int64_t scored_bytes_ = 0;
   int64_t next_ = 0;  // index of the next training batch in the stream of all
+  std::optional<std::pair<torch::Tensor, torch::Tensor>> fetched_;  // ids and targets
   double wait_seconds_ = 0;
 };
 

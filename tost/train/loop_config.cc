@@ -54,11 +54,28 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
                "steps between measurements of each layer's coding rates and their bound (0: none)");
 }
 
+void add_guard_fields(FieldTable<LoopConfig>& t) {
+  using C = LoopConfig;
+  t.number("outlier_z", &C::outlier_z, 0, 1e6, kWarn,
+           "skip steps whose loss or gradient norm lies more than so many standard deviations "
+           "above the mean of the last 128 steps (0: none)")
+      .integer("outlier_limit", &C::outlier_limit, 0, kMany, kWarn,
+               "steps skipped in a row before the run ends or goes back")
+      .integer("rollbacks", &C::rollbacks, 0, 1000000, kWarn,
+               "times the run goes back to its last checkpoint, past the batches since, instead of "
+               "ending on a loss that is not finite or too many skipped steps")
+      .number("rollback_lr", &C::rollback_lr, 1e-6, 1, kWarn,
+              "what each of them multiplies the learning rate by from there on")
+      .number("data_timeout", &C::data_timeout, 0, 1e8, kFree,
+              "seconds without a batch after which the run is saved and ends (0: never)");
+}
+
 FieldTable<LoopConfig> make_fields() {
   FieldTable<LoopConfig> table;
   add_general_fields(table);
   add_optimizer_fields(table);
   add_record_fields(table);
+  add_guard_fields(table);
   return table;
 }
 

@@ -39,6 +39,13 @@ struct LoopConfig {
   int64_t keep_last = 2;
   bool background_saves = true;
   int64_t save_retries = 2;
+
+  double outlier_z = 0;       // standard deviations; 0: no step is skipped
+  int64_t outlier_limit = 5;  // skipped steps in a row
+  int64_t rollbacks = 0;
+  double rollback_lr = 0.5;
+  double data_timeout = 0;  // seconds; 0: batches are waited for for ever
+
   int64_t log_every = 10;         // steps
   int64_t bound_every_steps = 0;  // 0: none
   int64_t threads = 0;

@@ -30,7 +30,8 @@ json to_json(const LoopState& state) {
                {{"loss", state.sums.loss},
                 {"steps", state.sums.steps},
                 {"samples", state.sums.samples},
-                {"correct", state.sums.correct}}}};
+                {"correct", state.sums.correct}}},
+              {"guards", to_json(state.guards)}};
   if (state.best) object["best"] = {{"value", state.best->value}, {"step", state.best->step}};
   return object;
 }
@@ -46,7 +47,12 @@ LoopState loop_state_from_json(const json& object, const std::filesystem::path& 
                     .evaluated_step = object.at("evaluated_step").get<int64_t>(),
                     .best = std::nullopt,
                     .sums = {sums.at("loss").get<double>(), sums.at("steps").get<int64_t>(),
-                             sums.at("samples").get<int64_t>(), sums.at("correct").get<int64_t>()}};
+                             sums.at("samples").get<int64_t>(), sums.at("correct").get<int64_t>()},
+                    .guards = {}};
+    state.guards.rollback_step = state.step;  // of a run that an earlier version began
+    if (object.contains("guards")) {
+      state.guards = guard_state_from_json(object["guards"], cat("'", path.string(), "'"));
+    }
     if (object.contains("best")) {
       const json& best = object["best"];
       state.best = BestSoFar{best.at("value").get<double>(), best.at("step").get<int64_t>()};

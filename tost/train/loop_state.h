@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "tost/train/guards.h"
+
 namespace tost {
 
 // Sums since the last line of the metrics log, so that a run resumed between two lines writes the
@@ -32,6 +34,7 @@ struct LoopState {
   int64_t evaluated_step = 0;  // the last step an evaluation was finished at
   std::optional<BestSoFar> best;
   RunningSums sums;
+  GuardState guards;
 };
 
 nlohmann::json to_json(const LoopState& state);

@@ -20,8 +20,17 @@ json object_of(const std::string& line) {
   }
 }
 
-// The leading part of `text` that a run at last_step had written.
-std::string lines_up_to(const std::string& text, int64_t last_step, const fs::path& path) {
+bool stays(const json& line, int64_t last_step, int64_t rollbacks) {
+  if (line.value("kind", json()) == "event") {
+    const json before = line.value("rollbacks", json());
+    if (before.is_number_integer() && before != rollbacks) return before < rollbacks;
+  }
+  return line["step"].get<int64_t>() <= last_step;
+}
+
+// The part of `text` that a run at last_step had written.
+std::string lines_up_to(const std::string& text, int64_t last_step, int64_t rollbacks,
+                        const fs::path& path) {
   std::string kept;
   size_t begin = 0;
   for (int64_t number = 1; begin < text.size(); ++number) {
@@ -34,15 +43,15 @@ std::string lines_up_to(const std::string& text, int64_t last_step, const fs::pa
       fail_data("'", path.string(), "' line ", number,
                 " is not a JSON object with a step; move the file away to resume.");
     }
-    if (object["step"].get<int64_t>() <= last_step) kept += line + "\n";
+    if (stays(object, last_step, rollbacks)) kept += line + "\n";
   }
   return kept;
 }
 
-OutputFile open_log(const fs::path& path, int64_t last_step) {
+OutputFile open_log(const fs::path& path, int64_t last_step, int64_t rollbacks) {
   if (fs::exists(path)) {
     const std::string text = read_file(path, kMaxBytes);
-    const std::string kept = lines_up_to(text, last_step, path);
+    const std::string kept = lines_up_to(text, last_step, rollbacks, path);
     if (kept.size() != text.size()) write_file_atomic(path, kept);
   }
   return OutputFile(path, OutputFile::Mode::kAppend);
@@ -50,7 +59,8 @@ OutputFile open_log(const fs::path& path, int64_t last_step) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const fs::path& path, int64_t last_step) : file_(open_log(path, last_step)) {
+MetricsLog::MetricsLog(const fs::path& path, int64_t last_step, int64_t rollbacks)
+    : file_(open_log(path, last_step, rollbacks)) {
   sync_directory(path.parent_path());  // else a crash can take the whole file, flushed or not
 }
 

@@ -13,9 +13,10 @@ class MetricsLog {
  public:
   // Opens for appending. Lines whose "step" is above last_step are dropped first, and so is a last
   // line that a killed process left unfinished: after a resume the file is what an uninterrupted
-  // run had written at that step. The rewrite is atomic. Throws a data Error naming the file and
-  // line otherwise.
-  MetricsLog(const std::filesystem::path& path, int64_t last_step);
+  // run had written at that step. Of a run that has gone back `rollbacks` times, lines of "kind"
+  // "event" written before the last of them (by their "rollbacks") stay whatever their step. The
+  // rewrite is atomic. Throws a data Error naming the file and line otherwise.
+  MetricsLog(const std::filesystem::path& path, int64_t last_step, int64_t rollbacks = 0);
 
   void add(const nlohmann::json& line);  // an object with an integer "step"
   void flush();

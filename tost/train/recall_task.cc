@@ -87,17 +87,23 @@ int64_t RecallTask::batches_per_epoch() const {
 }
 
 void RecallTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  fetched_.reset();
   next_ = epoch * batches_per_epoch() + first_batch;
 }
 
-MicroBatch RecallTask::next_batch() {
+void RecallTask::fetch() {
   const auto start = std::chrono::steady_clock::now();
   const RecallCase& size = cases_[size_t(next_ % std::ssize(cases_))];
-  const RecallBatch batch =
-      make_recall_batch(*source_, size, "train", next_ * config_.batch, config_.batch);
+  fetched_ = make_recall_batch(*source_, size, "train", next_ * config_.batch, config_.batch);
   ++next_;
+  fetched_tokens_ = config_.batch * size.length;
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {.loss = model_->loss(batch.ids, batch.targets), .samples = config_.batch * size.length};
+}
+
+MicroBatch RecallTask::next_batch() {
+  if (!fetched_) fetch();
+  const RecallBatch batch = *std::exchange(fetched_, std::nullopt);
+  return {.loss = model_->loss(batch.ids, batch.targets), .samples = fetched_tokens_};
 }
 
 std::optional<json> RecallTask::evaluate(const std::atomic<bool>* stop) {

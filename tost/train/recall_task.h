@@ -32,6 +32,7 @@ class RecallTask : public TrainTask {
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   // Batch i is of case i modulo their number.
   MicroBatch next_batch() override;
+  void fetch() override;
   double wait_seconds() const override { return wait_seconds_; }
   // accuracy, exact and loss (see RecallScores, means over the cases), tokens, and "cases", one
   // object each.
@@ -47,6 +48,8 @@ class RecallTask : public TrainTask {
   LanguageInfo info_;
   std::shared_ptr<LanguageModel> model_;
   int64_t next_ = 0;  // index of the next batch in the stream of all
+  std::optional<RecallBatch> fetched_;
+  int64_t fetched_tokens_ = 0;  // of it, as samples_per_batch() counts
   double wait_seconds_ = 0;
 };
 

@@ -8,10 +8,12 @@ namespace tost {
 
 using nlohmann::json;
 
-RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, std::string unit)
-    : unit_(std::move(unit)),
+RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks,
+               std::string unit)
+    : rollbacks_(rollbacks),
+      unit_(std::move(unit)),
       // Nothing is kept of a process that died before its first checkpoint, not even step 0.
-      metrics_(run / kMetricsFile, first_step > 0 ? first_step : -1),
+      metrics_(run / kMetricsFile, first_step > 0 ? first_step : -1, rollbacks),
       events_(run, first_step > 0 ? first_step + 1 : 0) {}
 
 void RunLog::add_step(const StepReport& report) {
@@ -66,6 +68,16 @@ void RunLog::add_bound(int64_t step, const json& measured) {
     }
   }
   events_.add(step, scalars);
+}
+
+void RunLog::add_event(const std::string& event, int64_t step, const json& facts) {
+  json line = facts;
+  line["kind"] = "event";
+  line["event"] = event;
+  line["step"] = step;
+  line["rollbacks"] = rollbacks_;
+  metrics_.add(line);
+  flush();
 }
 
 void RunLog::flush() {

@@ -12,8 +12,8 @@ namespace tost {
 // Epochs count from 1 here, as for people.
 class RunLog {
  public:
-  // Goes on after first_step steps: what earlier processes logged beyond that is dropped.
-  RunLog(const std::filesystem::path& run, int64_t first_step, std::string unit);
+  // Goes on after first_step steps and so many rollbacks: what was logged beyond that is dropped.
+  RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks, std::string unit);
 
   // {"kind": "train", "step", "epoch", "loss", "accuracy", "lr", "UNIT_per_s", "wait_share"}
   void add_step(const StepReport& report);
@@ -23,9 +23,12 @@ class RunLog {
   void add_sample(int64_t step, const std::string& text);
   // {"kind": "bound", "step", "samples", "layers": [{"layer", "bound", "exact", "gap", ...}]}
   void add_bound(int64_t step, const nlohmann::json& measured);
+  // {"kind": "event", "event", "step", "rollbacks", and what `facts` says}
+  void add_event(const std::string& event, int64_t step, const nlohmann::json& facts);
   void flush();
 
  private:
+  int64_t rollbacks_;
   std::string unit_;
   MetricsLog metrics_;
   EventFile events_;

@@ -153,6 +153,7 @@ std::vector<ParamGroup> SequenceTask::param_groups() {
 }
 
 void SequenceTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  fetched_.reset();
   waited_ = wait_seconds();
   const SequenceOrder order{
       .shuffle = true, .length_groups = config_.length_groups, .seed = uint64_t(config_.seed)};
@@ -166,10 +167,15 @@ double SequenceTask::wait_seconds() const {
   return waited_ + (feed_ == nullptr ? 0 : feed_->wait_seconds());
 }
 
-MicroBatch SequenceTask::next_batch() {
-  const std::optional<SequenceBatch> batch = feed_->next();
-  if (!batch)
+void SequenceTask::fetch() {
+  fetched_ = feed_->next();
+  if (!fetched_)
     fail_data("The training data ended before its epoch did; was it changed while training?");
+}
+
+MicroBatch SequenceTask::next_batch() {
+  if (!fetched_) fetch();
+  const std::optional<SequenceBatch> batch = std::exchange(fetched_, std::nullopt);
   const torch::Tensor logits = forward_batch(*model_, *batch);
   return {.loss = classification_loss(logits, batch->labels),
           .samples = batch->labels.size(0),

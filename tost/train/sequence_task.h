@@ -34,6 +34,7 @@ class SequenceTask : public TrainTask {
   int64_t samples_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override { return train_->size() / config_.batch; }
   void start_epoch(int64_t epoch, int64_t first_batch) override;
+  void fetch() override;
   MicroBatch next_batch() override;
   double wait_seconds() const override;
   // top1, loss, sequences, seconds, split.
@@ -54,6 +55,7 @@ class SequenceTask : public TrainTask {
   std::string scored_split_;
   std::shared_ptr<SequenceClassifier> model_;
   std::unique_ptr<SequenceFeed> feed_;
+  std::optional<SequenceBatch> fetched_;
   double waited_ = 0;  // for the feeds of earlier epochs
   std::vector<std::string> messages_;
 };

@@ -5,6 +5,8 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "tost/base/random.h"
 #include "tost/train/train_task.h"
@@ -28,6 +30,7 @@ class ToyTask : public TrainTask {
   std::function<void(int64_t)> before_batch;
   std::function<torch::Tensor(int64_t, torch::Tensor)> change_loss;
   std::function<void()> before_eval;
+  std::vector<int64_t> taken;  // places of the batches given out, in the stream of all epochs
 
   torch::nn::Module& model() override { return *net_; }
   std::vector<ParamGroup> param_groups() override {
@@ -44,10 +47,16 @@ class ToyTask : public TrainTask {
   void start_epoch(int64_t epoch, int64_t first_batch) override {
     epoch_ = epoch;
     next_ = first_batch;
+    fetched_ = torch::Tensor();
+  }
+  void fetch() override {
+    if (before_batch) before_batch(given_);
+    fetched_ = rows(epoch_ * batches_ + next_++);
+    taken.push_back(epoch_ * batches_ + next_ - 1);
   }
   MicroBatch next_batch() override {
-    if (before_batch) before_batch(given_);
-    const torch::Tensor x = rows(epoch_ * batches_ + next_++);
+    if (!fetched_.defined()) fetch();
+    const torch::Tensor x = std::exchange(fetched_, {});
     torch::Tensor loss = (net_->forward(x) - target(x)).square().mean();
     if (change_loss) loss = change_loss(given_, loss);
     ++given_;
@@ -82,6 +91,7 @@ class ToyTask : public TrainTask {
   int64_t batch_, batches_;
   torch::nn::Sequential net_{nullptr};
   int64_t epoch_ = 0, next_ = 0, given_ = 0;
+  torch::Tensor fetched_;
 };
 
 }  // namespace tost::testing

@@ -60,17 +60,22 @@ TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomi
   if (loop.threads > 0) at::set_num_threads(int(loop.threads));
   torch::manual_seed(uint64_t(loop.seed));
   // Everything that can be wrong with settings and data shows here, before the folder is touched.
-  const std::unique_ptr<TrainTask> task = prepared.make_task();
+  std::unique_ptr<TrainTask> task = prepared.make_task();
   steps_per_epoch(loop, *task);
   open_run_folder(run.out, run.mode);
   write_json(run.out / kConfigFile, prepared.config);
   write_json(run.out / kModelInfoFile, task->model_description());
 
-  Trainer trainer(loop, *task, run.out, listener, stop);
-  if (resuming && !trainer.resume()) {
-    listener.on_message("The run has no checkpoint yet: it starts from the beginning.");
+  try {
+    Trainer trainer(loop, *task, run.out, listener, stop);
+    if (resuming && !trainer.resume()) {
+      listener.on_message("The run has no checkpoint yet: it starts from the beginning.");
+    }
+    return trainer.train();
+  } catch (const DataTimeout&) {
+    (void)task.release();  // a thread that cannot be ended still reads from it
+    throw;
   }
-  return trainer.train();
 }
 
 }  // namespace tost

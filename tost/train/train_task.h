@@ -39,7 +39,11 @@ class TrainTask {
   // The next batches must be a pure function of (seed, epoch, batch index), so that a resumed run
   // sees what the uninterrupted one saw.
   virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
-  // Loads a batch and runs the model on it in its present mode. May throw a data Error.
+  // Loads the next batch and keeps it, so that next_batch() need not wait. May be called on another
+  // thread than the other functions, while none of them runs. May throw a data Error.
+  virtual void fetch() = 0;
+  // Runs the model, in its present mode, on the batch that was fetched, or else on the next one,
+  // which it loads. May throw a data Error.
   virtual MicroBatch next_batch() = 0;
   virtual double wait_seconds() const = 0;  // time next_batch() has waited for data since the start
 

@@ -6,21 +6,12 @@
 #include "tost/base/error.h"
 #include "tost/eval/precision.h"
 #include "tost/eval/run_layout.h"
-#include "tost/train/trainer_state.h"
 
 namespace tost {
 namespace {
 
 using nlohmann::json;
 using torch::Tensor;
-
-[[noreturn]] void fail_not_finite(const char* what, double value, int64_t step, double lr,
-                                  bool saved) {
-  fail_data("The ", what, " became ", value, " at step ", step + 1, " (learning rate ", lr,
-            "); training stopped and ",
-            saved ? "the last checkpoint is kept" : "there is no checkpoint yet",
-            ": lower lr, lengthen the warm-up or set clip, and check the data.");
-}
 
 ScheduleForm form_of(const std::string& name) {
   if (name == "epoch") return ScheduleForm::kEpoch;
@@ -90,14 +81,17 @@ bool Trainer::resume() {
 
 TrainResult Trainer::train() {
   const auto start = std::chrono::steady_clock::now();
-  log_ = std::make_unique<RunLog>(run_, state_.step, task_.unit());
+  open_log();
   task_.model().train();
   report_start();
   if (bound_due() && state_.step == 0) measure_bound();  // where the curves begin
   bool interrupted = false;
   while (true) {
     if (evaluation_due() && !evaluate()) interrupted = true;
-    if (checkpoint_due()) save();
+    if (checkpoint_due()) {
+      state_.guards.rollback_step = state_.step;
+      save();
+    }
     if (interrupted || state_.step == total_steps()) break;
     if (stopped()) {
       interrupted = true;
@@ -115,7 +109,19 @@ TrainResult Trainer::train() {
           .last_eval = last_eval_,
           .metric = task_.best_metric().key,
           .best = state_.best,
-          .seconds = seconds.count()};
+          .seconds = seconds.count(),
+          .events = {.skipped_steps = state_.guards.skipped,
+                     .rollbacks = state_.guards.rollbacks,
+                     .data_waits = data_waits_}};
+}
+
+void Trainer::open_log() {
+  log_.reset();  // the file is opened anew
+  log_ = std::make_unique<RunLog>(run_, state_.step, state_.guards.rollbacks, task_.unit());
+}
+
+double Trainer::rate() const {
+  return learning_rate(schedule_, state_.step) * state_.guards.lr_factor;
 }
 
 void Trainer::report_start() {
@@ -126,15 +132,18 @@ void Trainer::report_start() {
 }
 
 void Trainer::step() {
-  if (!in_epoch_ || state_.step % steps_per_epoch_ == 0) {
-    task_.start_epoch(epoch(), (state_.step % steps_per_epoch_) * config_.accumulate);
-    timer_.restart(task_.wait_seconds());
-    in_epoch_ = true;
-  }
-  const double lr = learning_rate(schedule_, state_.step);
+  const double lr = rate();
   const int64_t samples_before = state_.sums.samples;
-  accumulate_gradients(lr);
-  update(lr);
+  if (config_.outlier_z > 0 || config_.data_timeout > 0) start_.emplace(task_.model());
+  StepSums sums;
+  std::optional<BadStep> bad = accumulate_gradients(sums);
+  double norm = 0;
+  if (!bad && measures_norm()) {
+    norm = gradient_norm(optimizer_.parameters());
+    bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
+  }
+  if (bad && !pass_over(*bad, lr)) return;
+  if (!bad) update(lr, norm, sums);
   ++state_.step;
   unsaved_ = true;
   timer_.step(state_.sums.samples - samples_before, task_.wait_seconds());
@@ -146,39 +155,41 @@ void Trainer::step() {
 
 // Each batch's mean counts 1/accumulate, so that equal batches give the gradient of one large
 // batch.
-void Trainer::accumulate_gradients(double lr) {
+std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   optimizer_.zero_grad();
-  double loss = 0;
-  int64_t samples = 0, correct = 0;
   for (int64_t i = 0; i < config_.accumulate; ++i) {
+    load_batch(i == 0 && (!in_epoch_ || data_step() % steps_per_epoch_ == 0));
     MicroBatch batch;
     {
       const PrecisionScope precision(config_.precision);
       batch = task_.next_batch();
     }
     const double value = batch.loss.item<double>();
-    if (!std::isfinite(value)) fail_not_finite("loss", value, state_.step, lr, has_checkpoint());
+    if (!std::isfinite(value)) {
+      if (i + 1 < config_.accumulate) in_epoch_ = false;  // the rest of its batches goes with it
+      return BadStep{"loss", value, std::nullopt};
+    }
     (batch.loss / double(config_.accumulate)).backward();
-    loss += value / double(config_.accumulate);
-    samples += batch.samples;
-    correct = correct < 0 || batch.correct < 0 ? -1 : correct + batch.correct;
+    sums.loss += value / double(config_.accumulate);
+    sums.samples += batch.samples;
+    sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
   }
-  state_.sums.add(loss, samples, correct);
+  return judge("loss", sums.loss, state_.guards.losses, config_.outlier_z);
 }
 
-void Trainer::update(double lr) {
-  double scale = 1;
-  if (config_.clip > 0) {
-    const double norm = gradient_norm(optimizer_.parameters());
-    if (!std::isfinite(norm))
-      fail_not_finite("gradient norm", norm, state_.step, lr, has_checkpoint());
-    scale = clip_scale(norm, config_.clip);
-  }
-  optimizer_.step(lr, scale);
+bool Trainer::measures_norm() const {
+  return config_.clip > 0 || config_.outlier_z > 0 || config_.rollbacks > 0;
+}
+
+void Trainer::update(double lr, double norm, const StepSums& sums) {
+  optimizer_.step(lr, config_.clip > 0 ? clip_scale(norm, config_.clip) : 1);
   if (ema_) ema_->update(state_dict(task_.model()));
+  if (config_.outlier_z > 0) state_.guards.accept(sums.loss, norm);
+  state_.sums.add(sums.loss, sums.samples, sums.correct);
 }
 
 void Trainer::report_step(double lr) {
+  if (state_.sums.steps == 0) return;  // all skipped
   const StepReport report{.step = state_.step,
                           .total_steps = total_steps(),
                           .epoch = (state_.step - 1) / steps_per_epoch_,
@@ -236,16 +247,21 @@ bool Trainer::checkpoint_due() const {
 }
 
 // The log is secured first: what it says of earlier steps must outlive the state that follows it.
-void Trainer::save() {
+void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
-  const Checkpoint checkpoint =
+  Checkpoint checkpoint =
       make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get());
-  if (config_.background_saves) {
+  if (config_.rollbacks > 0) checkpoint.keep_step = state_.guards.rollback_step;
+  if (in_background) {
     saver_.save(checkpoint, best_is_new_);
   } else {
     saver_.save_now(checkpoint, best_is_new_);
   }
   unsaved_ = best_is_new_ = false;
+}
+
+void Trainer::save() {
+  write_checkpoint(config_.background_saves);
   timer_.restart(task_.wait_seconds());
 }
 

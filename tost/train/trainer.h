@@ -9,6 +9,7 @@
 #include "tost/train/adamw.h"
 #include "tost/train/background_saver.h"
 #include "tost/train/checkpoint_store.h"
+#include "tost/train/data_watch.h"
 #include "tost/train/ema.h"
 #include "tost/train/loop_config.h"
 #include "tost/train/loop_state.h"
@@ -17,8 +18,14 @@
 #include "tost/train/step_timer.h"
 #include "tost/train/train_listener.h"
 #include "tost/train/train_task.h"
+#include "tost/train/trainer_state.h"
 
 namespace tost {
+
+// Of a whole run, whichever processes it took; waits of this one.
+struct RunEvents {
+  int64_t skipped_steps = 0, rollbacks = 0, data_waits = 0;
+};
 
 struct TrainResult {
   int64_t step = 0, total_steps = 0;
@@ -27,6 +34,7 @@ struct TrainResult {
   std::string metric;        // what `best` is a value of: the key of the task's best_metric()
   std::optional<BestSoFar> best;
   double seconds = 0;
+  RunEvents events;
 };
 
 // One process, one model, CPU. With the same seed and thread count the weights are the same bit for
@@ -43,30 +51,51 @@ class Trainer {
   bool resume();
 
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
-  // with interrupted = true. A loss that is not finite is a data Error before it can reach the
-  // weights.
+  // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
+  // can reach the weights, unless the configuration's guards skip the step or go back (guards.h).
+  // Throws DataTimeout, see there, when no batch comes for data_timeout seconds; everything up to
+  // the last whole step is then saved.
   TrainResult train();
 
  private:
   int64_t total_steps() const { return schedule_.total_steps; }
   int64_t epoch() const { return state_.step / steps_per_epoch_; }
+  // The place in the data, which runs ahead of the step where batches were passed over.
+  int64_t data_step() const { return state_.step + state_.guards.data_ahead; }
+  double rate() const;
   bool stopped() const { return stop_ && stop_->load(); }
 
+  struct StepSums {
+    double loss = 0;
+    int64_t samples = 0, correct = 0;
+  };
+
+  void open_log();
   void report_start();
   void step();
-  void accumulate_gradients(double lr);
-  void update(double lr);
+  std::optional<BadStep> accumulate_gradients(StepSums& sums);
+  bool measures_norm() const;
+  void update(double lr, double norm, const StepSums& sums);
   void report_step(double lr);
   bool evaluation_due() const;
   bool evaluate();  // false when stopped
   bool checkpoint_due() const;
   void save();
+  void write_checkpoint(bool in_background);
   void wait_for_saves();
   bool has_checkpoint();  // once no save is under way
   void sample();
   bool bound_due() const;
   void measure_bound();
   void pass_messages();
+
+  // trainer_guards.cc
+  bool pass_over(const BadStep& bad, double lr);  // false where the run went back
+  void report_skipped(const BadStep& bad, double lr);
+  bool roll_back(const std::string& reason);  // false where there is nothing to go back to
+  void load_batch(bool starts_epoch);
+  void report_wait();
+  [[noreturn]] void end_waiting();
 
   LoopConfig config_;
   TrainTask& task_;
@@ -83,8 +112,11 @@ class Trainer {
   std::unique_ptr<RunLog> log_;
   LoopState state_;
   StepTimer timer_;
+  std::unique_ptr<DataWatch> watch_;
+  std::optional<StepStart> start_;  // of the running step, where a guard may need it
+  int64_t data_waits_ = 0;
   nlohmann::json last_eval_;
-  bool in_epoch_ = false;     // the task stands at the place state_.step says
+  bool in_epoch_ = false;     // the task stands at the place data_step() says
   bool unsaved_ = false;      // something happened since the last checkpoint
   bool best_is_new_ = false;  // and the evaluation of this step is the best so far
 };

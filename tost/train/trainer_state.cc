@@ -18,6 +18,12 @@ Tensor generator_state() {
   return generator.get_state();
 }
 
+void set_generator(const Tensor& state) {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
 void restore_generator(const StateDict& state) {
   const auto found = state.find(kGeneratorKey);
   const Tensor now = generator_state();
@@ -26,9 +32,7 @@ void restore_generator(const StateDict& state) {
     fail_data("The optimizer state lacks a valid tensor '", kGeneratorKey,
               "' (the state of torch's generator).");
   }
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(found->second);
+  set_generator(found->second);
 }
 
 const CheckpointPart& part_of(const Checkpoint& checkpoint, const char* file,
@@ -65,6 +69,19 @@ LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem
   moments.erase(kGeneratorKey);
   optimizer.load_state(moments);
   return state;
+}
+
+StepStart::StepStart(const torch::nn::Module& model) : generator_(generator_state()) {
+  for (const Tensor& buffer : model.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+}
+
+void StepStart::restore_buffers() const {
+  const torch::NoGradGuard no_grad;
+  for (const auto& [buffer, copy] : buffers_) Tensor(buffer).copy_(copy);
+}
+
+void StepStart::restore_generator() const {
+  set_generator(generator_);
 }
 
 EvaluationWeights::EvaluationWeights(torch::nn::Module& model, const Ema* ema) : model_(model) {

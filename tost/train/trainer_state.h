@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tost/models/state_dict.h"
 #include "tost/train/adamw.h"
@@ -24,6 +26,18 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
 // naming the part or tensor that does not fit; `where` is for messages.
 LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& where,
                              torch::nn::Module& model, AdamW& optimizer, Ema* ema);
+
+// What a forward pass changes beside gradients: the model's buffers and torch's CPU generator.
+class StepStart {
+ public:
+  explicit StepStart(const torch::nn::Module& model);  // a copy of both
+  void restore_buffers() const;
+  void restore_generator() const;
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> buffers_;  // the model's, and its copy
+  torch::Tensor generator_;
+};
 
 // While in scope the model is in evaluation mode and holds the averaged weights (or its own, for
 // null). Then everything is put back bit for bit.

@@ -1,72 +1,28 @@
 #include "tost/train/trainer.h"
 
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "tost/base/error.h"
-#include "tost/eval/run_layout.h"
 #include "tost/models/state_dict.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/toy_task.h"
+#include "tost/train/trainer_test_util.h"
 
 namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::expect_same_checkpoint;
+using testing::log_lines;
 using testing::ToyTask;
 
 LoopConfig config() {
-  LoopConfig c;
-  c.epochs = 4;
-  c.lr = 0.02;
-  c.warmup_epochs = 0.5;
-  c.clip = 1;
-  c.ema_decay = 0.9;
-  c.evaluate_ema = true;
-  c.log_every = 4;  // does not divide the six steps of an epoch, so sums cross interruptions
-  c.keep_last = 100;
-  return c;
+  return testing::toy_config();
 }
 
-// The log without what depends on the clock.
-std::vector<json> log_lines(const fs::path& run) {
-  std::vector<json> lines;
-  std::ifstream file(run / kMetricsFile);
-  for (std::string line; std::getline(file, line);) {
-    json object = json::parse(line);
-    object.erase("rows_per_s");
-    object.erase("wait_share");
-    lines.push_back(object);
-  }
-  return lines;
-}
-
-void expect_same_checkpoint(const fs::path& a, const fs::path& b) {
-  std::vector<std::string> messages;
-  const Checkpoint x = *CheckpointStore(a / kCheckpointFolder, 9).load_newest(messages);
-  const Checkpoint y = *CheckpointStore(b / kCheckpointFolder, 9).load_newest(messages);
-  EXPECT_EQ(x.state, y.state);
-  ASSERT_EQ(x.parts.size(), y.parts.size());
-  for (size_t i = 0; i < x.parts.size(); ++i) {
-    ASSERT_EQ(x.parts[i].tensors.size(), y.parts[i].tensors.size());
-    for (const auto& [name, tensor] : x.parts[i].tensors) {
-      EXPECT_TRUE(torch::equal(tensor, y.parts[i].tensors.at(name)))
-          << x.parts[i].file << " " << name;
-    }
-  }
-}
-
-// One thread: for tensors this small a second one only waits.
 TrainResult run(const fs::path& folder, ToyTask& task, const LoopConfig& c,
                 const std::atomic<bool>* stop = nullptr) {
-  at::set_num_threads(1);
-  TrainListener listener;
-  Trainer trainer(c, task, folder, listener, stop);
-  trainer.resume();
-  return trainer.train();
+  return testing::run_toy(folder, task, c, stop);
 }
 
 // Steps 1 to 23 of 24, in and at the ends of epochs, each stop in a process state of its own.

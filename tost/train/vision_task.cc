@@ -89,13 +89,19 @@ std::vector<ParamGroup> VisionTask::param_groups() {
 }
 
 void VisionTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  fetched_.reset();
   train_loader_->start_epoch(epoch, first_batch);
 }
 
-MicroBatch VisionTask::next_batch() {
-  const std::optional<Batch> batch = train_loader_->next();
-  if (!batch)
+void VisionTask::fetch() {
+  fetched_ = train_loader_->next();
+  if (!fetched_)
     fail_data("The training data ended before its epoch did; was it changed while training?");
+}
+
+MicroBatch VisionTask::next_batch() {
+  if (!fetched_) fetch();
+  const std::optional<Batch> batch = std::exchange(fetched_, std::nullopt);
   const std::vector<std::string>& unreadable = train_loader_->unreadable_messages();
   messages_.insert(messages_.end(), unreadable.begin() + named_, unreadable.end());
   named_ = int64_t(unreadable.size());

@@ -31,6 +31,7 @@ class VisionTask : public TrainTask {
   int64_t samples_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override { return train_loader_->batches_per_epoch(); }
   void start_epoch(int64_t epoch, int64_t first_batch) override;
+  void fetch() override;
   MicroBatch next_batch() override;
   double wait_seconds() const override { return train_loader_->wait_seconds(); }
   std::optional<nlohmann::json> evaluate(
@@ -52,6 +53,7 @@ class VisionTask : public TrainTask {
   std::string scored_split_;
   std::shared_ptr<ImageClassifier> model_;
   std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
+  std::optional<Batch> fetched_;
   torch::Tensor bound_pictures_;  // undefined before the first measure_bound()
   std::vector<std::string> messages_;
   int64_t named_ = 0;  // of the loader's unreadable pictures, those put into messages_

@@ -1,0 +1,147 @@
+// What the trainer does about bad steps and missing batches.
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/train/trainer.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kAdvice[] = "lower lr, lengthen the warm-up or set clip, and check the data.";
+
+// JSON has no number for what is not finite.
+json number(double value) {
+  return std::isfinite(value) ? json(value) : json(cat(value));
+}
+
+}  // namespace
+
+bool Trainer::pass_over(const BadStep& bad, double lr) {
+  GuardState& guards = state_.guards;
+  const bool skips = config_.outlier_z > 0;
+  if (skips) {
+    ++guards.skipped;
+    ++guards.skipped_in_row;
+    start_->restore_buffers();
+    report_skipped(bad, lr);
+    if (guards.skipped_in_row <= config_.outlier_limit) return true;
+  }
+  const std::string found = describe(bad);
+  const int64_t rollbacks = guards.rollbacks, in_row = guards.skipped_in_row;
+  if (roll_back(skips ? cat(in_row, " steps in a row were skipped, at the last ", found) : found))
+    return false;
+  const std::string rest =
+      cat(rollbacks > 0 ? cat(" and ", rollbacks, rollbacks == 1 ? " rollback" : " rollbacks") : "",
+          "); training stopped and ",
+          has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
+  if (skips) {
+    fail_data("Up to step ", state_.step + 1, " ", in_row,
+              " steps in a row were skipped, more than outlier_limit ", config_.outlier_limit,
+              "; at the last ", found, " (learning rate ", lr, rest, kAdvice);
+  }
+  fail_data("The ", bad.what, " became ", bad.value, " at step ", state_.step + 1,
+            " (learning rate ", lr, rest, kAdvice);
+}
+
+void Trainer::report_skipped(const BadStep& bad, double lr) {
+  log_->add_event("skipped_step", state_.step + 1,
+                  {{"what", bad.what},
+                   {"value", number(bad.value)},
+                   {"z", bad.z ? number(*bad.z) : json()},
+                   {"lr", lr}});
+  listener_.on_message(cat("Step ", state_.step + 1, " is skipped: ", describe(bad), "."));
+}
+
+// The batches from the checkpoint to the failed step are passed over; all else is as it was there,
+// but for the rate. The checkpoint is written anew, so that a run that is killed now does not have
+// to fail again first.
+bool Trainer::roll_back(const std::string& reason) {
+  const GuardState before = state_.guards;
+  if (before.rollbacks >= config_.rollbacks || before.rollback_step < 0 || !has_checkpoint())
+    return false;
+  std::vector<std::string> messages;
+  const auto checkpoint = store_.load_newest(messages, before.rollback_step);
+  for (const std::string& message : messages) listener_.on_message(message);
+  if (!checkpoint) return false;
+  const int64_t failed = state_.step;
+  state_ =
+      restore_checkpoint(*checkpoint, store_.directory(), task_.model(), optimizer_, ema_.get());
+  GuardState& now = state_.guards;
+  now.skipped = before.skipped;
+  now.skipped_in_row = 0;
+  now.rollbacks = before.rollbacks + 1;
+  now.lr_factor = std::max(before.lr_factor * config_.rollback_lr, 1e-300);
+  now.data_ahead = before.data_ahead + failed + 1 - state_.step;
+  in_epoch_ = best_is_new_ = false;
+  open_log();
+  log_->add_event("rollback", state_.step,
+                  {{"from", failed + 1},
+                   {"to", state_.step},
+                   {"lr", rate()},
+                   {"lr_factor", now.lr_factor},
+                   {"reason", reason}});
+  listener_.on_message(cat("At step ", failed + 1, " ", reason, ": back to step ", state_.step,
+                           ", past the batches since, with learning rates times ", now.lr_factor,
+                           " (rollback ", now.rollbacks, " of ", config_.rollbacks, ")."));
+  write_checkpoint(/*in_background=*/false);
+  store_.remove_after(state_.step);
+  return true;
+}
+
+void Trainer::load_batch(bool starts_epoch) {
+  TrainTask& task = task_;
+  const auto start = [&task, starts_epoch, epoch = data_step() / steps_per_epoch_,
+                      first = data_step() % steps_per_epoch_ * config_.accumulate] {
+    if (starts_epoch) task.start_epoch(epoch, first);
+  };
+  if (config_.data_timeout <= 0) {
+    start();
+  } else {
+    if (!watch_) watch_ = std::make_unique<DataWatch>();
+    const auto load = [&task, start] {
+      start();
+      task.fetch();
+    };
+    if (!watch_->run(load, config_.data_timeout, [this] { report_wait(); })) end_waiting();
+  }
+  if (!starts_epoch) return;
+  timer_.restart(task_.wait_seconds());
+  in_epoch_ = true;
+}
+
+// Must not throw: someone else is in the task.
+void Trainer::report_wait() {
+  ++data_waits_;
+  const double seconds = config_.data_timeout / 2;
+  listener_.on_message(cat("No batch has come for ", seconds, " s at step ", state_.step + 1,
+                           "; after as long again the run is saved and ends."));
+  try {
+    log_->add_event("data_wait", state_.step, {{"seconds", seconds}});
+  } catch (const Error& error) {
+    listener_.on_message(error.what());
+  }
+}
+
+// From here on nothing is asked of the task but its model.
+void Trainer::end_waiting() {
+  std::string kept = cat("the run is saved after step ", state_.step);
+  try {
+    log_->add_event("data_timeout", state_.step, {{"seconds", config_.data_timeout}});
+    start_->restore_buffers();
+    start_->restore_generator();
+    if (unsaved_) write_checkpoint(/*in_background=*/false);
+    saver_.wait();
+    if (state_.step == 0) kept = "no step was done yet";
+  } catch (const Error& error) {
+    kept = cat("the run could not be saved (", error.what(), ")");
+  }
+  throw DataTimeout(ErrorKind::kData,
+                    cat("No batch has come for ", config_.data_timeout,
+                        " s (data_timeout) at step ", state_.step + 1, "; ", kept,
+                        ": check the disk or network the data lies on, and go on with --resume."));
+}
+
+}  // namespace tost
