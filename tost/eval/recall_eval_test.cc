@@ -144,6 +144,24 @@ TEST(RecallEval, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error_of({}, {}, {.samples = 1}), "");
 }
 
+// The cache of softmax grows with the tokens, the sums of TSSA do not; read whole or in pieces.
+TEST(RecallEval, TellsWhatIsRemembered) {
+  const auto source = open_recall({});
+  for (const char* mixer : {"tssa", "softmax"}) {
+    const auto model = make_language_model(tiny(mixer));
+    const auto scores = evaluate_recall(*model, *source, {{.length = 64}, {.length = 4096}},
+                                        {.samples = 2, .batch = 2});
+    const int64_t at_64 = (*scores)[0].state_bytes, at_4096 = (*scores)[1].state_bytes;
+    EXPECT_GT(at_64, 0);
+    if (mixer == std::string("tssa")) {
+      EXPECT_EQ(at_4096, at_64);
+    } else {  // with room for as many tokens again at most
+      EXPECT_GE(at_4096, 64 * at_64);
+      EXPECT_LE(at_4096, 128 * at_64);
+    }
+  }
+}
+
 TEST(RecallEval, StopsWhenAsked) {
   const auto model = make_language_model(tiny());
   const std::atomic<bool> stop = true;
