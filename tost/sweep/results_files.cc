@@ -1,4 +1,5 @@
 #include <cmath>
+#include <set>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -67,6 +68,23 @@ std::string csv_line(const SweepSummary& summary, const SweepStep& step,
   return line + "," + csv_field(record.error) + "\n";
 }
 
+// The scores that the runs have: the usual ones first, then those of single cases.
+std::vector<std::string> score_columns(const SweepSummary& summary,
+                                       const std::vector<SweepStep>& steps) {
+  std::set<std::string> found;
+  for (const SweepStep& step : steps) {
+    if (!step.record) continue;
+    for (const auto& [name, value] : step.record->scores) found.insert(name);
+  }
+  if (found.empty()) found.insert(summary.metric);
+  std::vector<std::string> columns;
+  for (const char* name : {"top1", "top5", "accuracy", "exact", "loss"}) {
+    if (found.erase(name) > 0) columns.emplace_back(name);
+  }
+  columns.insert(columns.end(), found.begin(), found.end());
+  return columns;
+}
+
 }  // namespace
 
 std::string csv_field(const std::string& text) {
@@ -94,11 +112,7 @@ json results_json(const SweepSpec& spec, const SweepSummary& summary,
 }
 
 std::string results_csv(const SweepSummary& summary, const std::vector<SweepStep>& steps) {
-  const std::vector<std::string> scores = summary.metric == "top1"
-                                              ? std::vector<std::string>{"top1", "top5", "loss"}
-                                          : summary.metric == "accuracy"
-                                              ? std::vector<std::string>{"accuracy", "exact", "loss"}
-                                              : std::vector<std::string>{"loss"};
+  const std::vector<std::string> scores = score_columns(summary, steps);
   std::string text = "variant,seed,state,parameters";
   for (const std::string& name : scores) text += "," + name;
   text += ",seconds,cpu_seconds";

@@ -93,6 +93,24 @@ TEST_F(Results, AreATableToReadAndOneForPrograms) {
   EXPECT_EQ(line, "none,2,failed,1234,,,,,,,,\"The loss, \"\"nan\"\".\"");
 }
 
+TEST_F(Results, ForProgramsHaveAColumnForEveryScoreThereIs) {
+  const auto header = [&](const std::string& metric, const std::map<std::string, double>& scores) {
+    for (SweepStep& step : steps_) {
+      step.record->metric = metric;
+      step.record->scores = scores;
+      step.record->corrupted.clear();
+    }
+    spec_.corruptions.reset();
+    const std::string csv = results_csv(summarize(spec_, plan_, steps_), steps_);
+    return csv.substr(0, csv.find('\n'));
+  };
+  const std::string begin = "variant,seed,state,parameters,", end = ",seconds,cpu_seconds,error";
+  EXPECT_EQ(header("top1", {{"top1", 0.5}, {"loss", 1}}), begin + "top1,loss" + end);
+  EXPECT_EQ(
+      header("accuracy", {{"accuracy", 0.5}, {"accuracy 64/4", 1}, {"exact", 0}, {"loss", 1}}),
+      begin + "accuracy,exact,loss,accuracy 64/4" + end);
+}
+
 TEST_F(Results, JsonHasEveryRunAndNullForNoSpread) {
   steps_.resize(1);
   const json results = results_json(spec_, summarize(spec_, plan_, steps_), steps_);
