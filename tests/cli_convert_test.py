@@ -54,6 +54,26 @@ class Convert(unittest.TestCase):
             scores.append(json.loads(out.stdout)["loss"])
         self.assertEqual(len(set(scores)), 1, scores)
 
+    def test_shards(self):
+        tost("convert", self.dir / "run", self.dir / "shards", "--shard-bytes", 300000)
+        index = self.dir / "shards/model.safetensors.index.json"
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        self.assertGreater(len(names), 2)
+        tost("convert", self.dir / "run", self.dir / "whole.safetensors")
+        for place in (index.parent, index):
+            report = json.loads(tost("inspect", place, "--json").stdout)
+            self.assertEqual([pathlib.Path(file["file"]).name for file in report["files"]], names)
+            out = self.dir / f"from-{place.name}.safetensors"
+            tost("convert", place, out)
+            self.assertEqual(out.read_bytes(), (self.dir / "whole.safetensors").read_bytes())
+        (index.parent / names[0]).unlink()
+        for command in (["inspect", index], ["eval", index.parent, "--data", "shapes"]):
+            refused = tost(*command, code=1)
+            self.assertEqual(len(refused.stderr.splitlines()), 1, refused.stderr)
+            self.assertIn(names[0], refused.stderr)
+        refused = tost("convert", self.dir / "run", self.dir / "s.pth", "--shard-bytes", 9, code=2)
+        self.assertIn("layouts hub", refused.stderr)
+
     def test_official_checkpoints(self):
         for folder, file in (("vision_tssa_p16", "checkpoint.pth"), ("lang_softmax", "ckpt.pt")):
             source = SHARED / "parity" / folder / file

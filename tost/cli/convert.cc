@@ -62,6 +62,10 @@ void add_convert_command(CLI::App& app) {
       ->add_option("--block", convert.block,
                    "Context of a language model: cut, or positions interpolated")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--shard-bytes", convert.shard_bytes,
+                   "Folders: larger weights in several files of at most so many bytes each")
+      ->check(CLI::PositiveNumber);
   command->add_option("--prefix", convert.prefix,
                       "Before every name of a torch file, such as _orig_mod.");
   command->add_flag("--json", options->json, "One JSON object on stdout instead of text");

@@ -13,6 +13,7 @@
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/safetensors_index.h"
 #include "tost/io/torch_inspect.h"
 
 namespace tost {
@@ -174,6 +175,14 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   return files;
 }
 
+std::vector<fs::path> shards_of(const fs::path& index) {
+  std::vector<fs::path> files;
+  for (const auto& [name, tensors] : read_safetensors_index(index).shards) {
+    files.push_back(index.parent_path() / name);
+  }
+  return files;
+}
+
 // The folder itself where weight files lie in it, else the one of a run's best or latest
 // checkpoint.
 fs::path find_weight_folder(const fs::path& path) {
@@ -195,9 +204,11 @@ Json inspect_one_of_many(const fs::path& file, const InspectOptions& options) {
   }
 }
 
-// The folder of a checkpoint, or a run's best (else latest) one: every weight file of it.
+// The folder of a checkpoint, or a run's best (else latest) one: every weight file of it. Of an
+// index of shards: those files that it names.
 Json inspect_folder(const fs::path& path, const InspectOptions& options) {
-  const fs::path folder = find_weight_folder(path);
+  const bool index = is_safetensors_index(path);
+  const fs::path folder = index ? path.parent_path() : find_weight_folder(path);
   Json report = {{"folder", escaped(path.string(), 4096)},
                  {"checkpoint", escaped(folder.string(), 4096)},
                  {"format", "folder"}};
@@ -209,7 +220,7 @@ Json inspect_folder(const fs::path& path, const InspectOptions& options) {
     break;
   }
   report["files"] = Json::array();
-  for (const fs::path& file : weight_files(folder)) {
+  for (const fs::path& file : index ? shards_of(path) : weight_files(folder)) {
     report["files"].push_back(inspect_one_of_many(file, options));
   }
   return report;
@@ -251,7 +262,8 @@ void judge(const Json& files) {
 
 void run_inspect(const InspectCommand& options) {
   std::error_code unreadable;  // reading will say it
-  const bool folder = fs::is_directory(options.path, unreadable);
+  const bool folder =
+      fs::is_directory(options.path, unreadable) || is_safetensors_index(options.path);
   const Json report = folder ? inspect_folder(options.path, options.inspect)
                              : inspect_weight_file(options.path, options.inspect);
   if (options.json) {
@@ -270,8 +282,9 @@ void add_inspect_command(CLI::App& app) {
       "inspect", "What a weight file or checkpoint holds, without running any of it");
   auto options = std::make_shared<InspectCommand>();
   command
-      ->add_option("file", options->path,
-                   "A .pth, .pt or .safetensors file, or a run or checkpoint folder")
+      ->add_option(
+          "file", options->path,
+          "A .pth, .pt or .safetensors file, an index of shards, or a run or checkpoint folder")
       ->required();
   command->add_flag("--stats", options->inspect.statistics,
                     "Least and greatest value, NaN and infinities of every tensor");

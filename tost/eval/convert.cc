@@ -8,6 +8,7 @@
 #include "tost/eval/model_layouts.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/safetensors.h"
+#include "tost/io/safetensors_index.h"
 
 namespace tost {
 namespace {
@@ -38,6 +39,10 @@ void check_output(const fs::path& out, const std::string& layout, const ConvertO
   if (!options.prefix.empty() && !torch_file) {
     fail_usage("A prefix goes with the layouts official and nanogpt, and this is ", layout, ".");
   }
+  if (options.shard_bytes < 0) fail_usage("Shards have at least one byte.");
+  if (options.shard_bytes > 0 && (torch_file || layout == "tost")) {
+    fail_usage("Shards go with the layouts hub, timm and gpt2, and this is ", layout, ".");
+  }
 }
 
 int64_t bytes_of(const StateDict& state) {
@@ -54,21 +59,40 @@ void check_room(const fs::path& out, int64_t bytes) {
             human_bytes(free), " are free on its disk.");
 }
 
+// model.safetensors, or its shards and their index.
+void write_weights(const fs::path& folder, const StateDict& state,
+                   const std::map<std::string, std::string>& metadata, int64_t shard_bytes) {
+  if (shard_bytes == 0 || bytes_of(state) <= shard_bytes) {
+    return save_safetensors(folder / kModelFile, state, metadata);
+  }
+  save_sharded_safetensors(folder, state, metadata, shard_bytes);
+}
+
 // Files of a folder, which appears when all are durable.
 void write_folder(const fs::path& out, const std::map<std::string, std::string>& files,
-                  const StateDict& state, const std::map<std::string, std::string>& metadata) {
+                  const StateDict& state, const std::map<std::string, std::string>& metadata,
+                  int64_t shard_bytes) {
   const fs::path partial =
       fs::absolute(out).parent_path() / cat(".", out.filename().string(), ".tost-unfinished");
   remove_tree(partial);
   try {
     make_directories(partial);
-    save_safetensors(partial / kModelFile, state, metadata);
+    write_weights(partial, state, metadata, shard_bytes);
     for (const auto& [name, content] : files) write_file_atomic(partial / name, content);
     sync_directory(partial);
     rename_durably(partial, out);
   } catch (...) {
     discard(partial);
     throw;
+  }
+}
+
+void list_weights(const fs::path& folder, std::vector<fs::path>& files) {
+  const fs::path index = folder / kSafetensorsIndexFile;
+  if (!fs::exists(index)) return files.push_back(folder / kModelFile);
+  files.push_back(index);
+  for (const auto& [name, tensors] : read_safetensors_index(index).shards) {
+    files.push_back(folder / name);
   }
 }
 
@@ -101,8 +125,9 @@ void write(const PortableModel& model, const std::string& layout, const fs::path
   if (layout == "gpt2") files = gpt2_files(model, options.dtype);
   const bool gpt2 = layout == "gpt2";
   write_folder(out, files, gpt2 ? gpt2_state(model) : model.state,
-               gpt2 ? std::map<std::string, std::string>{{"format", "pt"}} : model.metadata());
-  result.files.push_back(out / kModelFile);
+               gpt2 ? std::map<std::string, std::string>{{"format", "pt"}} : model.metadata(),
+               options.shard_bytes);
+  list_weights(out, result.files);
   for (const auto& [name, content] : files) result.files.push_back(out / name);
 }
 

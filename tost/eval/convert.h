@@ -34,6 +34,9 @@ struct ConvertOptions {
   // Of language models with learned positions; 0: as it is. A shorter block keeps the first
   // position vectors, a longer one interpolates them linearly; membership biases stay as they are.
   int64_t block = 0;
+  // Folders: weights of more bytes than this lie in shards of at most so many, with an index
+  // (save_sharded_safetensors); 0: always one file.
+  int64_t shard_bytes = 0;
   std::string prefix = {};  // before every name, of torch files: "_orig_mod.", "module."
 };
 

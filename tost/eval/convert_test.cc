@@ -7,6 +7,7 @@
 #include "tost/base/file.h"
 #include "tost/eval/portable_model.h"
 #include "tost/io/safetensors.h"
+#include "tost/io/safetensors_index.h"
 #include "tost/io/tokenizers.h"
 #include "tost/models/state_dict.h"
 #include "tost/testing/temp_dir.h"
@@ -288,6 +289,57 @@ TEST_F(Convert, WidthsThatNoRatioGivesExactlyArrive) {
   EXPECT_EQ(state_dict(*model).at("transformer.h.0.mlp.c_fc.weight").size(0), 960);
   convert(path("w.safetensors"), "g", "gpt2");
   EXPECT_EQ(logits(path("g")).size(2), 11);
+}
+
+TEST_F(Convert, ShardsAreReadFromTheFolderAndTheIndex) {
+  const fs::path pictures = vision_file(), text = language_file("softmax");
+  const auto convert_sharded = [&](const fs::path& in, const std::string& out,
+                                   const std::string& layout, int64_t bytes) {
+    return convert_model(in, path(out), {.layout = layout, .shard_bytes = bytes});
+  };
+  for (const auto& [in, layout] : std::vector<std::pair<fs::path, std::string>>{
+           {pictures, "hub"}, {pictures, "timm"}, {text, "hub"}}) {
+    const std::string out = layout + in.stem().string();
+    const ConvertResult result = convert_sharded(in, out, layout, 4096);
+    EXPECT_FALSE(fs::exists(path(out) / "model.safetensors"));
+    EXPECT_EQ(result.files.at(0), path(out) / "model.safetensors.index.json");
+    EXPECT_GT(result.files.size(), 3u);
+    for (const fs::path& file : result.files) EXPECT_TRUE(fs::exists(file)) << file;
+    expect_same(in, path(out));
+    expect_same(in, path(out) / "model.safetensors.index.json");
+  }
+  convert_sharded(text, "one", "hub", 1 << 30);
+  EXPECT_TRUE(fs::exists(path("one") / "model.safetensors")) << "no shards where one file does";
+  EXPECT_NE(usage_error([&] { convert_sharded(text, "x.pt", "official", 9); }).find("hub"),
+            std::string::npos);
+}
+
+TEST_F(Convert, ShardsThatDoNotBelongTogetherAreRefused) {
+  const fs::path text = language_file("softmax");
+  convert_model(text, path("g"), {.layout = "gpt2", .shard_bytes = 4096});
+  EXPECT_EQ(logits(path("g")).size(2), 260) << "a foreign model in shards";
+  const fs::path index = path("g") / "model.safetensors.index.json";
+  const fs::path shard = path("g") / read_safetensors_index(index).shards.begin()->first;
+  const SafetensorsFile content = load_safetensors(shard);
+  auto metadata = content.metadata;
+  metadata["format"] = "tf";
+  const auto refused = [&](const std::string& words) {
+    try {
+      load_portable(path("g"), Weights::kRaw);
+      ADD_FAILURE() << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kData);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  save_safetensors(shard, content.tensors, metadata);
+  refused("other metadata");
+  auto more = content.tensors;
+  more["another"] = torch::zeros({1});
+  save_safetensors(shard, more, content.metadata);
+  refused("'another'");
+  fs::remove(shard);
+  refused(shard.filename().string());
 }
 
 TEST_F(Convert, RefusesBeforeItWrites) {

@@ -10,6 +10,7 @@
 #include "tost/eval/foreign_facts.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
+#include "tost/io/safetensors_index.h"
 #include "tost/io/safetensors_probe.h"
 #include "tost/io/torch_tensors.h"
 #include "tost/io/torch_value.h"
@@ -181,7 +182,8 @@ bool is_torch_checkpoint(const fs::path& file) {
   for (const char* ending : {".pth", ".pt", ".bin"}) {
     if (extension == ending) return true;
   }
-  if (extension == ".safetensors" || !fs::is_regular_file(file)) return false;
+  if (extension == ".safetensors" || is_safetensors_index(file) || !fs::is_regular_file(file))
+    return false;
   std::string start(512, '\0');
   std::ifstream in(file, std::ios::binary);
   in.read(start.data(), std::streamsize(start.size()));

@@ -4,6 +4,7 @@
 #include "tost/eval/foreign_checkpoint.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/safetensors.h"
+#include "tost/io/safetensors_index.h"
 #include "tost/models/state_dict.h"
 
 namespace tost {
@@ -11,10 +12,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The raw weights in one file, or the index of several; empty where there are neither.
+fs::path raw_file(const fs::path& folder) {
+  for (const char* name : {kModelFile, kSafetensorsIndexFile}) {
+    if (fs::is_regular_file(folder / name)) return folder / name;
+  }
+  return {};
+}
+
 fs::path in_checkpoint(const fs::path& folder, Weights weights) {
-  const fs::path file = folder / (weights == Weights::kEma ? kEmaFile : kModelFile);
-  if (fs::is_regular_file(file)) return file;
-  if (weights == Weights::kEma && fs::is_regular_file(folder / kModelFile)) {
+  const fs::path raw = raw_file(folder);
+  if (weights == Weights::kRaw) return raw;
+  if (fs::is_regular_file(folder / kEmaFile)) return folder / kEmaFile;
+  if (!raw.empty()) {
     fail_data("'", folder.string(),
               "' has no averaged weights; train with ema_decay above 0 to get them.");
   }

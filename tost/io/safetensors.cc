@@ -179,11 +179,7 @@ SafetensorsFile load_shards(const std::filesystem::path& index) {
     for (const auto& [tensor, value] : shard.tensors) held.insert(tensor);
     check_shard(listed, held, path.string(), index.string());
     all.tensors.merge(shard.tensors);
-    for (const auto& [key, value] : shard.metadata) {
-      if (all.metadata.emplace(key, value).first->second == value) continue;
-      fail_data("'", path.string(), "' has other metadata under ", shown(key),
-                " than the shards before it; the files do not belong together.");
-    }
+    merge_shard_metadata(all.metadata, shard.metadata, path.string());
   }
   return all;
 }

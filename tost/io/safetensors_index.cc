@@ -80,4 +80,14 @@ void check_shard(const std::set<std::string>& listed, const std::set<std::string
   }
 }
 
+void merge_shard_metadata(std::map<std::string, std::string>& all,
+                          const std::map<std::string, std::string>& metadata,
+                          const std::string& shard) {
+  for (const auto& [key, value] : metadata) {
+    if (all.emplace(key, value).first->second == value) continue;
+    fail_data("'", shard, "' has other metadata under ", shown(key),
+              " than the shards before it; the files do not belong together.");
+  }
+}
+
 }  // namespace tost

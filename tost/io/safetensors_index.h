@@ -33,4 +33,9 @@ SafetensorsIndex read_safetensors_index(const std::filesystem::path& file);
 void check_shard(const std::set<std::string>& listed, const std::set<std::string>& held,
                  const std::string& shard, const std::string& index);
 
+// Adds a shard's metadata to that of the shards before it. Throws a data Error where they differ.
+void merge_shard_metadata(std::map<std::string, std::string>& all,
+                          const std::map<std::string, std::string>& metadata,
+                          const std::string& shard);
+
 }  // namespace tost
