@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Training that is killed at random moments, on a disk that fills up, from files that never come.
+
+usage: cli_kill_test.py TOST [unittest arguments]; needs only Python's standard library.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+import cli_test
+from cli_test import png, run
+
+PICTURES = ["--data", "shapes", "--train-size", 96, "--test-size", 32, "--data-side", 16, "--model", "tost_nano_p4",
+            "--batch", 8, "--epochs", 8, "--workers", 1, "--ema-decay", 0.9]
+TEXT = ["--model", "tost_gpt_char", "--block", 16, "--dim", 16, "--depth", 1, "--heads", 2, "--batch", 4,
+        "--max-steps", 150, "--evaluate-every-steps", 50, "--eval-batches", 2, "--sample-every-steps", 0]
+OFTEN = ["--checkpoint-every-steps", 3, "--log-every", 2, "--threads", 1, "--quiet"]
+KILLS = 6
+
+
+def checkpoint(folder):
+    return folder / "checkpoints" / (folder / "checkpoints/latest").read_text().strip()
+
+
+def log(folder):
+    """The lines of metrics.jsonl without what the clock decides."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [{k: v for k, v in line.items() if k not in ("wait_share", "seconds") and not k.endswith("_per_s")}
+            for line in lines]
+
+
+class Runs(cli_test.Case):
+    def same(self, a, b, note=""):
+        for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+            self.assertEqual((checkpoint(a) / name).read_bytes(), (checkpoint(b) / name).read_bytes(), f"{name} {note}")
+        self.assertEqual(log(a), log(b), note)
+
+
+class Kill(Runs):
+    def start(self, *settings):
+        folder = self.dir / "killed"
+        resume = ["--resume"] if (folder / "config.json").exists() else []
+        return subprocess.Popen([cli_test.TOST, "train", *map(str, settings), "--out", str(folder), *resume],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def saved(self):
+        return sorted((self.dir / "killed/checkpoints").glob("step-*[0-9]"))
+
+    def kill_often(self, *settings):
+        begin = time.monotonic()
+        run("train", *settings, "--out", self.dir / "whole")
+        seconds = time.monotonic() - begin
+        seed = random.SystemRandom().randrange(1 << 32)
+        moments = random.Random(seed)
+        note = f"seed {seed}"
+        killed = 0
+        for attempt in range(KILLS):
+            before = self.saved()
+            process = self.start(*settings)
+            delay = moments.uniform(0, 0.8) * seconds
+            if attempt % 2:  # not while it starts
+                while self.saved() == before and process.poll() is None:
+                    time.sleep(0.001)
+                delay /= 8
+            try:
+                process.communicate(timeout=delay)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += 1
+                process.communicate()
+            else:
+                self.assertEqual(process.returncode, 0, note)
+                break
+        self.assertGreater(killed, 1, note)
+        self.assertTrue(self.saved(), note)
+        process = self.start(*settings)
+        errors = process.communicate(timeout=300)[1]
+        self.assertEqual(process.returncode, 0, f"{note}\n{errors}")
+        self.assertNotIn("damaged", errors)
+        self.same(self.dir / "whole", self.dir / "killed", note)
+
+    def test_pictures(self):
+        self.kill_often(*PICTURES, *OFTEN)
+
+    def test_text(self):
+        text = self.file("a.txt", b"the cat sees the dog and the bird .\n" * 200)
+        self.kill_often("--data", text, *TEXT, *OFTEN)
+
+
+class FullDisk(Runs):
+    def setUp(self):
+        super().setUp()
+        self.disk = self.dir / "disk"
+        self.disk.mkdir()
+        self.mounted = False
+        if self.mount("size=2m") != 0:
+            self.skipTest("no file system of a given size can be mounted here (root may)")
+        self.mounted = True
+
+    def tearDown(self):
+        if self.mounted:
+            subprocess.run(["umount", self.disk], check=True)
+        super().tearDown()
+
+    def mount(self, options):
+        if shutil.which("mount") is None:
+            return 1
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", self.disk]
+        return subprocess.run(command, capture_output=True).returncode
+
+    def test_a_full_disk_loses_nothing(self):
+        text = self.file("a.txt", b"the cat sees the dog and the bird .\n" * 200)
+        settings = ["--data", text, *TEXT, *OFTEN, "--save-retries", 0, "--keep-last", 1000]
+        run("train", *settings, "--out", self.dir / "whole")
+        size = sum(file.stat().st_size for file in checkpoint(self.dir / "whole").iterdir())
+        self.mount(f"remount,size={7 * size // 2}")
+        for extra in (["--no-background-saves"], ["--resume", "--no-background-saves"]):
+            done = run("train", *settings, "--out", self.disk / "run", *extra, expect=1)
+            lines = [line for line in done.stderr.splitlines() if "unfinished checkpoints" not in line]
+            self.assertEqual(len(lines), 1, done.stderr)
+            self.assertNotIn("internal error", lines[0])
+            self.assertGreater(len(list((self.disk / "run/checkpoints").glob("step-*"))), 1)
+        self.mount("remount,size=64m")
+        report = json.loads(run("inspect", self.disk / "run", "--json").stdout)
+        self.assertTrue(all("error" not in file for file in report["files"]))
+        done = run("train", *settings, "--out", self.disk / "run", "--resume")
+        self.assertNotIn("damaged", done.stderr)
+        self.same(self.dir / "whole", self.disk / "run")
+
+
+class Stuck(cli_test.Case):
+    """Pictures that turn into pipes no one writes to, as files of a network that is gone."""
+
+    def end(self, workers):
+        folder = self.dir / f"data{workers}"
+        for split in ("train", "test"):
+            for label in ("a", "b"):
+                for i in range(16):
+                    self.file(f"data{workers}/{split}/{label}/{i}.png", png(8, 8))
+        out = self.dir / f"run{workers}"
+        process = subprocess.Popen(
+            [cli_test.TOST, "train", "--data", str(folder), "--model", "tost_nano_p4", "--image-size", "8",
+             "--batch", "4", "--epochs", "100000", "--evaluate-every", "1000000", "--workers", str(workers),
+             "--data-timeout", "2", "--out", str(out), *map(str, OFTEN)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not list(out.glob("checkpoints/step-*")) and process.poll() is None:
+            time.sleep(0.05)
+        for picture in folder.glob("train/*/*.png"):
+            pipe = picture.with_suffix(".pipe")
+            os.mkfifo(pipe)
+            pipe.rename(picture)
+        errors = process.communicate(timeout=120)[1].splitlines()
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn("No batch has come for 1 s", errors[-2])
+        self.assertIn("No batch has come for 2 s", errors[-1])
+        saved = int(checkpoint(out).name.split("-")[1])
+        self.assertIn(f"saved after step {saved}:", errors[-1])
+        events = [line for line in log(out) if line["kind"] == "event"]
+        self.assertEqual([e["event"] for e in events], ["data_wait", "data_timeout"])
+
+    def test_readers_that_are_stuck_do_not_keep_the_process(self):
+        for workers in (0, 1):
+            self.end(workers)
+
+
+if __name__ == "__main__":
+    cli_test.TOST = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
