@@ -42,6 +42,24 @@ class Runs(cli_test.Case):
         self.assertEqual(log(a), log(b), note)
 
 
+class Guards(Runs):
+    def test_events_are_shown_logged_and_summed_up(self):
+        text = self.file("a.txt", b"the cat sees the dog and the bird .\n" * 200)
+        settings = ["--data", text, *TEXT, *OFTEN, "--outlier-z", 0.2]
+        done = run("train", *settings, "--outlier-limit", 1000, "--out", self.dir / "skips")
+        events = [line for line in log(self.dir / "skips") if line["kind"] == "event"]
+        self.assertGreater(len(events), 1)
+        self.assertTrue(all(e["event"] == "skipped_step" and e["z"] > 0.2 and e["step"] > 32 for e in events))
+        self.assertIn(f"; {len(events)} steps skipped\n", done.stdout)
+        self.assertEqual(done.stderr.count("is skipped: the "), len(events))
+        done = run("train", *settings, "--outlier-limit", 0, "--rollbacks", 2, "--out", self.dir / "back", expect=1)
+        events = [line for line in log(self.dir / "back") if line["kind"] == "event"]
+        self.assertEqual([e["lr_factor"] for e in events if e["event"] == "rollback"], [0.5, 0.25])
+        self.assertEqual(done.stderr.count("back to step"), 2)
+        self.assertIn("more than outlier_limit 0", done.stderr.splitlines()[-1])
+        self.assertIn("2 rollbacks", done.stderr.splitlines()[-1])
+
+
 class Kill(Runs):
     def start(self, *settings):
         folder = self.dir / "killed"

@@ -38,7 +38,7 @@ bool Trainer::pass_over(const BadStep& bad, double lr) {
           "); training stopped and ",
           has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
   if (skips) {
-    fail_data("Up to step ", state_.step + 1, " ", in_row,
+    fail_data("At step ", state_.step + 1, ", ", in_row,
               " steps in a row were skipped, more than outlier_limit ", config_.outlier_limit,
               "; at the last ", found, " (learning rate ", lr, rest, kAdvice);
   }
@@ -83,7 +83,7 @@ bool Trainer::roll_back(const std::string& reason) {
                    {"lr", rate()},
                    {"lr_factor", now.lr_factor},
                    {"reason", reason}});
-  listener_.on_message(cat("At step ", failed + 1, " ", reason, ": back to step ", state_.step,
+  listener_.on_message(cat("At step ", failed + 1, ", ", reason, ": back to step ", state_.step,
                            ", past the batches since, with learning rates times ", now.lr_factor,
                            " (rollback ", now.rollbacks, " of ", config_.rollbacks, ")."));
   write_checkpoint(/*in_background=*/false);

@@ -128,7 +128,7 @@ TEST(TrainerGuards, TooManyInARowEndTheRun) {
   ToyTask task(5);
   spoil(task, {40, 41, 43, 44, 45, 46}, std::nan(""));
   const std::string message = data_error([&] { run_toy(dir.path(), task, config()); });
-  EXPECT_NE(message.find("Up to step 46 3 steps in a row"), std::string::npos) << message;
+  EXPECT_NE(message.find("At step 46, 3 steps in a row"), std::string::npos) << message;
   EXPECT_NE(message.find("outlier_limit 2"), std::string::npos) << message;
   EXPECT_EQ(events(dir.path()).size(), 5u) << "40, 41, and 43 to 45";
 }
