@@ -145,7 +145,33 @@ TEST(SequenceRun, BadSettingsLeaveNoFolder) {
   says({{"batch", 65536}, {"dim", 4096}, {"heads", 4}}, "of memory and the machine has");
   says({{"batch", 37}}, "An epoch has 0 batches");
   says({{"bound_every_steps", 1}}, "bound_every_steps");
-  says({{"from", (dir.path() / "no.safetensors").string()}, {"model", ""}}, "model");
+  EXPECT_TRUE(mentions(
+      error_of(out, {{"from", (dir.path() / "no.safetensors").string()}, {"data", data.string()}}),
+      "no.safetensors"));
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(SequenceRun, FineTuningNamesWhatCannotChange) {
+  const testing::TempDir dir;
+  const fs::path data = write_table(dir.path() / "data", 48);
+  const auto trained = [&](const std::string& positions) {
+    const fs::path folder = dir.path() / positions;
+    run(folder,
+        merge(tiny_values(data), {{"positions", positions}, {"max_length", 5}, {"max_steps", 1}}));
+    return folder.string();
+  };
+  const std::string waves = trained("sinusoidal"), learned = trained("learned");
+  const auto refused = [&](const std::string& from, const json& change) {
+    const json values{{"from", from}, {"data", data.string()}, {"holdout", 0.25}, {"batch", 6}};
+    return error_of(dir.path() / "x", merge(values, change));
+  };
+  const std::string error = refused(waves, {{"positions", "learned"}});
+  EXPECT_TRUE(mentions(error, "was trained with positions \"sinusoidal\"")) << error;
+  EXPECT_TRUE(mentions(refused(learned, {{"pool", "class"}}), "trained with pool"));
+  EXPECT_TRUE(mentions(refused(learned, {{"model_options", {{"max_length", 9}}}}), "max_length 5"));
+  const std::string longer = refused(learned, json::object());
+  EXPECT_TRUE(mentions(longer, "cut them with max_length 5, or start from")) << longer;
+  EXPECT_FALSE(fs::exists(dir.path() / "x"));
 }
 
 // Cut to five tokens, learned positions are enough; the cut is kept with the model.

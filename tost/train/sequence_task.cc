@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
@@ -27,7 +28,17 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
     fail_usage("'", config.from, "' was trained with mixer ", from.mixer, " and cannot go on with ",
                config.mixer, ".");
   }
-  return changed_sequence_config(config, from);
+  const SequenceConfig changed = changed_sequence_config(config, from);
+  const json before = to_json(from), after = to_json(changed);
+  for (const char* key : {"vocab", "pairs", "dim", "depth", "heads", "mlp_hidden", "qkv_bias",
+                          "positions", "pool", "hybrid_every", "hybrid_mixer", "max_length"}) {
+    if (before[key] == after[key]) continue;
+    // Without a table of positions it is a limit of data alone.
+    if (std::string_view(key) == "max_length" && from.positions != "learned") continue;
+    fail_usage("'", config.from, "' was trained with ", key, " ", before[key].dump(),
+               " and cannot go on with ", after[key].dump(), "; leave the setting out.");
+  }
+  return changed;
 }
 
 // What the data decides, unless model_options did: then it must fit.
@@ -122,11 +133,13 @@ void SequenceTask::check_lengths() const {
   const int64_t tokens = longest(*train_), most = std::max(tokens, longest(*scored_));
   const SequenceConfig& model = info_.config;
   if (model.positions == "learned" && most > model.max_length) {
+    const std::string more = config_.from.empty()
+                                 ? cat(", or give the model more with max_length ", most,
+                                       " or none with positions sinusoidal.")
+                                 : cat(", or start from a model without learned positions.");
     fail_usage("'", config_.data, "' has sequences of up to ", human_number(most),
                " tokens but the model has ", human_number(model.max_length),
-               " learned positions; cut them with max_length ", model.max_length,
-               ", or give the model more with max_length ", most,
-               " or none with positions sinusoidal.");
+               " learned positions; cut them with max_length ", model.max_length, more);
   }
   check_training_memory(model, config_.batch, tokens, available_bytes());
 }
