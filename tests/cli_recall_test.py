@@ -56,7 +56,11 @@ class Recall(cli_test.Case):
         self.assertEqual(len({c["state_bytes"] for c in report["cases"]}), 1)
         self.assertIn("<svg", plot.read_text())
         hay = self.file("hay.txt", b"all work and no play. " * 100)
-        self.assertEqual(self.score("needle", "--task", "needle", "--haystack", hay, "--samples", "1")["tokens"], 5)
+        asked = ["--task", "needle", "--haystack", hay, "--samples", "1"]
+        self.assertEqual(self.score("needle", *asked)["tokens"], 5)
+        run("train", "--recipe", "needle", "--lengths", "128", "--haystack", hay, *SMALL, "--out", self.dir / "own")
+        self.assertIn("needles in 'hay.txt'", run("eval", self.dir / "own", *asked[:2], "--samples", "1").stderr)
+        self.assertNotIn("hay.txt", run("eval", self.dir / "own", *asked).stderr)
 
     def test_copying(self):
         plot = self.dir / "copy.png"

@@ -9,6 +9,7 @@
 #include "tost/base/text.h"
 #include "tost/data/recall_cases.h"
 #include "tost/io/image.h"
+#include "tost/io/safe_text.h"
 #include "tost/models/vision_cost.h"
 #include "tost/report/chart.h"
 
@@ -38,6 +39,12 @@ class TrainingFacts {
     if (fits) value = found.get<T>();
   }
 
+  // The name of the file that the needles lay in; "" for the grammar.
+  std::string haystack() const {
+    const json name = facts_.value("haystack", json());
+    return name.is_string() ? name.get<std::string>() : "";
+  }
+
  private:
   json facts_ = json::object();
 };
@@ -58,6 +65,9 @@ void fill_from_training(const CLI::App& app, const json& training, const std::st
   facts.fill(app, "--distractors", "distractors", flags.spec.distractors);
   facts.fill(app, "--questions", "questions", flags.spec.questions);
   facts.fill(app, "--gap", "gap", flags.spec.gap);
+  if (facts.haystack().empty() || app.count("--haystack") > 0) return;
+  std::cerr << "note: the model learned from needles in " << shown(facts.haystack(), 80)
+            << "; these lie in sentences of the grammar, give the file with --haystack\n";
 }
 
 // Every length at every depth.
@@ -209,7 +219,9 @@ std::vector<RecallFlag> add_recall_eval_options(CLI::App& app, RecallFlags& flag
        {"needle"}},
       {app.add_option("--distractors", spec.distractors, "Needles with other keys"), {"needle"}},
       {app.add_option("--questions", spec.questions, "Needles that are asked for"), {"needle"}},
-      {app.add_option("--haystack", spec.text, "Text file around the needles"), {"needle"}}};
+      {app.add_option("--haystack", spec.text,
+                      "Text file around the needles; all splits draw from it"),
+       {"needle"}}};
 }
 
 std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language,

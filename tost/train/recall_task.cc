@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "tost/base/error.h"
 #include "tost/eval/recall_eval.h"
@@ -34,6 +35,7 @@ json facts_of(const RecallTrainConfig& config) {
           {"random_filler", config.random_filler},
           {"distractors", config.distractors},
           {"questions", config.questions},
+          {"haystack", std::filesystem::path(config.haystack).filename().string()},
           {"gap", config.gap}};
 }
 
