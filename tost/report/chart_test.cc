@@ -110,6 +110,17 @@ TEST(LineChart, DrawsPointsWhereTheScaleSays) {
   EXPECT_EQ(drawing.description, "Line chart, Curve. a: 0 to 10.");
 }
 
+TEST(LineChart, TheEndsOfALogarithmicAxisAreShown) {
+  for (const double last : {300.0, 1000.0, 4096.0, 5e5, 1048576.0}) {
+    Series series = line("a", {1, 2, 3});
+    series.x = {128, 200, last};
+    series.dotted_points = true;
+    LineChart chart = line_chart({series});
+    chart.x.logarithmic = true;
+    EXPECT_EQ(shapes<CircleShape>(draw(chart)).size(), 3u) << last;
+  }
+}
+
 TEST(LineChart, GapsWherePointsCannotBeShown) {
   const Drawing drawing = draw(line_chart({line("a", {1, 2, kNan, 3, 1.0 / 0.0, 4, 5})}));
   check(drawing);

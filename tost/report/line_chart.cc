@@ -9,13 +9,19 @@ namespace {
 
 using Run = std::vector<size_t>;  // neighbouring points that can all be shown
 
+// Whether a value lies on the axis; one at its end may miss it by a rounding of the scale.
+bool on_axis(const Scale& scale, double value) {
+  const double slack = 1e-9 * (scale.high - scale.low);
+  return value >= scale.low - slack && value <= scale.high + slack;
+}
+
 // The stretches of a series between the points that cannot be shown.
 std::vector<Run> runs_of(const LineChart& chart, const Frame& frame, const Series& series) {
   std::vector<Run> runs(1);
   for (size_t i = 0; i < series.y.size(); ++i) {
     const bool shown = can_be_shown(series.x[i], chart.x.logarithmic) &&
                        can_be_shown(series.y[i], chart.y.logarithmic) &&
-                       series.x[i] >= frame.x.low && series.x[i] <= frame.x.high;
+                       on_axis(frame.x, series.x[i]);
     if (shown) {
       runs.back().push_back(i);
     } else if (!runs.back().empty()) {
