@@ -41,6 +41,12 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+bool is_device(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
+
 class Descriptor {
  public:
   Descriptor(const fs::path& path, int flags, std::string_view verb)
@@ -132,6 +138,11 @@ void OutputFile::close() {
 }
 
 void write_file_atomic(const fs::path& path, std::string_view bytes) {
+  if (is_device(path)) {  // or a pipe: what is put in its place would be no device any more
+    OutputFile file(path, OutputFile::Mode::kAppend);
+    file.write(bytes);
+    return file.close();
+  }
   fs::path temporary = path;
   temporary += ".tmp";
   try {

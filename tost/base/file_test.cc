@@ -1,7 +1,9 @@
 #include "tost/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -76,6 +78,19 @@ TEST_F(FileTest, FullDiskIsNamed) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("disk is full"), std::string::npos) << error.what();
   }
+}
+
+TEST_F(FileTest, PipesAreWrittenToAndStayPipes) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write_file_atomic(pipe, "through");
+  char bytes[16];
+  EXPECT_EQ(::read(reader, bytes, sizeof bytes), 7);
+  ::close(reader);
+  EXPECT_EQ(fs::status(pipe).type(), fs::file_type::fifo);
+  EXPECT_EQ(files(), 1u);
 }
 
 TEST_F(FileTest, AppendsAndKnowsFreeSpace) {
