@@ -53,10 +53,12 @@ Json vision(const Weights& weights) {
   const bool tssa = weights.find("blocks.0.attn.temp") != nullptr;
   const bool xca = weights.find("blocks.0.attn.temperature") != nullptr;
   const int64_t class_blocks = weights.count("cls_attn_blocks.", ".attn.qkv.weight");
-  const char* family = class_blocks == 0 ? (tssa ? "ToST image classifier" : "timm ViT")
-                       : tssa            ? "ToST image classifier"
-                       : xca             ? "XCiT image classifier"
-                                         : "ViT image classifier with class attention";
+  const bool sequence = weights.find("embed.tokens.weight") != nullptr;
+  const char* family = sequence            ? "ToST sequence classifier"
+                       : class_blocks == 0 ? (tssa ? "ToST image classifier" : "timm ViT")
+                       : tssa              ? "ToST image classifier"
+                       : xca               ? "XCiT image classifier"
+                                           : "ViT image classifier with class attention";
   Json model;
   model["prefix"] = escaped(weights.prefix());
   model["family"] = family;
@@ -66,7 +68,11 @@ Json vision(const Weights& weights) {
   model["class_depth"] = class_blocks;
   model["heads"] =
       tssa ? weights.side("blocks.0.attn.temp", 0) : weights.side("blocks.0.attn.temperature", 0);
-  model["patch"] = patch_side(weights);
+  if (sequence) {
+    model["vocab"] = weights.side("embed.tokens.weight", 0);
+  } else {
+    model["patch"] = patch_side(weights);
+  }
   model["classes"] = weights.side("head.weight", 0);
   return model;
 }
