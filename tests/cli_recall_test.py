@@ -81,6 +81,8 @@ class Recall(cli_test.Case):
         self.refused("mqar", "--task", "mqra", says="'mqar'")
         self.refused("mqar", "--pairs", "3", "--data", "x", says="--pairs does not go with --task loss")
         self.refused("mqar", says="--data is needed")
+        self.error("train", "--recipe", "mqar", "--lengths", "1000k", "--batch", "4096", *SMALL[4:], "--out", self.dir / "x",
+                   exit_code=2, says="a smaller batch")
         self.refused("needle", "--task", "needle", "--depths", "1.5", says="0 to 1")
         self.refused("needle", "--task", "needle", "--lengths", "20", says="too short")
         self.refused("needle", "--task", "needle", "--haystack", self.dir / "absent", exit_code=1, says="absent")

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "tost/base/error.h"
+#include "tost/base/process_memory.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/precision.h"
 
@@ -125,6 +126,10 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
                options.batch, ".");
   }
   check_recall_fits(model.config(), source, cases);
+  for (const RecallCase& size : cases) {
+    check_recall_memory(model.config(), size.length, batch_for(size, options.batch),
+                        /*training=*/false, available_bytes());
+  }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);
   const PrecisionScope precision(options.precision);

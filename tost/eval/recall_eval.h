@@ -50,16 +50,22 @@ struct RecallEvalOptions : LanguageEvalOptions {
 // Samples 0 ... samples - 1 of every case. Samples beyond 2,048 tokens are read one by one and in
 // pieces, so that a state of constant size means constant memory. Without gradients, in evaluation
 // mode, deterministic. progress counts samples over all cases. Nothing when `stop` ended it. Throws
-// a usage Error for impossible settings, cases beyond the model's positions and a vocabulary that
-// is larger than the model's.
+// a usage Error for impossible settings, cases beyond the model's positions or the memory, and a
+// vocabulary that is larger than the model's.
 std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
                                                          const RecallSource& source,
                                                          const std::vector<RecallCase>& cases,
                                                          const RecallEvalOptions& options = {});
 
-// Throws that usage Error.
+// Throws that usage Error, memory apart.
 void check_recall_fits(const LanguageConfig& config, const RecallSource& source,
                        const std::vector<RecallCase>& cases);
+
+// Throws a usage Error with both figures where reading `samples` samples of `length` tokens at a
+// time, or training on them, takes more than `available` bytes at the very least. Nothing is
+// refused where `available` is 0, which means unknown.
+void check_recall_memory(const LanguageConfig& config, int64_t length, int64_t samples,
+                         bool training, int64_t available);
 
 struct RecallTotals {
   double accuracy = 0, exact = 0, loss = 0;

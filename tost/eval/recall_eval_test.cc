@@ -144,6 +144,33 @@ TEST(RecallEval, RefusesWhatDoesNotFit) {
   EXPECT_EQ(error_of({}, {}, {.samples = 1}), "");
 }
 
+TEST(RecallMemory, IsRefusedBeforeItIsTaken) {
+  const auto error_of = [](const LanguageConfig& c, int64_t length, int64_t samples, bool training,
+                           int64_t available) -> std::string {
+    try {
+      check_recall_memory(c, length, samples, training, available);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      return error.what();
+    }
+    return "";
+  };
+  const int64_t gib = int64_t{1} << 30, million = 1 << 20;
+  // Keys and values of softmax: 2 blocks x 2 x 16 floats a token, and 16 bytes of the token.
+  EXPECT_EQ(error_of(tiny("softmax"), million, 1, false, 272 << 20), "");
+  const auto refused = error_of(tiny("softmax"), million, 1, false, (272 << 20) - 1);
+  EXPECT_NE(refused.find("at least 272.0 MiB"), std::string::npos) << refused;
+  EXPECT_EQ(error_of(tiny("tssa"), million, 1, false, 272 << 20), "");
+  auto windowed = tiny("softmax");
+  windowed.options.window = 128;
+  EXPECT_EQ(error_of(windowed, million, 1, false, 20 << 20), "");
+  EXPECT_NE(error_of(tiny("tssa"), million, 4096, true, 100 * gib).find("a smaller batch"),
+            std::string::npos);
+  EXPECT_EQ(error_of(tiny("tssa"), 512, 32, true, gib), "");
+  EXPECT_EQ(error_of(tiny("tssa"), million, 4096, true, 0), "");
+  EXPECT_NE(error_of(tiny("tssa"), INT64_MAX, INT64_MAX, true, INT64_MAX), "");
+}
+
 // The cache of softmax grows with the tokens, the sums of TSSA do not; read whole or in pieces.
 TEST(RecallEval, TellsWhatIsRemembered) {
   const auto source = open_recall({});

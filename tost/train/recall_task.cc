@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/process_memory.h"
 #include "tost/eval/recall_eval.h"
 #include "tost/io/tokenizers.h"
 #include "tost/models/decay_groups.h"
@@ -63,6 +64,10 @@ RecallTask::RecallTask(const RecallTrainConfig& config, std::optional<LanguageIn
   }
   info_ = known ? *std::move(known) : make_info(config, from ? &from->info : nullptr, *source_);
   check_recall_fits(info_.config, *source_, cases_);
+  for (const RecallCase& size : cases_) {
+    check_recall_memory(info_.config, size.length, config.batch, /*training=*/true,
+                        available_bytes());
+  }
   if (config.sample_every_steps > 0 || config.bound_every_steps > 0) {
     fail_usage(config.sample_every_steps > 0 ? "sample_every_steps" : "bound_every_steps",
                " does not go with tasks of recall; leave it at 0.");
