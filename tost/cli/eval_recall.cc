@@ -8,10 +8,10 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/data/recall_cases.h"
+#include "tost/explain/recall_maps.h"
 #include "tost/io/image.h"
 #include "tost/io/safe_text.h"
 #include "tost/models/vision_cost.h"
-#include "tost/report/chart.h"
 
 namespace tost {
 namespace {
@@ -70,62 +70,12 @@ void fill_from_training(const CLI::App& app, const json& training, const std::st
             << "; these lie in sentences of the grammar, give the file with --haystack\n";
 }
 
-// Every length at every depth.
-std::vector<RecallCase> needle_cases(const RecallFlags& flags) {
-  const auto lengths = parse_counts(flags.lengths, "--lengths");
-  if (flags.depths.empty()) return parse_recall_cases(flags.lengths, "1");
-  std::vector<RecallCase> cases;
-  for (const double depth : parse_shares(flags.depths, "--depths")) {
-    for (const int64_t length : lengths) cases.push_back({.length = length, .depth = depth});
-  }
-  return cases;
-}
-
-std::string percent(double share) {
-  return std::to_string(int64_t(std::lround(100 * share))) + " %";
-}
-
-HeatMap grid_map(const RecallFlags& flags, const std::vector<RecallScores>& scores) {
-  HeatMap map;
-  map.title = "Needle: share of digits found";
-  map.row_label = "depth of the needle";
-  map.column_label = "bytes";
-  for (const double depth : parse_shares(flags.depths, "--depths")) {
-    map.row_names.push_back(percent(depth));
-  }
-  for (const int64_t length : parse_counts(flags.lengths, "--lengths")) {
-    map.column_names.push_back(human_number(length));
-  }
-  for (const RecallScores& one : scores) map.values.push_back(one.accuracy);
-  return map;
-}
-
-HeatMap distance_map(const std::string& task, const std::vector<RecallScores>& scores) {
-  HeatMap map;
-  map.title = "Share of tokens found by distance";
-  map.row_label = task == "mqar" ? "length, pairs" : "length";
-  map.column_label = "distance to the answer";
-  map.column_names = {"near", "2nd", "3rd", "far"};
-  for (const RecallScores& one : scores) {
-    map.row_names.push_back(task == "mqar" ? cat(one.size.length, ", ", one.size.pairs)
-                                           : cat(one.size.length));
-    for (size_t quarter = 0; quarter < 4; ++quarter) {
-      map.values.push_back(quarter < one.distances.size() ? one.distances[quarter].accuracy
-                                                          : std::nan(""));
-    }
-  }
-  return map;
-}
-
 void write_plot(const std::string& task, const RecallFlags& flags,
                 const std::vector<RecallScores>& scores) {
-  HeatMap map = task == "needle" && !flags.depths.empty() ? grid_map(flags, scores)
-                                                          : distance_map(task, scores);
-  map.rows = std::ssize(map.row_names);
-  map.columns = std::ssize(map.column_names);
-  map.show_values = true;
-  map.cell = 36;
-  const Drawing drawing = draw(map);
+  const bool grid = task == "needle" && !flags.depths.empty();
+  const Drawing drawing =
+      draw(grid ? needle_map(scores, std::ssize(parse_counts(flags.lengths, "--lengths")))
+                : distance_map(task, scores));
   const bool png = ends_with(flags.plot, ".png");
   write_file_atomic(flags.plot, png ? encode_png(to_image(drawing)) : to_svg_file(drawing));
 }
@@ -230,7 +180,7 @@ std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language,
   fill_from_training(app, language.info.training, task, flags);
   flags.spec.task = task;
   const auto source = open_recall(flags.spec);
-  const auto cases = task == "needle" ? needle_cases(flags)
+  const auto cases = task == "needle" ? parse_needle_cases(flags.lengths, flags.depths)
                      : task == "mqar" ? parse_recall_cases(flags.lengths, flags.pairs)
                                       : parse_recall_cases(flags.lengths, "1");
   flags.options.progress = [&](int64_t done, int64_t total) {

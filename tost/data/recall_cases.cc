@@ -81,4 +81,14 @@ std::vector<RecallCase> parse_recall_cases(const std::string& lengths, const std
   return cases;
 }
 
+std::vector<RecallCase> parse_needle_cases(const std::string& lengths, const std::string& depths) {
+  if (depths.empty()) return parse_recall_cases(lengths, "1");
+  const auto all_lengths = parse_counts(lengths, "lengths");
+  std::vector<RecallCase> cases;
+  for (const double depth : parse_shares(depths, "depths")) {
+    for (const int64_t length : all_lengths) cases.push_back({.length = length, .depth = depth});
+  }
+  return cases;
+}
+
 }  // namespace tost

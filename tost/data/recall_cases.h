@@ -15,4 +15,7 @@ std::vector<double> parse_shares(const std::string& text, const std::string& wha
 // usage Error for lists of different lengths.
 std::vector<RecallCase> parse_recall_cases(const std::string& lengths, const std::string& pairs);
 
+// Every length at every depth, depth by depth; random depths where there are none.
+std::vector<RecallCase> parse_needle_cases(const std::string& lengths, const std::string& depths);
+
 }  // namespace tost

@@ -273,6 +273,11 @@ TEST(RecallCases, ListsAreReadStrictly) {
   for (const char* bad : {"", "1.1", "-0.1", "nan", "x"}) {
     EXPECT_TRUE(mentions(error_of([&] { parse_shares(bad, "depths"); }), "depths")) << bad;
   }
+  const auto grid = parse_needle_cases("64,1k", "0,0.5");
+  ASSERT_EQ(grid.size(), 4u);
+  EXPECT_EQ(grid[1], (RecallCase{.length = 1024, .depth = 0}));
+  EXPECT_EQ(grid[2], (RecallCase{.length = 64, .depth = 0.5}));
+  EXPECT_EQ(parse_needle_cases("64", "")[0].depth, -1);
   const auto cases = parse_recall_cases("64", "4,8");
   ASSERT_EQ(cases.size(), 2u);
   EXPECT_EQ(cases[1], (RecallCase{.length = 64, .pairs = 8}));
