@@ -75,7 +75,8 @@ class Show(Case):
         self.assertIn("folder, RGB", run("show", "--data", self.dir / "shapes").stdout)
         self.assertIn("pixels, 257 ids", run("show", "--data", self.dir / "shapes", "--sequence").stdout)
         self.error("show", "--data", "shapes", "--against", "listops", exit_code=2, says="--sequence")
-        self.error("show", "--data", self.dir / "none", exit_code=1, says="There is no directory")
+        self.error("show", "--data", self.dir / "none", exit_code=1, says="There is no file or folder")
+        self.error("show", "--data", "listop", exit_code=1, says="Did you mean 'listops'?")
 
     def test_bad_tables(self):
         bad = self.write("x.tsv", "Source\tTarget\r\n( ( [MIN 4 ) 2 )\t2\r\n")
@@ -103,6 +104,8 @@ class Sheet(Case):
         run("sheet", "--data", "pathfinder", "--count", "4", "--columns", "2", "--out", self.dir / "sheet.png")
         self.assertTrue((self.dir / "sheet.png").read_bytes().startswith(b"\x89PNG"))
         self.error("sheet", "--data", "listops", *SMALL, "--out", self.dir / "x.png", exit_code=2, says="no pictures")
+        for flag, value, says in (("--count", "100000000", "split has"), ("--scale", "100000", "--scale is 100000 but")):
+            self.error("sheet", "--data", "shapes", flag, value, "--out", self.dir / "x.png", exit_code=2, says=says)
 
 
 class Make(Case):

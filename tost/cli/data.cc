@@ -1,4 +1,6 @@
 // tost data: what a data set holds, how it looks, and generated sets written out as files.
+#include <algorithm>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
@@ -65,10 +67,22 @@ void print_description(const nlohmann::json& splits) {
   std::cout << "\n";
 }
 
+// What the readers of pictures would say names no sequences.
+void check_exists(const DataSpec& data) {
+  static const std::vector<std::string> kGenerated = {"shapes", "listops", "pathfinder", "pathx"};
+  std::error_code ignored;
+  if (data.format != "auto" || data.path == "shapes" || std::filesystem::exists(data.path, ignored))
+    return;
+  fail_data("There is no file or folder '", data.path,
+            "'; give one, or a generated set: ", join(kGenerated, ", "), ".",
+            did_you_mean(data.path, kGenerated));
+}
+
 void run_show(Options& options) {
   if (means_sequences(options.sequences, options.data)) {
     return show_sequences(options.sequences, options.run);
   }
+  check_exists(options.data);
   if (!options.sequences.against.empty()) {
     fail_usage("--against compares sequences; add --sequence to compare pictures as pixels.");
   }
@@ -81,6 +95,7 @@ void run_show(Options& options) {
 
 std::unique_ptr<ImageDataset> pictures_for_sheet(Options& options) {
   if (!means_sequences(options.sequences, options.data)) {
+    check_exists(options.data);
     return open_image_dataset(options.data, options.split);
   }
   return pictures_of(open_sequence_dataset(options.sequences.spec, options.split));
@@ -88,8 +103,12 @@ std::unique_ptr<ImageDataset> pictures_for_sheet(Options& options) {
 
 void run_sheet(Options& options) {
   const auto dataset = pictures_for_sheet(options);
-  const int64_t count =
-      std::min(options.count < 0 ? options.columns * 6 : options.count, dataset->size());
+  if (options.count > dataset->size()) {
+    fail_usage("--count is ", options.count, ", but the ", options.split, " split has ",
+               human_number(dataset->size()), " pictures.");
+  }
+  const int64_t rows_of_six = std::clamp<int64_t>(options.columns, 0, dataset->size()) * 6;
+  const int64_t count = options.count < 0 ? std::min(rows_of_six, dataset->size()) : options.count;
   std::vector<int64_t> indices(static_cast<size_t>(std::max<int64_t>(0, count)));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
   write_png(options.out,
@@ -122,6 +141,8 @@ void add_show(CLI::App& data) {
   CLI::App* command = data.add_subcommand("show", "Classes, counts and lengths of every split");
   auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, true);
+  command->get_option("--data")->description(
+      "Folder or file of the data, or generated: shapes, listops, pathfinder, pathx");
   command->get_option("--data-format")
       ->description(
           "auto, idx, cifar10, cifar100, folder or shapes; of sequences listops, text, "
@@ -142,12 +163,16 @@ void add_sheet(CLI::App& data) {
   CLI::App* command = data.add_subcommand("sheet", "A contact sheet of the first pictures as PNG");
   auto options = std::make_shared<Options>();
   add_data_options(*command, options->data, true);
-  command->add_option("--out", options->out, "PNG file to write")->required();
+  command->get_option("--data")->description(
+      "Folder of the pictures, or generated: shapes, pathfinder, pathx");
+  command->add_option("--out", options->out, "PNG file to write; one that exists is replaced")
+      ->required();
   command->add_option("--split", options->split, "train, validation or test")
       ->capture_default_str();
   command->add_option("--count", options->count, "Pictures (default: six rows)");
-  command->add_option("--columns", options->columns, "Pictures a row")->capture_default_str();
-  command->add_option("--scale", options->scale, "Enlargement")->capture_default_str();
+  command->add_option("--columns", options->columns, "Pictures a row, at most 10,000")
+      ->capture_default_str();
+  command->add_option("--scale", options->scale, "Enlargement, 1 to 64")->capture_default_str();
   command->add_flag("--masks", options->masks, "Show each picture's mask beside it");
   add_sequence_options(*command, options->sequences.spec);
   add_run_options(*command, options->run);

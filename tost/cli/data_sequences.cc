@@ -210,7 +210,8 @@ void add_pathfinder_options(CLI::App& command, SequenceSpec& spec, bool with_sid
   }
   command
       .add_option("--contour-length", spec.contour_length,
-                  "Pathfinder: dashes, 6 (easy), 9 or 14 (hard); also which level of a folder")
+                  "Pathfinder: dashes of a contour, 3 to 20 (the benchmark's: 6 easy, 9 "
+                  "intermediate, 14 hard); also which level of a folder")
       ->capture_default_str();
 }
 

@@ -12,6 +12,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kGap = 2;
+constexpr int64_t kMostScale = 64, kMostColumns = 10'000;
+constexpr double kMostPixels = 1 << 28;
 
 void check_empty(const fs::path& out) {
   if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
@@ -54,6 +56,17 @@ void paste(const Image& from, int64_t left, int64_t top, int64_t scale, Image& o
   }
 }
 
+void check_between(const char* name, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return;
+  fail_usage(name, " is ", value, " but must lie between 1 and ", most, ".");
+}
+
+void check_area(int64_t pictures, int64_t width, int64_t height) {
+  if (double(pictures) * double(width) * double(height) <= kMostPixels) return;
+  fail_usage("A sheet holds 2^28 pixels, and ", pictures, " pictures of ", width, " x ", height,
+             " are more; give a smaller --count or --scale.");
+}
+
 }  // namespace
 
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
@@ -85,8 +98,8 @@ std::vector<std::string> export_image_folder(const ImageDataset& dataset, const 
 
 Image contact_sheet(const ImageDataset& dataset, const std::vector<int64_t>& indices,
                     int64_t columns, int64_t scale, bool masks) {
-  if (columns < 1 || scale < 1)
-    fail_usage("A sheet needs at least one column and a scale of at least 1.");
+  check_between("--columns", columns, kMostColumns);
+  check_between("--scale", scale, kMostScale);
   if (indices.empty()) fail_usage("A sheet needs at least one picture.");
   std::vector<Image> pictures;
   int64_t width = 0, height = 0;
@@ -97,6 +110,7 @@ Image contact_sheet(const ImageDataset& dataset, const std::vector<int64_t>& ind
           visible_mask(dataset.mask(i), static_cast<int64_t>(dataset.classes().size())));
     width = std::max(width, pictures.back().width);
     height = std::max(height, pictures.back().height);
+    check_area(std::ssize(pictures), width * scale + kGap, height * scale + kGap);
   }
   const auto count = static_cast<int64_t>(pictures.size());
   columns = std::min(columns * (masks ? 2 : 1), count);

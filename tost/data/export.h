@@ -24,7 +24,8 @@ std::vector<std::string> export_image_folder(const ImageDataset& dataset, const 
                                              const ExportOptions& options = {});
 
 // `columns` pictures a row, each enlarged `scale` times (nearest pixel), 2 pixels apart on white;
-// masks, if wanted, to the right of each picture, background black.
+// masks, if wanted, to the right of each picture, background black. Throws a usage Error for
+// columns outside 1...10,000, a scale outside 1...64, no picture, and over 2^28 pixels in all.
 Image contact_sheet(const ImageDataset& dataset, const std::vector<int64_t>& indices,
                     int64_t columns, int64_t scale, bool masks = false);
 

@@ -27,6 +27,10 @@ bool is_header(const std::vector<std::string_view>& columns) {
   return columns.size() == 2 && columns[0] == "Source" && columns[1] == "Target";
 }
 
+bool is_half_header(const std::vector<std::string_view>& columns) {
+  return columns.size() == 1 && columns[0] == "Source";
+}
+
 bool is_digit(std::string_view text) {
   return text.size() == 1 && text[0] >= '0' && text[0] <= '9';
 }
@@ -72,6 +76,9 @@ SequenceRows generated_listops(const ListOpsRules& rules, uint64_t seed, const s
 SequenceRows read_listops(const std::string& path) {
   const TsvFile file(path);
   const std::vector<std::string_view> first = file.first().columns;
+  if (is_half_header(first)) {
+    fail_data("The header of '", path, "' is Source alone; the column Target (0 to 9) is missing.");
+  }
   const bool header = is_header(first);
   const bool label_first = !header && is_digit(first[0]);
   auto codes = std::make_shared<Codes>();
@@ -86,7 +93,7 @@ SequenceRows read_listops(const std::string& path) {
 }
 
 bool looks_like_listops(const std::vector<std::string_view>& columns) {
-  if (is_header(columns)) return true;
+  if (is_header(columns) || is_half_header(columns)) return true;
   if (columns.size() != 2) return false;
   std::string error;
   parse_listops(columns[is_digit(columns[0]) ? 1 : 0], error);

@@ -83,10 +83,17 @@ TEST_F(SequenceOpen, TablesTellTheirSplitByTheirNames) {
 
   write("other-test.tsv", "6\t6\n");
   EXPECT_TRUE(contains(refused(at("")), "two tables for the test split"));
+  const std::string text = refused(at(""));
+  EXPECT_TRUE(contains(text, "/basic_'") || contains(text, "/other-'")) << text;
   EXPECT_EQ(sequence_dataset_splits(at("basic")), (Splits{"train", "validation", "test"}));
   EXPECT_EQ(sequence_dataset_splits(at("other")), (Splits{"test"}));
   EXPECT_TRUE(contains(refused(at("other")), "has no train split; it has test"));
   EXPECT_TRUE(contains(refused(at("another")), "no file or directory"));
+  SequenceSpec misspelt;
+  misspelt.path = "listop";
+  EXPECT_TRUE(contains(refused(misspelt), "Did you mean 'listops'?"));
+  write("half/train.tsv", "Source\n[MIN 3 4 ]\n");
+  EXPECT_TRUE(contains(refused(at("half/train.tsv")), "the column Target"));
 }
 
 TEST_F(SequenceOpen, OneTableHoldsItsValidationOut) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -45,21 +46,46 @@ void check_spec(const SequenceSpec& spec) {
   }
 }
 
-// The split that a file's name tells: "basic_val.tsv", "new_aan_pairs.eval.tsv", "train.tsv".
-std::string split_of(const fs::path& file) {
+// The split that a file's name tells, "" if none, and what stands before it: "basic_" and
+// validation in "basic_val.tsv", "" and train in "train.tsv".
+struct SplitName {
+  std::string split, before;
+};
+
+SplitName split_name(const fs::path& file) {
   static const std::map<std::string, std::string> kWords = {
       {"train", "train"},           {"training", "train"},
       {"val", "validation"},        {"valid", "validation"},
       {"validation", "validation"}, {"dev", "validation"},
       {"eval", "validation"},       {"test", "test"}};
+  const std::string stem = file.stem().string(), lower = to_lower(stem);
   std::string word;
-  for (const char c : to_lower(file.stem().string()) + "_") {
+  size_t begin = 0;
+  for (size_t i = 0; i <= stem.size(); ++i) {
+    const char c = i < stem.size() ? lower[i] : '_';
     if (c != '_' && c != '.' && c != '-') {
       word.push_back(c);
       continue;
     }
-    if (const auto found = kWords.find(word); found != kWords.end()) return found->second;
+    if (const auto found = kWords.find(word); found != kWords.end())
+      return {found->second, stem.substr(0, begin)};
     word.clear();
+    begin = i + 1;
+  }
+  return {};
+}
+
+std::string split_of(const fs::path& file) {
+  return split_name(file).split;
+}
+
+// How the names of one set begin where the folder holds several; "" where names do not tell.
+std::string example_prefix(const fs::path& a, const fs::path& b) {
+  for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
+    const std::string before = split_name(one).before;
+    if (before.empty() || other.filename().string().starts_with(before)) continue;
+    return cat(", or how the names of one set begin, as in '",
+               (one.parent_path() / before).string(), "'");
   }
   return "";
 }
@@ -79,8 +105,7 @@ std::map<std::string, std::string> split_tables(const fs::path& folder, const st
     if (added) continue;
     fail_data("'", folder.string(), "' has two tables for the ", split, " split, '",
               fs::path(place->second).filename().string(), "' and '", path.filename().string(),
-              "'; give one of them, or how the names of one set begin, as in '",
-              (folder / "basic").string(), "'.");
+              "'; give one of them", example_prefix(place->second, path), ".");
   }
   if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
   return found;
@@ -166,7 +191,9 @@ std::string level_folder(int64_t contour_length) {
 }
 
 std::string level_name(int64_t contour_length) {
-  return contour_length == 6 ? "easy" : contour_length == 9 ? "intermediate" : "hard";
+  if (contour_length == 6) return "easy";
+  if (contour_length == 9) return "intermediate";
+  return contour_length == 14 ? "hard" : cat("contour_length_", contour_length);
 }
 
 // Whether Pathfinder lies at the path: an archive, one a split, or a folder of several levels.
@@ -258,7 +285,8 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
     if (is_pathfinder_idx(spec.path)) return {Kind::kWhole, "pathfinder", {{"train", spec.path}}};
   }
   fail_data("There is no file or directory '", spec.path,
-            "'; give one, or a generated set: ", join(kGenerated, ", "), ".");
+            "'; give one, or a generated set: ", join(kGenerated, ", "), ".",
+            did_you_mean(spec.path, kGenerated));
 }
 
 bool is_sequence_data(const SequenceSpec& spec) {

@@ -48,8 +48,9 @@ void add_data_fields(FieldTable<C>& t) {
       .integer("max_arguments", &C::max_arguments, 2, 1000, kFixed,
                "ListOps: most arguments of an operator")
       .integer("side", &C::side, 1, 1024, kFixed, "Pathfinder: side of the pictures")
-      .integer("contour_length", &C::contour_length, 1, 1000, kFixed,
-               "Pathfinder: paddles of a contour (6 easy, 9 intermediate, 14 hard)");
+      .integer(
+          "contour_length", &C::contour_length, 3, 20, kFixed,
+          "Pathfinder: dashes of a contour (the benchmark's: 6 easy, 9 intermediate, 14 hard)");
 }
 
 FieldTable<C> make_fields() {
