@@ -1,6 +1,7 @@
 #include "tost/cli/eval_recall.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 
@@ -107,7 +108,7 @@ void print_heading(const json& first) {
   for (const char* key : {"pairs", "depth"}) {
     if (first.contains(key)) std::cout << std::setw(7) << key;
   }
-  std::cout << std::setw(12) << "accuracy %" << std::setw(9) << "exact %" << std::setw(22)
+  std::cout << std::setw(12) << "accuracy %" << std::setw(9) << "exact %" << std::setw(24)
             << "near to far %" << std::setw(13) << "state bytes" << std::setw(12) << "tokens/s"
             << "\n";
 }
@@ -125,13 +126,17 @@ void print_case(const json& one) {
   }
   print_number(100 * one["accuracy"].get<double>(), 2, 12);
   print_number(100 * one["exact"].get<double>(), 2, 9);
-  std::string distances;
+  std::vector<RecallDistances> parts;
   for (const json& part : one["distances"]) {
-    distances +=
-        cat(distances.empty() ? "" : " ", std::lround(100 * part["accuracy"].get<double>()));
+    parts.push_back({part["from"].get<int64_t>(), part["to"].get<int64_t>(),
+                     part["tokens"].get<int64_t>(), part["accuracy"].get<double>()});
   }
-  std::cout << std::setw(22) << distances << std::setw(13)
-            << human_number(one["state_bytes"].get<int64_t>());
+  std::cout << std::setw(4) << "";
+  for (const double share : by_quarter(parts)) {
+    std::cout << std::setw(5)
+              << (std::isnan(share) ? "-" : std::to_string(std::lround(100 * share)));
+  }
+  std::cout << std::setw(13) << human_number(one["state_bytes"].get<int64_t>());
   print_number(one["tokens_per_s"].is_null() ? 0 : one["tokens_per_s"].get<double>(), 0, 12);
   std::cout << "\n";
 }

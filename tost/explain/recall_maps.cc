@@ -21,7 +21,7 @@ HeatMap sized(HeatMap map) {
 HeatMap needle_map(const std::vector<RecallScores>& scores, int64_t lengths) {
   HeatMap map;
   map.title = "Needle: share of digits found";
-  map.row_label = "depth of the needle";
+  map.row_label = "depth";
   map.column_label = "bytes";
   for (int64_t i = 0; i < std::ssize(scores); ++i) {
     const RecallScores& one = scores[size_t(i)];
@@ -30,6 +30,20 @@ HeatMap needle_map(const std::vector<RecallScores>& scores, int64_t lengths) {
     map.values.push_back(one.accuracy);
   }
   return sized(map);
+}
+
+std::array<double, 4> by_quarter(const std::vector<RecallDistances>& distances) {
+  std::array<double, 4> values;
+  values.fill(std::nan(""));
+  int64_t total = 0, before = 0;
+  for (const RecallDistances& part : distances) total += part.tokens;
+  for (const RecallDistances& part : distances) {
+    size_t quarter = 0;
+    while (quarter < 3 && (total * int64_t(quarter + 1) + 3) / 4 <= before) ++quarter;
+    values[quarter] = part.accuracy;
+    before += part.tokens;
+  }
+  return values;
 }
 
 HeatMap distance_map(const std::string& task, const std::vector<RecallScores>& scores) {
@@ -41,10 +55,7 @@ HeatMap distance_map(const std::string& task, const std::vector<RecallScores>& s
   for (const RecallScores& one : scores) {
     map.row_names.push_back(task == "mqar" ? cat(one.size.length, ", ", one.size.pairs)
                                            : cat(one.size.length));
-    for (size_t quarter = 0; quarter < 4; ++quarter) {
-      map.values.push_back(quarter < one.distances.size() ? one.distances[quarter].accuracy
-                                                          : std::nan(""));
-    }
+    for (const double accuracy : by_quarter(one.distances)) map.values.push_back(accuracy);
   }
   return sized(map);
 }

@@ -34,8 +34,12 @@ TEST(RecallMaps, QuartersOfTheDistance) {
   EXPECT_EQ(map.row_names, (Names{"64, 4"}));
   EXPECT_EQ(map.columns, 4);
   EXPECT_EQ(map.values[0], 0.75);
-  EXPECT_EQ(map.values[1], 0.5);
-  EXPECT_TRUE(std::isnan(map.values[2]) && std::isnan(map.values[3]));
+  EXPECT_EQ(map.values[2], 0.5);  // where the second half begins
+  EXPECT_TRUE(std::isnan(map.values[1]) && std::isnan(map.values[3]));
+  const auto values = by_quarter({{4, 4, 3, 0.5}, {8, 8, 1, 1.0}});
+  EXPECT_EQ(values[0], 0.5);
+  EXPECT_TRUE(std::isnan(values[1]) && std::isnan(values[2]));
+  EXPECT_EQ(values[3], 1.0);
   EXPECT_EQ(distance_map("copying", {near}).row_names, (Names{"64"}));
 }
 
