@@ -123,7 +123,8 @@ void run(const BenchScalingOptions& options) {
                                             : cat("Networks shaped like ", bench.network);
     std::cout << what << ", " << (bench.causal ? "causal, " : "") << bench.dtype << ", "
               << bench.dim << " channels, " << bench.heads << " heads, " << at::get_num_threads()
-              << " threads, " << kernels::current_isa() << ", median of " << bench.repeat << "\n"
+              << (at::get_num_threads() == 1 ? " thread, " : " threads, ") << kernels::current_isa()
+              << ", median of " << bench.repeat << "\n"
               << std::flush;
   }
   ScalingResult result;

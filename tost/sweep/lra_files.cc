@@ -58,7 +58,8 @@ std::string show_parameters(const LraCell& cell) {
   std::string text = human_number(cell.parameters);
   if (cell.more) {
     char more[32];
-    std::snprintf(more, sizeof more, " (%+.1f %%)", 100 * *cell.more);
+    const double percent = 100 * *cell.more;
+    std::snprintf(more, sizeof more, " (%+.1f %%)", std::abs(percent) < 0.05 ? 0.0 : percent);
     text += more;
   }
   return text;
@@ -70,8 +71,9 @@ std::string show_time(const LraCell& cell) {
              cell.steps > 0 ? human_number(cell.steps) : kMinus);
 }
 
-// "3 seeds", or "1 to 3 seeds" where cells differ.
-std::string seeds_of(const LraTable& table) {
+// "± is the sample standard deviation over 3 seeds. ", or "1 to 3 seeds" where cells differ;
+// nothing where no cell has more than one.
+std::string spread_words(const LraTable& table) {
   int64_t fewest = std::numeric_limits<int64_t>::max(), most = 0;
   for (const LraRow& row : table.rows) {
     for (const auto& [task, cell] : row.cells) {
@@ -79,12 +81,14 @@ std::string seeds_of(const LraTable& table) {
       most = std::max(most, cell.top1.n);
     }
   }
-  return fewest < most ? cat(fewest, " to ", most, " seeds") : cat(most, " seeds");
+  if (most < 2) return "";
+  return cat("± is the sample standard deviation over ",
+             fewest < most ? cat(fewest, " to ", most) : cat(most), " seeds. ");
 }
 
 std::string notes_of(const LraTable& table) {
-  std::string text = cat("± is the sample standard deviation over ", seeds_of(table),
-                         ". The mean of 5 leaves Path-X out, that of 6 counts it");
+  std::string text =
+      cat(spread_words(table), "The mean of 5 leaves Path-X out, that of 6 counts it");
   bool assumed = false;
   for (const LraRow& row : table.rows) assumed = assumed || row.path_x_assumed;
   text += assumed ? " (* as 50 where it was not run)." : ".";

@@ -176,6 +176,9 @@ TEST_F(LraResults, BothAveragesSeedBySeed) {
   EXPECT_TRUE(mentions(text, "900 (-10.0 %)")) << text;
   EXPECT_TRUE(mentions(text, "* as 50")) << text;
   EXPECT_TRUE(mentions(text, "over 1 to 3 seeds")) << text;
+  const LraTable one =
+      lra_table(plan_of({"text"}), {{"text", summary({{"tssa", {{0, 0.5}}}}, parameters_)}}, "One");
+  EXPECT_FALSE(mentions(lra_markdown(one), "standard deviation")) << lra_markdown(one);
   EXPECT_TRUE(mentions(lra_csv(table), "tssa,listops,3,")) << lra_csv(table);
   EXPECT_EQ(to_json(table)["rows"][0]["tasks"]["text"]["parameters"], 900);
 }

@@ -47,13 +47,18 @@ bool has_type(FieldType type, const json& value) {
   return false;
 }
 
+std::string show_limit(const FieldInfo& field, double limit) {
+  const bool whole = field.type == FieldType::kInteger && std::abs(limit) < 0x1p62;
+  return (whole ? json(static_cast<int64_t>(limit)) : json(limit)).dump();
+}
+
 // Unsigned values above int64 would turn negative in get<int64_t>(); as doubles they are out of
 // range.
 void check_range(const FieldInfo& field, const json& value) {
   const double number = value.get<double>();
   if (std::isfinite(number) && number >= field.low && number <= field.high) return;
-  fail_usage(field.key, " is ", value.dump(), " but must lie between ", json(field.low).dump(),
-             " and ", json(field.high).dump(), ".");
+  fail_usage(field.key, " is ", value.dump(), " but must lie between ",
+             show_limit(field, field.low), " and ", show_limit(field, field.high), ".");
 }
 
 void check_choice(const FieldInfo& field, const std::string& value) {
