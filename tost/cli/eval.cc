@@ -169,6 +169,9 @@ void add_eval_command(CLI::App& app) {
   for (const char* shared : {"--data-format", "--per-class", "--holdout"}) {
     flags->sequence.push_back(command->get_option(shared));
   }
+  for (const char* shared : {"--data-format", "--per-class"}) {
+    command->get_option(shared)->group("Image and sequence models");
+  }
   add_example(*command,
               "  tost eval run --data fashion-mnist\n"
               "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"

@@ -63,7 +63,12 @@ void predict_pictures(const Options& options, Weights weights) {
         predict_images(*loaded.model, loaded.info, options.images, options.predict));
 }
 
+constexpr char kReads[] =
+    "sequence models read --text or --text-file; pixel models are scored by tost eval.";
+
 void predict_sequences(const Options& options, Weights weights) {
+  if (options.texts.empty() && options.text_files.empty())
+    fail_usage("No text was given; ", kReads);
   constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
   const LoadedSequence loaded = load_sequence_file(options.checkpoint, weights);
   std::vector<SequenceText> texts;
@@ -86,6 +91,7 @@ void run_predict(const KindFlags& flags, const Options& options) {
   set_threads(options.run.threads);
   const Weights weights = options.ema ? Weights::kEma : Weights::kRaw;
   const std::string kind = model_kind(options.checkpoint, weights);
+  if (kind == "sequence" && !options.images.empty()) fail_usage("Pictures were given; ", kReads);
   check_kind(kind, flags);
   if (kind == "language") {
     fail_usage("'", options.checkpoint, "' holds a language model; tost generate continues texts.");
