@@ -87,8 +87,9 @@ void print_text(const json& report) {
             << "model      " << report["checkpoint"].get<std::string>() << "\n"
             << std::setprecision(2);
   for (const json& row : report["by_length"]) {
+    const auto shortest = row["shortest"].get<int64_t>(), longest = row["longest"].get<int64_t>();
     const std::string span =
-        cat(row["shortest"].get<int64_t>(), " to ", row["longest"].get<int64_t>(), " tokens");
+        shortest == longest ? cat(shortest, " tokens") : cat(shortest, " to ", longest, " tokens");
     std::cout << "  " << std::left << std::setw(24) << span << std::right << std::setw(8)
               << row["sequences"].get<int64_t>();
     print_share(row["top1"]);

@@ -27,13 +27,16 @@ std::vector<LengthQuarter> quarters_of(const std::vector<bool>& right,
                                        const std::vector<int64_t>& lengths) {
   constexpr size_t kQuarters = 4;
   std::vector<LengthQuarter> quarters;
-  for (size_t q = 0; q < kQuarters; ++q) {
-    const size_t begin = q * right.size() / kQuarters, end = (q + 1) * right.size() / kQuarters;
-    if (begin == end) continue;
+  for (size_t q = 1, begin = 0; q <= kQuarters; ++q) {
+    size_t end = q * right.size() / kQuarters;
+    // Equal lengths stay together.
+    while (end > 0 && end < right.size() && lengths[end] == lengths[end - 1]) ++end;
+    if (end <= begin) continue;
     const auto hits =
         std::count(right.begin() + int64_t(begin), right.begin() + int64_t(end), true);
     quarters.push_back({lengths[begin], lengths[end - 1], int64_t(end - begin),
                         double(hits) / double(end - begin)});
+    begin = end;
   }
   return quarters;
 }

@@ -21,7 +21,8 @@ struct SequenceEvalOptions {
   std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
 };
 
-// A quarter of the sequences, from the shortest to the longest.
+// A quarter of the sequences, from the shortest to the longest; more where one length would lie in
+// two quarters.
 struct LengthQuarter {
   int64_t shortest = 0, longest = 0;  // tokens; of pairs those of the longer one
   int64_t sequences = 0;
@@ -34,7 +35,7 @@ struct SequenceEvalResult {
   int64_t sequences = 0;
   double seconds = 0;                   // of the whole pass, data included
   torch::Tensor confusion;              // [K, K] int64, row true class, column prediction
-  std::vector<LengthQuarter> quarters;  // fewer than four for fewer than four sequences
+  std::vector<LengthQuarter> quarters;  // fewer than four for few sequences or lengths
 };
 
 // Every sequence once, sorted by length so that little is padding, without gradients and with the

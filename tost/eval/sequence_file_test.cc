@@ -192,6 +192,34 @@ TEST(SequenceEval, AgreesWithOneSequenceAtATime) {
   EXPECT_NEAR(hits, double(right), 1e-9);
 }
 
+// Twelve sequences: `same` of length 3 and then longer and longer ones.
+class Plateau : public Ladder {
+ public:
+  explicit Plateau(int64_t same) : Ladder(12), same_(same) {}
+  SequenceSample sample(int64_t i) const override {
+    return {std::vector<int32_t>(size_t(length(i)), 1), {}, label(i)};
+  }
+  int64_t length(int64_t i) const override { return i < same_ ? 3 : i; }
+
+ private:
+  int64_t same_;
+};
+
+TEST(SequenceEval, SequencesOfOneLengthShareAQuarter) {
+  const auto model = make_sequence_classifier(tiny_info().config);
+  const auto rows = [&](int64_t same) {
+    std::vector<std::vector<int64_t>> found;
+    const auto result = evaluate(*model, Plateau(same));
+    for (const LengthQuarter& q : result.value().quarters)
+      found.push_back({q.shortest, q.longest, q.sequences});
+    return found;
+  };
+  using Rows = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(rows(12), (Rows{{3, 3, 12}}));
+  EXPECT_EQ(rows(4), (Rows{{3, 3, 4}, {4, 5, 2}, {6, 8, 3}, {9, 11, 3}}));
+  EXPECT_EQ(rows(7), (Rows{{3, 3, 7}, {7, 8, 2}, {9, 11, 3}}));
+}
+
 TEST(SequencePredict, CutsTextsAsTheDataWas) {
   SequenceInfo info = tiny_info();
   // Digits are 1 ... 10, MIN ... SM 11 ... 14, the bracket 15.
