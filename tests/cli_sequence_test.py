@@ -42,7 +42,7 @@ class Sequence(cli_test.Case):
         self.assertEqual([p["path"] for p in predictions], ["[MAX 2 [MIN 8 5 ] 3 ]", "7"])
         self.assertEqual(len(predictions[0]["top"]), 3)
         for command, code, words in (
-                (["predict", "--text", "[MAX 2"], 2, "expression"), (["predict", "x.png"], 2, "The argument 'images' goes with image models"),
+                (["predict", "--text", "[MAX 2"], 2, "expression"), (["predict", "x.png"], 2, "sequence models read --text or --text-file"),
                 (["eval", "--data", "listops", "--corrupt", "noise"], 2, "--corrupt goes with image models"),
                 (["eval", "--data", "listops", "--context", 5], 2, "language models"),
                 (["explain", "--out", self.dir / "r"], 2, "holds a sequence model"),
