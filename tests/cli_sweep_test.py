@@ -114,7 +114,7 @@ class Sweep(cli_test.Case):
         refuse({"seeds": []}, "seeds")
         refuse({"plot": "pie"}, "dots, curve or lines")
         refuse({"corruptions": {"kinds": ["rain"]}}, "noise, blur, occlusion, contrast")
-        self.error("sweep", self.file("t.json", b"{"), exit_code=2, says="line 1, column 2")
+        self.error("sweep", self.file("t.json", b"{"), exit_code=2, says="not JSON at byte 2")
         self.error("sweep", self.file("u.json", b'{"note":' + b"[" * 100000), exit_code=2, says="nested deeper")
         self.error("sweep", self.dir / "absent.json", exit_code=1, says="absent.json")
 
