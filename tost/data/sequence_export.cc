@@ -11,6 +11,7 @@
 #include "tost/data/listops.h"
 #include "tost/data/listops_dataset.h"
 #include "tost/data/pathfinder_dataset.h"
+#include "tost/data/sequence_generated.h"
 
 namespace tost {
 namespace {
@@ -39,10 +40,6 @@ std::vector<std::string> make_batch(const Make& make, int64_t begin, int64_t end
     for (int64_t i = from; i < to; ++i) made[static_cast<size_t>(i - begin)] = make(i);
   });
   return made;
-}
-
-int64_t size_of(const SequenceSpec& spec, const std::string& split) {
-  return split == "train" ? spec.train_size : spec.test_size;
 }
 
 class Exporter {
@@ -78,28 +75,21 @@ class Exporter {
  private:
   Make maker(const std::string& split) const {
     if (spec_.path == "listops") {
-      const ListOpsRules rules{spec_.max_depth, spec_.max_arguments, spec_.min_tokens,
-                               spec_.max_tokens};
+      const ListOpsRules rules = generated_rules(spec_);
       return [=, this](int64_t i) {
         const std::string code = listops_sample(rules, spec_.seed, split, i);
         return cat(listops_text(code), "\t", listops_value(code), "\r\n");
       };
     }
-    auto pictures = generated(split);
+    const std::shared_ptr<GeneratedPathfinder> pictures = generated_pathfinder(spec_, split);
     return [pictures](int64_t i) { return encode_png(pictures->image(i)); };
-  }
-
-  std::shared_ptr<GeneratedPathfinder> generated(const std::string& split) const {
-    const int64_t side = spec_.path == "pathx" ? 128 : spec_.side;
-    return std::make_shared<GeneratedPathfinder>(pathfinder_rules(side, spec_.contour_length),
-                                                 spec_.seed, split, size_of(spec_, split));
   }
 
   // Calls take(i, bytes) in order.
   template <typename Take>
   bool each(const std::string& split, Take take) {
     const Make make = maker(split);
-    const int64_t size = size_of(spec_, split);
+    const int64_t size = generated_size(spec_, split);
     for (int64_t begin = 0; begin < size; begin += kBatch) {
       if (options_.stop && options_.stop()) return false;
       const int64_t end = std::min(begin + kBatch, size);
@@ -124,7 +114,7 @@ class Exporter {
   }
 
   bool write_pictures(const fs::path& folder, const std::string& split) {
-    const auto pictures = generated(split);
+    const auto pictures = generated_pathfinder(spec_, split);
     const PathfinderRules rules = pathfinder_rules(pictures->side(), spec_.contour_length);
     make_directories(folder / "metadata");
     std::string list;
@@ -191,7 +181,7 @@ SequenceExport export_sequences(const SequenceSpec& spec, const std::string& out
   const fs::path place = fs::path(out).has_filename() ? fs::path(out) : fs::path(out).parent_path();
   check_place(place);
   if (spec.path == "listops") {
-    check_listops_rules({spec.max_depth, spec.max_arguments, spec.min_tokens, spec.max_tokens});
+    check_listops_rules(generated_rules(spec));
   }
   Exporter exporter(spec, options);
   check_room(place, exporter.expected_bytes());

@@ -11,6 +11,7 @@
 #include "tost/base/text.h"
 #include "tost/data/listops_dataset.h"
 #include "tost/data/pathfinder_dataset.h"
+#include "tost/data/sequence_generated.h"
 #include "tost/data/sequence_layout.h"
 #include "tost/data/sequence_pixels.h"
 #include "tost/data/sequence_store.h"
@@ -63,14 +64,9 @@ void check_memory(int64_t needed) {
 
 Opened open_generated(const SequenceSource& source, const SequenceSpec& spec,
                       const std::string& split) {
-  const int64_t size = split == "train" ? spec.train_size : spec.test_size;
-  if (source.format == "pathfinder") {
-    const int64_t side = spec.path == "pathx" ? 128 : spec.side;
-    return pixels(std::make_unique<GeneratedPathfinder>(pathfinder_rules(side, spec.contour_length),
-                                                        spec.seed, split, size),
-                  spec);
-  }
-  const ListOpsRules rules{spec.max_depth, spec.max_arguments, spec.min_tokens, spec.max_tokens};
+  if (source.format == "pathfinder") return pixels(generated_pathfinder(spec, split), spec);
+  const int64_t size = generated_size(spec, split);
+  const ListOpsRules rules = generated_rules(spec);
   check_listops_rules(rules);
   check_memory(checked_mul(size, spec.max_tokens + 64, "Generated ListOps"));
   return stored(generated_listops(rules, spec.seed, split, size, parallel), spec);

@@ -91,7 +91,7 @@ void expect_kind(const ForeignWeights& weights, const char* kind, const char* wa
 }  // namespace
 
 bool is_foreign_checkpoint(const fs::path& file) {
-  return is_torch_checkpoint(file) || read_safetensors_header(file).metadata.count(kConfigKey) == 0;
+  return is_torch_checkpoint(file) || !describes_itself(read_safetensors_header(file).metadata);
 }
 
 std::string foreign_kind(const fs::path& file, Weights weights) {

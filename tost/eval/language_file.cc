@@ -1,8 +1,9 @@
 #include "tost/eval/language_file.h"
 
 #include "tost/base/error.h"
-#include "tost/eval/metadata.h"
 #include "tost/eval/foreign_checkpoint.h"
+#include "tost/eval/foreign_source.h"
+#include "tost/eval/metadata.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_probe.h"
 #include "tost/models/state_dict.h"
@@ -71,8 +72,10 @@ LanguageInfo language_info_from_metadata(const std::map<std::string, std::string
 
 std::string model_kind(const fs::path& path, Weights weights) {
   const fs::path file = find_model_file(path, weights);
-  if (is_foreign_checkpoint(file)) return foreign_kind(file, weights);
-  return kind_of(read_safetensors_header(file).metadata, cat("'", file.string(), "'"));
+  if (is_torch_checkpoint(file)) return foreign_kind(file, weights);
+  const auto metadata = read_safetensors_header(file).metadata;
+  if (!describes_itself(metadata)) return foreign_kind(file, weights);
+  return kind_of(metadata, cat("'", file.string(), "'"));
 }
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
@@ -85,12 +88,7 @@ LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   if (kind != kLanguage) fail_data(where, " holds a ", kind, " model, not a language model.");
   loaded.info = language_info_from_metadata(content.metadata, where);
   loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
-  try {
-    load_state_dict(*loaded.model, content.tensors);
-  } catch (const Error& error) {
-    fail_data(where, " does not fit its own description: ", error.what());
-  }
-  loaded.model->eval();
+  take_described_weights(*loaded.model, content.tensors, where);
   return loaded;
 }
 

@@ -14,6 +14,11 @@ namespace tost {
 inline constexpr char kKindKey[] = "tost.kind";
 inline constexpr char kConfigKey[] = "tost.config";
 
+// Whether the metadata of a safetensors file are those of a model file of this program.
+inline bool describes_itself(const std::map<std::string, std::string>& metadata) {
+  return metadata.count(kConfigKey) != 0;
+}
+
 // The JSON text under `key`. Throws a data Error naming `where` when it is missing, no JSON, or
 // nested deeper than 64 levels.
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,

@@ -51,6 +51,17 @@ fs::path find_model_file(const fs::path& path, Weights weights) {
   return file;
 }
 
+void take_described_weights(torch::nn::Module& model,
+                            const std::map<std::string, torch::Tensor>& weights,
+                            const std::string& where) {
+  try {
+    load_state_dict(model, weights);
+  } catch (const Error& error) {
+    fail_data(where, " does not fit its own description: ", error.what());
+  }
+  model.eval();
+}
+
 LoadedModel load_model_file(const fs::path& path, Weights weights) {
   LoadedModel loaded;
   loaded.file = find_model_file(path, weights);
@@ -59,12 +70,7 @@ LoadedModel load_model_file(const fs::path& path, Weights weights) {
   const std::string where = cat("'", loaded.file.string(), "'");
   loaded.info = model_info_from_metadata(content.metadata, where);
   loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
-  try {
-    load_state_dict(*loaded.model, content.tensors);
-  } catch (const Error& error) {
-    fail_data(where, " does not fit its own description: ", error.what());
-  }
-  loaded.model->eval();
+  take_described_weights(*loaded.model, content.tensors, where);
   return loaded;
 }
 

@@ -1,8 +1,12 @@
 // A trained image classifier in one safetensors file, and finding that file in a run.
 #pragma once
 
+#include <torch/torch.h>
+
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "tost/eval/model_info.h"
 #include "tost/models/image_classifier.h"
@@ -27,6 +31,12 @@ std::filesystem::path find_model_file(const std::filesystem::path& path,
 // Reads safetensors files of this program and the checkpoints of foreign_checkpoint.h.
 // Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
+
+// Weights of a file into the model that its own description asks for, which is then put into
+// evaluation mode. Throws a data Error about `where` where they do not fit it.
+void take_described_weights(torch::nn::Module& model,
+                            const std::map<std::string, torch::Tensor>& weights,
+                            const std::string& where);
 
 // Atomic and durable: the old file stays whole on failure.
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,

@@ -106,12 +106,7 @@ LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
   const SafetensorsFile content = load_safetensors(loaded.file);
   loaded.info = sequence_info_from_metadata(content.metadata, where);
   loaded.model = make_sequence_classifier(loaded.info.config, WeightInit::kNone);
-  try {
-    load_state_dict(*loaded.model, content.tensors);
-  } catch (const Error& error) {
-    fail_data(where, " does not fit its own description: ", error.what());
-  }
-  loaded.model->eval();
+  take_described_weights(*loaded.model, content.tensors, where);
   return loaded;
 }
 

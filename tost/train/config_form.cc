@@ -9,6 +9,8 @@ namespace tost {
 
 using nlohmann::json;
 
+namespace {
+
 FieldInfo shorthand_field(const std::string& key, const std::string& help, const json& usual) {
   FieldInfo field{.key = key,
                   .type = FieldType::kText,
@@ -20,6 +22,15 @@ FieldInfo shorthand_field(const std::string& key, const std::string& help, const
   if (usual.is_number_float()) field.type = FieldType::kNumber;
   field.low = -(field.high = double(int64_t{1} << 40));
   return field;
+}
+
+}  // namespace
+
+std::vector<FieldInfo> shorthand_fields(
+    const std::vector<std::pair<const char*, const char*>>& help, const json& usual) {
+  std::vector<FieldInfo> fields;
+  for (const auto& [key, text] : help) fields.push_back(shorthand_field(key, text, usual.at(key)));
+  return fields;
 }
 
 json expand_shorthands(const std::vector<FieldInfo>& shorthands, json values) {

@@ -35,10 +35,10 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
   return names;
 }
 
-// The shorthand of a key of model_options whose usual value is `usual`. Only the type is checked;
-// what is possible is the model's own to say.
-FieldInfo shorthand_field(const std::string& key, const std::string& help,
-                          const nlohmann::json& usual);
+// Shorthands of keys of model_options, each with its help; `usual` holds a value of each, whose
+// type alone is checked: what is possible is the model's own to say.
+std::vector<FieldInfo> shorthand_fields(
+    const std::vector<std::pair<const char*, const char*>>& help, const nlohmann::json& usual);
 
 // `values` with every shorthand moved into model_options. Throws a usage Error for a wrong value,
 // or one that model_options gives differently.

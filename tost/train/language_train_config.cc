@@ -57,15 +57,6 @@ const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
   return kHelp;
 }
 
-std::vector<FieldInfo> make_shorthands() {
-  const json usual = to_json(LanguageConfig{});
-  std::vector<FieldInfo> fields;
-  for (const auto& [key, help] : shorthand_help()) {
-    fields.push_back(shorthand_field(key, help, usual.at(key)));
-  }
-  return fields;
-}
-
 void check(const C& config) {
   check_loop_config(config);
   if (config.data.empty()) {
@@ -77,7 +68,8 @@ void check(const C& config) {
 }  // namespace
 
 const ConfigForm<C>& language_train_form() {
-  static const ConfigForm<C> form{make_fields(), language_recipes(), check, make_shorthands()};
+  static const ConfigForm<C> form{make_fields(), language_recipes(), check,
+                                  shorthand_fields(shorthand_help(), to_json(LanguageConfig{}))};
   return form;
 }
 
@@ -94,8 +86,7 @@ LanguageConfig changed_language_config(const std::string& mixer, const json& mod
 }
 
 LanguageConfig language_config(const C& config) {
-  return changed_language_config(config.mixer, config.model_options,
-                                 language_preset(config.model));
+  return changed_language_config(config.mixer, config.model_options, language_preset(config.model));
 }
 
 }  // namespace tost

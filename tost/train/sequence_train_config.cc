@@ -82,15 +82,6 @@ const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
   return kHelp;
 }
 
-std::vector<FieldInfo> make_shorthands() {
-  const json usual = to_json(SequenceConfig{});
-  std::vector<FieldInfo> fields;
-  for (const auto& [key, help] : shorthand_help()) {
-    fields.push_back(shorthand_field(key, help, usual.at(key)));
-  }
-  return fields;
-}
-
 void check(const C& config) {
   check_loop_config(config);
   if (config.data.empty()) {
@@ -104,7 +95,8 @@ void check(const C& config) {
 }  // namespace
 
 const ConfigForm<C>& sequence_train_form() {
-  static const ConfigForm<C> form{make_fields(), sequence_recipes(), check, make_shorthands()};
+  static const ConfigForm<C> form{make_fields(), sequence_recipes(), check,
+                                  shorthand_fields(shorthand_help(), to_json(SequenceConfig{}))};
   return form;
 }
 
