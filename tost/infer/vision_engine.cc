@@ -1,0 +1,1 @@
+#include "tost/infer/vision_engine.h"

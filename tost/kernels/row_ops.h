@@ -1,0 +1,88 @@
+// What stands around matrix products in a network, on tiles of rows: LayerNorm before, bias,
+// activation and residual behind, and the rounding of rows to whole numbers.
+//
+// A call works on the calling thread; the caller cuts rows into tiles that stay in its caches.
+// Strides are in elements, columns are adjacent, rows may be 0. Arithmetic is float32 whatever is
+// stored; bfloat16 is rounded to nearest even on store. A row's result depends on that row alone,
+// not on the others of its tile. No call allocates; all throw a usage Error for a wrong TOST_ISA
+// (isa.h) and for nothing else. Different instruction sets agree to rounding.
+#pragma once
+
+#include <cstdint>
+
+#include "tost/kernels/tssa.h"
+
+namespace tost::kernels {
+
+enum class RowType : uint8_t { kFloat32, kBfloat16, kUint8 };
+
+enum class Activation : uint8_t {
+  kNone,
+  kGelu,      // x Phi(x), by erf
+  kGeluTanh,  // x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+};
+
+// y = (x - mean) / sqrt(variance + eps) weight + bias for each row. As kUint8 the row is stored as
+// quantize_rows() does it. y may be x where both have the same type and stride.
+struct NormRowsArgs {
+  int64_t rows = 0;
+  int64_t width = 0;  // >= 1
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  DType x_dtype = DType::kFloat32;
+  const float* weight = nullptr;  // [width]
+  const float* bias = nullptr;    // [width], may be null
+  float eps = 1e-6f;
+  void* y = nullptr;
+  int64_t y_stride = 0;
+  RowType y_type = RowType::kFloat32;
+  // With kUint8 alone.
+  float* scale = nullptr;   // [rows]
+  int32_t* zero = nullptr;  // [rows]
+};
+void norm_rows(const NormRowsArgs& args);
+
+// x ~ scale (y - zero) with scale and zero chosen for each row from its range, 0 included, so that
+// zeros stay exact: scale = (max - min) / 255, zero 0 to 255. A row of zeros has scale 0. A row
+// with NaN or infinity has scale NaN, so that what is made of it is NaN as well.
+struct QuantizeRowsArgs {
+  int64_t rows = 0;
+  int64_t width = 0;
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  DType x_dtype = DType::kFloat32;
+  uint8_t* y = nullptr;
+  int64_t y_stride = 0;
+  float* scale = nullptr;   // [rows]
+  int32_t* zero = nullptr;  // [rows]
+};
+void quantize_rows(const QuantizeRowsArgs& args);
+
+// What follows a matrix product, on one panel of its columns:
+//   value = activation(sums + bias), or for integer sums
+//   value = activation(row_scale column_scale (sums - row_zero column_sum) + bias);
+//   out = value, or with `add` out + gamma value.
+// The error of an activation stored as float32 is that of the plain float32 form; stored as
+// bfloat16 it stays below the rounding to bfloat16 for values above 2^-6 and below 3e-5 for others.
+struct FinishRowsArgs {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  const void* sums = nullptr;  // float32, or int32 where column_scale is given
+  int64_t sums_stride = 0;
+  // For integer sums; null otherwise.
+  const float* row_scale = nullptr;     // [rows]
+  const int32_t* row_zero = nullptr;    // [rows]
+  const float* column_scale = nullptr;  // [columns]
+  const int32_t* column_sum = nullptr;  // [columns], sums of the integer weights
+
+  const float* bias = nullptr;  // [columns], may be null
+  Activation activation = Activation::kNone;
+  bool add = false;
+  const float* gamma = nullptr;  // [columns], with `add`; null: 1
+  void* out = nullptr;           // must not overlap sums
+  int64_t out_stride = 0;
+  DType out_dtype = DType::kFloat32;
+};
+void finish_rows(const FinishRowsArgs& args);
+
+}  // namespace tost::kernels

@@ -1,0 +1,104 @@
+// y = x Wᵀ + b with the weight laid out once for the matrix units of this CPU, on tiles of rows:
+// what a network repeats for every batch is done once, and what follows the product (activation,
+// residual) is applied while its sums are in the first-level cache.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tost/kernels/row_ops.h"
+
+namespace tost {
+
+// What the product computes with; sums are float32 (float32, bfloat16) or int32 (int8).
+enum class Packing : uint8_t {
+  kFloat32,
+  kBfloat16,  // rows and weight rounded to bfloat16
+  kInt8,      // uint8 rows (quantize_rows) times int8 weights
+};
+
+// Which products this CPU's matrix units take, found by trying them once; the others are computed
+// in float32 on the same rounded numbers, with the same result to rounding.
+struct ProductSupport {
+  bool float32 = false;  // else the general matrix product serves
+  bool bfloat16 = false;
+  bool int8 = false;
+};
+const ProductSupport& product_support();
+
+// The fastest packing the CPU takes: "int8", "bf16" or "fp32".
+std::string fastest_packing();
+
+// Rows [rows, inputs] of the element type of the packing: float, bfloat16 or uint8.
+struct PackedRows {
+  int64_t rows = 0;
+  const void* data = nullptr;
+  int64_t stride = 0;             // in elements; smaller than `inputs` where rows overlap
+  const float* scale = nullptr;   // [rows], kInt8 alone
+  const int32_t* zero = nullptr;  // [rows], kInt8 alone
+};
+
+// Where the result goes; see FinishRowsArgs.
+struct PackedResult {
+  void* data =
+      nullptr;  // [rows, outputs]; column 0 of the whole result, also for a range of panels
+  int64_t stride = 0;
+  kernels::DType dtype = kernels::DType::kFloat32;
+  kernels::Activation activation = kernels::Activation::kNone;
+  bool add = false;              // onto what stands there
+  const float* gamma = nullptr;  // [outputs], with `add`
+};
+
+class PackedLinear {
+ public:
+  PackedLinear() = default;
+  // weight [out, in] floating on the CPU, bias [out] or undefined; both are copied. kInt8: each
+  // output's weights become whole numbers times max |w| / 127, so that weights which were rounded
+  // so before keep their bits. Throws a usage Error for other shapes and for weights that are not
+  // finite where they are to become whole numbers.
+  PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
+
+  int64_t inputs() const { return inputs_; }
+  int64_t outputs() const { return outputs_; }
+  Packing packing() const { return packing_; }
+  bool defined() const { return outputs_ > 0; }
+  // Of the weights in memory.
+  int64_t bytes() const;
+
+  // Panels of columns, the unit in which the outputs of one product can be shared among threads.
+  int64_t panels() const { return panels_; }
+
+  // Bytes of 64-byte aligned scratch that run() wants for at most `rows` rows.
+  int64_t scratch_bytes(int64_t rows) const;
+
+  // The whole product of these rows on the calling thread, or its panels [first, last). Does not
+  // allocate after the first calls with a number of rows (kernels are compiled then and kept per
+  // thread). A row's result does not depend on how many stand beside it, to rounding: for the same
+  // number of rows it is the same bit for bit.
+  void run(const PackedRows& x, const PackedResult& result, void* scratch) const {
+    run(x, result, scratch, 0, panels_);
+  }
+  void run(const PackedRows& x, const PackedResult& result, void* scratch, int64_t first,
+           int64_t last) const;
+
+  // Gives the matrix units back; each thread that called run() calls it when it is done for a while
+  // (once a region, not once a product).
+  static void release();
+
+ private:
+  struct Panel;
+  void multiply(const PackedRows& x, const Panel& panel, void* sums, const void* rows) const;
+
+  int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
+  int64_t panel_columns_ = 0;
+  Packing packing_ = Packing::kFloat32;
+  bool native_ = false;      // by the microkernel of the packing, else in float32
+  at::Tensor weight_;        // panels one after the other
+  at::Tensor bias_;          // [out] float32, undefined without
+  at::Tensor column_scale_;  // [out] float32, kInt8
+  at::Tensor column_sum_;    // [out] int32, kInt8
+};
+
+}  // namespace tost
