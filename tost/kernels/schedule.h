@@ -116,7 +116,7 @@ void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t be
                 float* out);
 
 inline int64_t element_size(DType dtype) {
-  return dtype == DType::kBfloat16 ? 2 : 4;
+  return dtype == DType::kFloat32 ? 4 : 2;
 }
 
 inline const char* row(const ConstTokens& t, DType dtype, int64_t sample, int64_t token) {

@@ -33,7 +33,8 @@
 
 namespace tost::kernels {
 
-enum class DType : uint8_t { kFloat32, kBfloat16 };
+// float16 is known to the GPU's kernels alone.
+enum class DType : uint8_t { kFloat32, kBfloat16, kFloat16 };
 
 struct TssaShape {
   int64_t batch = 0;   // B, may be 0

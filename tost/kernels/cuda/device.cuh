@@ -1,0 +1,86 @@
+// What the kernels need of a device: CUDA's own, or the emulator's where the compiler is not nvcc.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#define TOST_UNROLL _Pragma("unroll")
+#define TOST_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define TOST_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+  kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+#else
+#include <cstring>
+
+#include "tost/kernels/cuda/emulator.h"
+#endif
+
+namespace tost::kernels::cuda {
+
+// Storage of 16 bits; arithmetic is float32.
+struct Bfloat16 {
+  uint16_t bits;
+};
+struct Float16 {
+  uint16_t bits;
+};
+
+__device__ __forceinline__ float to_float(float x) {
+  return x;
+}
+#if defined(__CUDACC__)
+__device__ __forceinline__ float to_float(Bfloat16 x) {
+  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+__device__ __forceinline__ float to_float(Float16 x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+__device__ __forceinline__ void store(float* p, float x) {
+  *p = x;
+}
+__device__ __forceinline__ void store(Bfloat16* p, float x) {
+  p->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+__device__ __forceinline__ void store(Float16* p, float x) {
+  p->bits = __half_as_ushort(__float2half_rn(x));
+}
+#else
+inline float to_float(Bfloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+inline float to_float(Float16 x) {
+  _Float16 value;
+  std::memcpy(&value, &x.bits, sizeof(value));
+  return static_cast<float>(value);
+}
+inline void store(float* p, float x) {
+  *p = x;
+}
+inline void store(Bfloat16* p, float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  p->bits = static_cast<uint16_t>(nan ? 0x7fc0U : (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+inline void store(Float16* p, float x) {
+  const auto value = static_cast<_Float16>(x);
+  std::memcpy(&p->bits, &value, sizeof(value));
+}
+#endif
+
+// V adjacent values, read and written at once.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Pack {
+  T values[V];
+};
+template <class T, int V>
+__device__ __forceinline__ Pack<T, V> load_pack(const T* p) {
+  return *reinterpret_cast<const Pack<T, V>*>(p);
+}
+
+}  // namespace tost::kernels::cuda

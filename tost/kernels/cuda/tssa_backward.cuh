@@ -1,0 +1,204 @@
+// The three passes of the backward over w and grad_y, and the sums between them. Formulas in
+// kernels/tssa.h.
+#pragma once
+
+#include "tost/kernels/cuda/tssa_tiles.cuh"
+
+namespace tost::kernels::cuda {
+
+// What the forward left, of all samples.
+struct Kept {
+  const float* pi;      // [B, H, N]
+  const float* energy;  // [B, C]
+  const float* moment;  // [B, C]
+  const float* pi_sum;  // [B, H]
+};
+
+// partial[b, split, c] = sum of g w Pi over the split's own tokens.
+template <class T, int V, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    alignment_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, const float* pi, float* partial) {
+  TOST_SHARED(memory);
+  const Place at(cut);
+  const float* shares = pi + (at.sample * cut.heads + at.head) * cut.tokens;
+  float sums[V] = {};
+  Pack<T, V> x[kTileTokens<kThreads>], g[kTileTokens<kThreads>];
+  for (int64_t first = at.begin + at.row; first < at.own_end; first += cut.tile()) {
+    load_tile(w, cut, at, first, at.own_end, x);
+    load_tile(grad, cut, at, first, at.own_end, g);
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      const int64_t token = first + i * cut.rows;
+      if (token >= at.own_end) continue;
+      const float share = shares[token];
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        sums[v] += to_float(g[i].values[v]) * to_float(x[i].values[v]) * share;
+      }
+    }
+  }
+  reduce_rows<V>(cut, at, sums, reinterpret_cast<float*>(memory),
+                 partial + blockIdx.x * cut.channels());
+}
+
+// From G to dS = D^2 G over N' = N + 1e-8, in place of G; spread[b, k] = sum_i dS S of the head,
+// over N'.
+static __global__ void moment_gradient(Cut cut, Kept kept, float* grad_moment, float* spread) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;  // sample and head
+  if (i >= cut.batch * cut.heads) return;
+  const float members = kept.pi_sum[i] + 1e-8f;
+  double sum = 0;
+  for (int64_t c = i * cut.width; c < (i + 1) * cut.width; ++c) {
+    const float moment = kept.moment[c], damping = 1.0f / (1.0f + moment);
+    const float gradient = damping * damping * grad_moment[c] / members;
+    grad_moment[c] = gradient;
+    sum += double{gradient} * moment;
+  }
+  spread[i] = static_cast<float>(sum);
+}
+
+struct LogitResults {
+  float* grad_logit;    // [B, H, N]: da, the gradient of a
+  float* partial_sum;   // [B, splits, C]: sum of da w^2
+  float* partial_temp;  // [B, splits, H]: sum of dlogit a
+};
+
+// The gradient of the membership logits.
+template <class T, int V, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    logit_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, Kept kept, const float* grad_moment,
+               const float* spread, const float* temp, const float* grad_pi, LogitResults results) {
+  TOST_SHARED(memory);
+  const int64_t room = int64_t{cut.tile()} * cut.lanes, other = cut.rows * cut.channels();
+  float* parts = reinterpret_cast<float*>(memory);            // [tile, lanes]: of dPi
+  float* logits = parts + (room > other ? room : other);      // [tile, lanes]: of a
+  float* grads = logits + room;                               // [tile, H]: dPi, then da
+  float* energies = grads + int64_t{cut.tile()} * cut.heads;  // [tile, H]: a, then dlogit a
+  const Place at(cut);
+  const int64_t channel = at.sample * cut.channels() + at.lane * V;
+  float inverse[V], damping[V], moment_grad[V], sums[V] = {};
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    inverse[v] = inverse_norm(kept.energy[channel + v]);
+    damping[v] = 1.0f / (1.0f + kept.moment[channel + v]);
+    moment_grad[v] = grad_moment[channel + v];
+  }
+  double temp_sum = 0;  // of head threadIdx.x
+  Pack<T, V> x[kTileTokens<kThreads>], g[kTileTokens<kThreads>];
+  for (int64_t start = at.begin; start < at.own_end; start += cut.tile()) {
+    const int64_t left = at.own_end - start, count = left < cut.tile() ? left : cut.tile();
+    load_tile(w, cut, at, start + at.row, at.own_end, x);
+    load_tile(grad, cut, at, start + at.row, at.own_end, g);
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      float part = 0, logit = 0;
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float value = to_float(x[i].values[v]), unit = value * inverse[v];
+        part += value * (value * moment_grad[v] - to_float(g[i].values[v]) * damping[v]);
+        logit += unit * unit;
+      }
+      parts[(i * cut.rows + at.row) * cut.lanes + at.lane] = part;
+      logits[(i * cut.rows + at.row) * cut.lanes + at.lane] = logit;
+    }
+    __syncthreads();
+    for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+      const int token = k / cut.heads, head = k % cut.heads;
+      const int64_t place = (at.sample * cut.heads + head) * cut.tokens + start + token;
+      grads[k] = head_sum(cut, parts, token, head) - spread[at.sample * cut.heads + head] +
+                 (grad_pi != nullptr ? grad_pi[place] : 0.0f);
+      energies[k] = head_sum(cut, logits, token, head);
+    }
+    __syncthreads();
+    for (int token = static_cast<int>(threadIdx.x); token < count; token += cut.threads()) {
+      const float* shares = kept.pi + at.sample * cut.heads * cut.tokens + start + token;
+      float dot = 0;
+      for (int k = 0; k < cut.heads; ++k) {
+        dot += shares[k * cut.tokens] * grads[token * cut.heads + k];
+      }
+      for (int k = 0; k < cut.heads; ++k) {
+        const int here = token * cut.heads + k;
+        const float gradient = shares[k * cut.tokens] * (grads[here] - dot);
+        energies[here] *= gradient;
+        grads[here] = gradient * temp[k];
+        results.grad_logit[(at.sample * cut.heads + k) * cut.tokens + start + token] = grads[here];
+      }
+    }
+    __syncthreads();
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      const int token = i * cut.rows + at.row;
+      if (token >= count) continue;
+      const float gradient = grads[token * cut.heads + at.head];
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float unit = to_float(x[i].values[v]) * inverse[v];
+        sums[v] += gradient * (unit * unit);
+      }
+    }
+    if (static_cast<int>(threadIdx.x) < cut.heads) {
+      for (int t = 0; t < count; ++t) temp_sum += energies[t * cut.heads + threadIdx.x];
+    }
+    __syncthreads();
+  }
+  if (static_cast<int>(threadIdx.x) < cut.heads) {
+    results.partial_temp[int64_t{blockIdx.x} * cut.heads + threadIdx.x] =
+        static_cast<float>(temp_sum);
+  }
+  reduce_rows<V>(cut, at, sums, parts, results.partial_sum + blockIdx.x * cut.channels());
+}
+
+// grad_temp[k] = sum over samples and splits; one thread a head.
+static __global__ void combine_temp(const float* partial, Cut cut, float* grad_temp) {
+  const int64_t head = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (head >= cut.heads) return;
+  double sum = 0;
+  for (int64_t i = 0; i < cut.batch * cut.splits; ++i) sum += partial[i * cut.heads + head];
+  grad_temp[head] = static_cast<float>(sum);
+}
+
+// grad_w. logit_sum [B, C] = sum over tokens of da w^2 / E.
+template <class T, int V, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    gradient_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, Kept kept, const float* grad_moment,
+                  const float* grad_logit, const float* logit_sum, TokensOut<T> grad_w) {
+  const Place at(cut);
+  const int64_t channel = at.sample * cut.channels() + at.lane * V;
+  float twice_inverse[V], damping[V], moment_grad[V], mean[V];
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const float inverse = inverse_norm(kept.energy[channel + v]);
+    const bool clamped = sqrtf(kept.energy[channel + v]) < 1e-12f;
+    twice_inverse[v] = 2.0f * inverse * inverse;
+    damping[v] = 1.0f / (1.0f + kept.moment[channel + v]);
+    moment_grad[v] = 2.0f * grad_moment[channel + v];
+    mean[v] = clamped ? 0.0f : logit_sum[channel + v];
+  }
+  const int64_t head = (at.sample * cut.heads + at.head) * cut.tokens;
+  T* out = grad_w.data + at.sample * grad_w.batch_stride + at.lane * V;
+  Pack<T, V> x[kTileTokens<kThreads>], g[kTileTokens<kThreads>];
+  for (int64_t first = at.begin + at.row; first < at.end; first += cut.tile()) {
+    load_tile(w, cut, at, first, at.own_end, x);
+    load_tile(grad, cut, at, first, at.own_end, g);
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      const int64_t token = first + i * cut.rows;
+      if (token >= at.end) continue;
+      const bool own = token < at.own_end;
+      const float share = own ? kept.pi[head + token] : 0.0f;
+      const float logit = own ? grad_logit[head + token] : 0.0f;
+      Pack<T, V> result;
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float value = to_float(x[i].values[v]);
+        const float gradient =
+            share * (value * moment_grad[v] - to_float(g[i].values[v]) * damping[v]) +
+            value * twice_inverse[v] * (logit - mean[v]);
+        store(&result.values[v], own ? gradient : 0.0f);
+      }
+      *reinterpret_cast<Pack<T, V>*>(out + token * grad_w.token_stride) = result;
+    }
+  }
+}
+
+}  // namespace tost::kernels::cuda

@@ -1,0 +1,1 @@
+#include "tost/kernels/cuda/tssa_launch-inl.h"

@@ -1,0 +1,135 @@
+// The GPU's kernels, run by the emulator, against the CPU's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/kernels/tssa_test_util.h"
+
+namespace tost::kernels::cuda {
+namespace {
+
+struct Case {
+  TssaShape shape;
+  int64_t pad = 0;  // between rows: odd strides leave packs of one channel
+  float scale = 1;
+  std::vector<int64_t> lengths = {};
+  int multiprocessors = 2;
+};
+
+// Packs of four, of one, one token, many splits, more lanes than a small block has, padding.
+const Case kCases[] = {
+    {{1, 1, 1, 1}},
+    {{2, 1, 3, 8}},
+    {{0, 5, 2, 4}},
+    {{2, 0, 2, 4}},
+    {{2, 197, 3, 64}},
+    {{1, 300, 6, 32}, 4},
+    {{3, 67, 5, 7}},
+    {{2, 33, 4, 16}, 3},
+    {{1, 90, 2, 300}},
+    {{1, 40, 9, 128}},
+    {{1, 513, 2, 8}, 0, 1, {}, 16},
+    {{3, 70, 2, 16}, 0, 1, {0, 70, 19}},
+    {{2, 50, 3, 8}, 0, 1e-15f},
+    {{2, 50, 3, 8}, 0, 1e8f},
+    {{1, 70, 17, 64}, 0, 1},
+};
+
+struct Result {
+  std::vector<float> y, pi, energy, moment, pi_sum, grad_w, grad_temp;
+};
+
+void expect_close(const std::vector<float>& found, const std::vector<float>& wanted, float limit,
+                  const char* what, float floor = 1e-30f) {
+  ASSERT_EQ(found.size(), wanted.size()) << what;
+  float most = 0;
+  for (const float x : wanted) most = std::max(most, std::abs(x));
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_LE(std::abs(found[i] - wanted[i]), limit * (most + floor))
+        << what << "[" << i << "]: " << found[i] << " for " << wanted[i];
+  }
+}
+
+class EmulatedTssa : public testing::TestWithParam<Case> {
+ protected:
+  // On the CPU's kernels, or on the GPU's with the emulator.
+  Result run(bool emulated) {
+    const auto& [shape, pad, scale, lengths, multiprocessors] = GetParam();
+    const int64_t stats = shape.batch * shape.channels();
+    const int64_t memberships = shape.batch * shape.heads * shape.tokens;
+    Padded w(shape, 0, pad), g(shape, 0, pad), y(shape, 0, pad), grad_w(shape, 0, pad);
+    w.fill(1);
+    g.fill(2);
+    w.for_each([&, s = scale](float& x) { x *= s; });
+    std::vector<float> temp(shape.heads);
+    for (int64_t k = 0; k < shape.heads; ++k) temp[k] = 0.5f + float(k);
+    Result r;
+    r.pi.resize(memberships), r.energy.resize(stats), r.moment.resize(stats);
+    r.pi_sum.resize(shape.batch * shape.heads), r.grad_temp.resize(shape.heads);
+    const DeviceFacts device{multiprocessors, 200 << 10};
+
+    TssaForwardArgs forward;
+    forward.shape = shape, forward.w = w.const_tokens(), forward.temp = temp.data();
+    forward.lengths = lengths.empty() ? nullptr : lengths.data();
+    forward.y = y.tokens(), forward.pi = r.pi.data(), forward.energy = r.energy.data();
+    forward.moment = r.moment.data(), forward.pi_sum = r.pi_sum.data();
+    TssaBackwardArgs backward;
+    backward.shape = shape, backward.w = forward.w, backward.grad_y = g.const_tokens();
+    backward.temp = forward.temp, backward.lengths = forward.lengths, backward.pi = r.pi.data();
+    backward.energy = r.energy.data(), backward.moment = r.moment.data();
+    backward.pi_sum = r.pi_sum.data(), backward.grad_w = grad_w.tokens();
+    backward.grad_temp = r.grad_temp.data();
+    if (emulated) {
+      EXPECT_TRUE(supports(forward) && supports(backward));
+      Workspace one(forward_workspace(forward, device)), two(backward_workspace(backward, device));
+      EXPECT_EQ(tssa_forward(forward, one.data, device, nullptr), 0);
+      EXPECT_EQ(tssa_backward(backward, two.data, device, nullptr), 0);
+    } else {
+      Workspace one(tssa_forward_workspace(forward)), two(tssa_backward_workspace(backward));
+      kernels::tssa_forward(forward, one.data, serial_for, 1);
+      kernels::tssa_backward(backward, two.data, serial_for, 1);
+    }
+    EXPECT_EQ(y.canaries(), y.expected_canaries());
+    EXPECT_EQ(grad_w.canaries(), grad_w.expected_canaries());
+    y.for_each([&](float x) { r.y.push_back(x); });
+    grad_w.for_each([&](float x) { r.grad_w.push_back(x); });
+    return r;
+  }
+};
+
+TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
+  const Result found = run(true), wanted = run(false);
+  expect_close(found.pi, wanted.pi, 1e-5f, "pi");
+  expect_close(found.energy, wanted.energy, 1e-6f, "energy");
+  expect_close(found.moment, wanted.moment, 1e-5f, "moment");
+  expect_close(found.pi_sum, wanted.pi_sum, 1e-6f, "pi_sum");
+  expect_close(found.y, wanted.y, 1e-5f, "y");
+  expect_close(found.grad_w, wanted.grad_w, 2e-5f, "grad_w");
+  // Of one token all logits are P, and what is left is their rounding.
+  const float floor = GetParam().shape.tokens == 1 ? 1.0f : 1e-30f;
+  expect_close(found.grad_temp, wanted.grad_temp, 2e-5f, "grad_temp", floor);
+}
+
+TEST_P(EmulatedTssa, Repeats) {
+  const Result one = run(true), two = run(true);
+  EXPECT_EQ(one.y, two.y);
+  EXPECT_EQ(one.grad_w, two.grad_w);
+  EXPECT_EQ(one.grad_temp, two.grad_temp);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedTssa, testing::ValuesIn(kCases));
+
+TEST(EmulatedTssa, RefusesTokensOfTooManyPacks) {
+  TssaForwardArgs args;
+  args.shape = {1, 2, 5, 205};
+  args.w = {nullptr, 0, 1025}, args.y = {nullptr, 0, 1025};
+  EXPECT_FALSE(supports(args));
+  args.shape = {1, 2, 4, 256}, args.w.token_stride = args.y.token_stride = 1024;
+  EXPECT_TRUE(supports(args));
+}
+
+}  // namespace
+}  // namespace tost::kernels::cuda

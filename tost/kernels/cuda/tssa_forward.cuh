@@ -1,0 +1,157 @@
+// The three passes of the forward over w, and the sums between them.
+#pragma once
+
+#include "tost/kernels/cuda/tssa_tiles.cuh"
+
+namespace tost::kernels::cuda {
+
+// partial[b, split, c] = sum of w^2 over the split's own tokens.
+template <class T, int V, int kThreads>
+__global__ void __launch_bounds__(kThreads) energy_pass(TokensIn<T> w, Cut cut, float* partial) {
+  TOST_SHARED(memory);
+  const Place at(cut);
+  float sums[V] = {};
+  Pack<T, V> tile[kTileTokens<kThreads>];
+  for (int64_t first = at.begin + at.row; first < at.own_end; first += cut.tile()) {
+    load_tile(w, cut, at, first, at.own_end, tile);
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float x = to_float(tile[i].values[v]);
+        sums[v] += x * x;
+      }
+    }
+  }
+  reduce_rows<V>(cut, at, sums, reinterpret_cast<float*>(memory),
+                 partial + blockIdx.x * cut.channels());
+}
+
+// out[b, i] = sum over the splits of partial[b, split, i], i < width, in float64.
+static __global__ void combine_splits(const float* partial, Cut cut, int64_t width, float* out) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= cut.batch * width) return;
+  const float* first = partial + (i / width) * cut.splits * width + i % width;
+  double sum = 0;
+  for (int s = 0; s < cut.splits; ++s) sum += first[s * width];
+  out[i] = static_cast<float>(sum);
+}
+
+// Memberships of the split's tokens, and partial sums of Pi w^2 [b, split, C] and Pi [b, split, H].
+// pi [B, H, N] may be null.
+template <class T, int V, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    membership_pass(TokensIn<T> w, Cut cut, const float* energy, const float* temp, float* pi,
+                    float* partial_moment, float* partial_pi) {
+  TOST_SHARED(memory);
+  float* parts = reinterpret_cast<float*>(memory);  // [tile, lanes]
+  const int64_t room = int64_t{cut.tile()} * cut.lanes, other = cut.rows * cut.channels();
+  float* shares = parts + (room > other ? room : other);  // [tile, H]
+  const Place at(cut);
+  float inverse[V], moment[V] = {};
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    inverse[v] = inverse_norm(energy[at.sample * cut.channels() + at.lane * V + v]);
+  }
+  double pi_sum = 0;  // of head threadIdx.x
+  Pack<T, V> tile[kTileTokens<kThreads>];
+  for (int64_t start = at.begin; start < at.own_end; start += cut.tile()) {
+    const int64_t left = at.own_end - start, count = left < cut.tile() ? left : cut.tile();
+    load_tile(w, cut, at, start + at.row, at.own_end, tile);
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      float part = 0;
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float x = to_float(tile[i].values[v]) * inverse[v];
+        part += x * x;
+      }
+      parts[(i * cut.rows + at.row) * cut.lanes + at.lane] = part;
+    }
+    __syncthreads();
+    for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+      const int head = k % cut.heads;
+      shares[k] = head_sum(cut, parts, k / cut.heads, head) * temp[head];
+    }
+    __syncthreads();
+    softmax_heads(cut, shares, count);
+    __syncthreads();
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      const int token = i * cut.rows + at.row;
+      if (token >= count) continue;
+      const float share = shares[token * cut.heads + at.head];
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float x = to_float(tile[i].values[v]);
+        moment[v] += share * (x * x);
+      }
+    }
+    if (static_cast<int>(threadIdx.x) < cut.heads) {
+      for (int t = 0; t < count; ++t) pi_sum += shares[t * cut.heads + threadIdx.x];
+    }
+    if (pi != nullptr) {
+      for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+        const int token = static_cast<int>(k % count), head = static_cast<int>(k / count);
+        pi[(at.sample * cut.heads + head) * cut.tokens + start + token] =
+            shares[token * cut.heads + head];
+      }
+    }
+    __syncthreads();
+  }
+  if (static_cast<int>(threadIdx.x) < cut.heads) {
+    partial_pi[int64_t{blockIdx.x} * cut.heads + threadIdx.x] = static_cast<float>(pi_sum);
+  }
+  reduce_rows<V>(cut, at, moment, parts, partial_moment + blockIdx.x * cut.channels());
+}
+
+// moment [B, C] = sums of Pi w^2 over (N_k + 1e-8), and pi_sum [B, H] = N_k.
+static __global__ void combine_moments(const float* partial_moment, const float* partial_pi,
+                                       Cut cut, float* moment, float* pi_sum) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, channels = cut.channels();
+  if (i >= cut.batch * channels) return;
+  const int64_t sample = i / channels, channel = i % channels;
+  const int head = static_cast<int>(channel / cut.width);
+  double sum = 0, members = 0;
+  for (int s = 0; s < cut.splits; ++s) {
+    const int64_t block = sample * cut.splits + s;
+    sum += partial_moment[block * channels + channel];
+    members += partial_pi[block * cut.heads + head];
+  }
+  moment[i] = static_cast<float>(sum / (members + 1e-8));
+  if (channel % cut.width == 0) pi_sum[sample * cut.heads + head] = static_cast<float>(members);
+}
+
+// y = -w Pi D; y and pi are 0 at tokens that are no one's own.
+template <class T, int V, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    output_pass(TokensIn<T> w, Cut cut, const float* moment, float* pi, TokensOut<T> y) {
+  const Place at(cut);
+  float damping[V];
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    damping[v] = -1.0f / (1.0f + moment[at.sample * cut.channels() + at.lane * V + v]);
+  }
+  float* shares = pi + (at.sample * cut.heads + at.head) * cut.tokens;
+  T* out = y.data + at.sample * y.batch_stride + at.lane * V;
+  Pack<T, V> tile[kTileTokens<kThreads>];
+  for (int64_t first = at.begin + at.row; first < at.end; first += cut.tile()) {
+    load_tile(w, cut, at, first, at.own_end, tile);
+    TOST_UNROLL
+    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      const int64_t token = first + i * cut.rows;
+      if (token >= at.end) continue;
+      const bool own = token < at.own_end;
+      if (!own && at.lane % cut.head_lanes == 0) shares[token] = 0;
+      const float share = own ? shares[token] : 0.0f;
+      Pack<T, V> result;
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        store(&result.values[v], own ? to_float(tile[i].values[v]) * share * damping[v] : 0.0f);
+      }
+      *reinterpret_cast<Pack<T, V>*>(out + token * y.token_stride) = result;
+    }
+  }
+}
+
+}  // namespace tost::kernels::cuda

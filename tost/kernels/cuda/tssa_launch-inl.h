@@ -1,0 +1,265 @@
+// How calls are cut and queued; compiled by nvcc for the GPU and by the host's compiler for the
+// emulator.
+#include <algorithm>
+#include <cstdint>
+
+#include "tost/kernels/cuda/tssa_backward.cuh"
+#include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/kernels/cuda/tssa_forward.cuh"
+#include "tost/kernels/schedule.h"
+
+namespace tost::kernels::cuda {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr int kBlockThreads = 256;  // aimed at
+constexpr int kPackBytes = 16;
+
+bool packs(const ConstTokens& t, int64_t bytes, int64_t values) {
+  return reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(values * bytes) == 0 &&
+         t.batch_stride % values == 0 && t.token_stride % values == 0;
+}
+bool packs(const Tokens& t, int64_t bytes, int64_t values) {
+  return packs(ConstTokens{t.data, t.batch_stride, t.token_stride}, bytes, values);
+}
+
+// Channels of a pack: 16 bytes where everything divides into them, else one.
+template <class... Arrays>
+int pack_of(const TssaShape& shape, DType dtype, const Arrays&... arrays) {
+  const int64_t bytes = element_size(dtype), values = kPackBytes / bytes;
+  const bool whole = shape.width % values == 0 && (packs(arrays, bytes, values) && ...);
+  return whole ? static_cast<int>(values) : 1;
+}
+
+Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const DeviceFacts& device) {
+  Cut cut{};
+  cut.batch = shape.batch;
+  cut.tokens = shape.tokens;
+  cut.heads = static_cast<int>(shape.heads);
+  cut.width = static_cast<int>(shape.width);
+  cut.lanes = static_cast<int>(shape.channels() / pack);
+  cut.head_lanes = static_cast<int>(shape.width / pack);
+  cut.rows = std::max(1, kBlockThreads / cut.lanes);
+  cut.tile_tokens =
+      cut.threads() <= kBlockThreads ? kTileTokens<kBlockThreads> : kTileTokens<kMostThreads>;
+  cut.lengths = lengths;
+  // Four blocks a multiprocessor hide each other's waits; a block shorter than a tile is waste.
+  const int64_t tiles = std::max<int64_t>(1, (shape.tokens + cut.tile() - 1) / cut.tile());
+  const int64_t blocks = 4 * int64_t{device.multiprocessors};
+  const int64_t wanted = (blocks + shape.batch - 1) / std::max<int64_t>(1, shape.batch);
+  const int64_t splits = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(tiles, 1024));
+  cut.split_tokens = (tiles + splits - 1) / splits * cut.tile();
+  cut.splits = static_cast<int>(
+      std::max<int64_t>(1, (shape.tokens + cut.split_tokens - 1) / cut.split_tokens));
+  return cut;
+}
+
+int64_t row_bytes(const Cut& cut) {
+  return cut.rows * cut.channels() * int64_t{sizeof(float)};
+}
+// Shared memory of a pass that has `arrays` arrays [tile, lanes] and as many [tile, H].
+int64_t tile_bytes(const Cut& cut, int64_t arrays) {
+  const int64_t lanes = int64_t{cut.tile()} * cut.lanes * int64_t{sizeof(float)};
+  const int64_t heads = int64_t{cut.tile()} * cut.heads * int64_t{sizeof(float)};
+  return std::max(lanes, row_bytes(cut)) + (arrays - 1) * lanes + arrays * heads;
+}
+
+// Hands out 256-byte aligned pieces; with a null base it only counts.
+class Pieces {
+ public:
+  explicit Pieces(void* base) : base_(static_cast<char*>(base)) {}
+
+  float* take(int64_t count) {
+    float* piece = base_ == nullptr ? nullptr : reinterpret_cast<float*>(base_ + used_);
+    used_ += (count * int64_t{sizeof(float)} + 255) / 256 * 256;
+    return piece;
+  }
+  float* take_unless(float* given, int64_t count) { return given != nullptr ? given : take(count); }
+  int64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  int64_t used_ = 0;
+};
+
+struct ForwardScratch {
+  ForwardScratch(const TssaForwardArgs& args, const Cut& cut, void* base) {
+    Pieces pieces(base);
+    partial = pieces.take(cut.batch * cut.splits * cut.channels());
+    partial_pi = pieces.take(cut.batch * cut.splits * cut.heads);
+    pi = pieces.take_unless(args.pi, cut.batch * cut.heads * cut.tokens);
+    energy = pieces.take_unless(args.energy, cut.batch * cut.channels());
+    moment = pieces.take_unless(args.moment, cut.batch * cut.channels());
+    pi_sum = pieces.take_unless(args.pi_sum, cut.batch * cut.heads);
+    bytes = pieces.used();
+  }
+  float *partial, *partial_pi, *pi, *energy, *moment, *pi_sum;
+  int64_t bytes;
+};
+
+struct BackwardScratch {
+  BackwardScratch(const Cut& cut, void* base) {
+    Pieces pieces(base);
+    partial = pieces.take(cut.batch * cut.splits * cut.channels());
+    partial_temp = pieces.take(cut.batch * cut.splits * cut.heads);
+    grad_moment = pieces.take(cut.batch * cut.channels());
+    logit_sum = pieces.take(cut.batch * cut.channels());
+    spread = pieces.take(cut.batch * cut.heads);
+    grad_logit = pieces.take(cut.batch * cut.heads * cut.tokens);
+    bytes = pieces.used();
+  }
+  float *partial, *partial_temp, *grad_moment, *logit_sum, *spread, *grad_logit;
+  int64_t bytes;
+};
+
+unsigned blocks_of(int64_t threads) {
+  return static_cast<unsigned>((threads + kBlockThreads - 1) / kBlockThreads);
+}
+template <class T>
+TokensIn<T> tokens_in(const ConstTokens& t) {
+  return {static_cast<const T*>(t.data), t.batch_stride, t.token_stride};
+}
+template <class T>
+TokensOut<T> tokens_out(const Tokens& t) {
+  return {static_cast<T*>(t.data), t.batch_stride, t.token_stride};
+}
+
+#if defined(__CUDACC__)
+// More than 48 KiB of shared memory has to be asked for.
+template <class Kernel>
+int allow_shared(Kernel kernel, int64_t bytes) {
+  if (bytes <= (48 << 10)) return 0;
+  return static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(bytes)));
+}
+int last_error() {
+  return static_cast<int>(cudaGetLastError());
+}
+#else
+template <class Kernel>
+int allow_shared(Kernel, int64_t) {
+  return 0;
+}
+int last_error() {
+  return 0;
+}
+#endif
+
+template <class T, int V, int kThreads>
+int run_forward(const TssaForwardArgs& args, const Cut& cut, void* workspace, Stream stream) {
+  const ForwardScratch scratch(args, cut, workspace);
+  const auto w = tokens_in<T>(args.w);
+  const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
+  const auto block = static_cast<unsigned>(cut.threads());
+  const int64_t channels = cut.batch * cut.channels();
+  const auto energy = energy_pass<T, V, kThreads>;
+  const auto membership = membership_pass<T, V, kThreads>;
+  const auto output = output_pass<T, V, kThreads>;
+  if (const int error = allow_shared(membership, tile_bytes(cut, 1))) return error;
+  if (const int error = allow_shared(energy, row_bytes(cut))) return error;
+  TOST_LAUNCH(energy, grid, block, row_bytes(cut), stream, w, cut, scratch.partial);
+  TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
+              cut.channels(), scratch.energy);
+  TOST_LAUNCH(membership, grid, block, tile_bytes(cut, 1), stream, w, cut, scratch.energy,
+              args.temp, scratch.pi, scratch.partial, scratch.partial_pi);
+  TOST_LAUNCH(combine_moments, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial,
+              scratch.partial_pi, cut, scratch.moment, scratch.pi_sum);
+  TOST_LAUNCH(output, grid, block, 0, stream, w, cut, scratch.moment, scratch.pi,
+              tokens_out<T>(args.y));
+  return last_error();
+}
+
+template <class T, int V, int kThreads>
+int run_backward(const TssaBackwardArgs& args, const Cut& cut, void* workspace, Stream stream) {
+  const BackwardScratch scratch(cut, workspace);
+  const auto w = tokens_in<T>(args.w), grad = tokens_in<T>(args.grad_y);
+  const Kept kept{args.pi, args.energy, args.moment, args.pi_sum};
+  const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
+  const auto block = static_cast<unsigned>(cut.threads());
+  const int64_t channels = cut.batch * cut.channels();
+  const auto alignment = alignment_pass<T, V, kThreads>;
+  const auto logit = logit_pass<T, V, kThreads>;
+  const auto gradient = gradient_pass<T, V, kThreads>;
+  if (const int error = allow_shared(alignment, row_bytes(cut))) return error;
+  if (const int error = allow_shared(logit, tile_bytes(cut, 2))) return error;
+  TOST_LAUNCH(alignment, grid, block, row_bytes(cut), stream, w, grad, cut, args.pi,
+              scratch.partial);
+  TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
+              cut.channels(), scratch.grad_moment);
+  TOST_LAUNCH(moment_gradient, blocks_of(cut.batch * cut.heads), kBlockThreads, 0, stream, cut,
+              kept, scratch.grad_moment, scratch.spread);
+  TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2), stream, w, grad, cut, kept,
+              scratch.grad_moment, scratch.spread, args.temp, args.grad_pi,
+              (LogitResults{scratch.grad_logit, scratch.partial, scratch.partial_temp}));
+  TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
+              cut.channels(), scratch.logit_sum);
+  TOST_LAUNCH(combine_temp, blocks_of(cut.heads), kBlockThreads, 0, stream, scratch.partial_temp,
+              cut, args.grad_temp);
+  TOST_LAUNCH(gradient, grid, block, 0, stream, w, grad, cut, kept, scratch.grad_moment,
+              scratch.grad_logit, scratch.logit_sum, tokens_out<T>(args.grad_w));
+  return last_error();
+}
+
+// run<T, V, threads>() for the storage and pack of a call. Blocks of few threads may use more
+// registers each.
+template <int kThreads, class Run>
+int for_storage(DType dtype, int pack, Run run) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return pack == 1 ? run.template operator()<float, 1, kThreads>()
+                       : run.template operator()<float, 4, kThreads>();
+    case DType::kBfloat16:
+      return pack == 1 ? run.template operator()<Bfloat16, 1, kThreads>()
+                       : run.template operator()<Bfloat16, 8, kThreads>();
+    case DType::kFloat16:
+      return pack == 1 ? run.template operator()<Float16, 1, kThreads>()
+                       : run.template operator()<Float16, 8, kThreads>();
+  }
+  return 1;
+}
+template <class Run>
+int for_call(DType dtype, int pack, const Cut& cut, Run run) {
+  return cut.threads() <= kBlockThreads ? for_storage<kBlockThreads>(dtype, pack, run)
+                                        : for_storage<kMostThreads>(dtype, pack, run);
+}
+
+}  // namespace
+
+bool supports(const TssaForwardArgs& args) {
+  return args.shape.channels() / pack_of(args.shape, args.dtype, args.w, args.y) <= kMostThreads;
+}
+bool supports(const TssaBackwardArgs& args) {
+  return args.shape.channels() /
+             pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w) <=
+         kMostThreads;
+}
+
+int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device) {
+  const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
+  return ForwardScratch(args, cut_of(args.shape, args.lengths, pack, device), nullptr).bytes;
+}
+int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device) {
+  const int pack = pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
+  return BackwardScratch(cut_of(args.shape, args.lengths, pack, device), nullptr).bytes;
+}
+
+int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts& device,
+                 Stream stream) {
+  if (args.shape.batch == 0) return 0;
+  const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
+  const Cut cut = cut_of(args.shape, args.lengths, pack, device);
+  return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
+    return run_forward<T, V, kThreads>(args, cut, workspace, stream);
+  });
+}
+
+int tssa_backward(const TssaBackwardArgs& args, void* workspace, const DeviceFacts& device,
+                  Stream stream) {
+  const int pack = pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
+  const Cut cut = cut_of(args.shape, args.lengths, pack, device);
+  return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
+    return run_backward<T, V, kThreads>(args, cut, workspace, stream);
+  });
+}
+
+}  // namespace tost::kernels::cuda

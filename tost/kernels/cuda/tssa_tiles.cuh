@@ -1,0 +1,131 @@
+// What the bidirectional kernels share: how a sample is cut, where a thread stands, sums over rows
+// of threads, and the memberships of a tile.
+//
+// A token is `lanes` packs of V channels. A block has `rows` tokens side by side, one pack a
+// thread, and each thread works on kTileTokens tokens at a time: their loads are under way
+// together. A sample is cut into `splits` ranges of tokens, one block each.
+#pragma once
+
+#include "tost/kernels/cuda/device.cuh"
+
+namespace tost::kernels::cuda {
+
+// Blocks of more threads have fewer registers for each.
+template <int kThreads>
+inline constexpr int kTileTokens = kThreads <= 256 ? 8 : 2;
+
+struct Cut {
+  int64_t batch, tokens;
+  int heads, width;       // H, P
+  int lanes, head_lanes;  // packs of a token, of a head
+  int rows;
+  int tile_tokens;  // kTileTokens of the kernels that run
+  int splits;
+  int64_t split_tokens;
+  const int64_t* lengths;  // [B] or null
+
+  __host__ __device__ int64_t channels() const { return int64_t{heads} * width; }
+  __host__ __device__ int threads() const { return lanes * rows; }
+  __host__ __device__ int tile() const { return rows * tile_tokens; }
+};
+
+template <class T>
+struct TokensIn {
+  const T* data;
+  int64_t batch_stride, token_stride;
+};
+template <class T>
+struct TokensOut {
+  T* data;
+  int64_t batch_stride, token_stride;
+};
+
+// Where a thread stands.
+struct Place {
+  __device__ explicit Place(const Cut& cut)
+      : sample(blockIdx.x / cut.splits),
+        split(static_cast<int>(blockIdx.x % cut.splits)),
+        lane(static_cast<int>(threadIdx.x) % cut.lanes),
+        row(static_cast<int>(threadIdx.x) / cut.lanes),
+        head(lane / cut.head_lanes),
+        begin(split * cut.split_tokens),
+        end(begin + cut.split_tokens < cut.tokens ? begin + cut.split_tokens : cut.tokens) {
+    const int64_t own = cut.lengths == nullptr ? cut.tokens : cut.lengths[sample];
+    own_end = own < end ? own : end;
+  }
+
+  int64_t sample;
+  int split, lane, row, head;
+  int64_t begin, end;  // tokens of this block
+  int64_t own_end;     // those of the sample's own end here; below `begin` where it has none
+};
+
+// The packs of the thread's tokens first + i rows, zeros from `end` on.
+template <class T, int V, int K>
+__device__ __forceinline__ void load_tile(const TokensIn<T>& tokens, const Cut& cut,
+                                          const Place& at, int64_t first, int64_t end,
+                                          Pack<T, V> (&tile)[K]) {
+  const T* base = tokens.data + at.sample * tokens.batch_stride + at.lane * V;
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    const int64_t token = first + i * cut.rows;
+    if (token < end) {
+      tile[i] = load_pack<T, V>(base + token * tokens.token_stride);
+    } else {
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) store(&tile[i].values[v], 0.0f);
+    }
+  }
+}
+
+// sums[c] = what the rows of threads have for channel c, added in the order of the rows; the first
+// row writes it. `scratch` holds rows x C floats, and is free again afterwards.
+template <int V>
+__device__ __forceinline__ void reduce_rows(const Cut& cut, const Place& at, const float (&own)[V],
+                                            float* scratch, float* sums) {
+  const int64_t channels = cut.channels();
+  __syncthreads();
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) scratch[at.row * channels + at.lane * V + v] = own[v];
+  __syncthreads();
+  if (at.row == 0) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) {
+      float sum = own[v];
+      for (int r = 1; r < cut.rows; ++r) sum += scratch[r * channels + at.lane * V + v];
+      sums[at.lane * V + v] = sum;
+    }
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ float inverse_norm(float energy) {
+  const float norm = sqrtf(energy);
+  return 1.0f / (norm < 1e-12f ? 1e-12f : norm);  // NaN passes
+}
+
+// sum over the lanes of a head of parts[token, lane], parts [tile, lanes]. Neighbouring heads,
+// which neighbouring threads sum, begin at different lanes: their reads fall on different banks.
+__device__ __forceinline__ float head_sum(const Cut& cut, const float* parts, int token, int head) {
+  const float* lanes = parts + token * cut.lanes + head * cut.head_lanes;
+  int next = head % cut.head_lanes;
+  float sum = 0;
+  for (int i = 0; i < cut.head_lanes; ++i) {
+    sum += lanes[next];
+    next = next + 1 < cut.head_lanes ? next + 1 : 0;
+  }
+  return sum;
+}
+
+// values[token, head] of `count` tokens become their softmax over the heads; one thread a token.
+__device__ __forceinline__ void softmax_heads(const Cut& cut, float* values, int64_t count) {
+  for (int token = static_cast<int>(threadIdx.x); token < count; token += cut.threads()) {
+    float* row = values + token * cut.heads;
+    float most = row[0], sum = 0;
+    for (int k = 1; k < cut.heads; ++k) most = row[k] > most || row[k] != row[k] ? row[k] : most;
+    for (int k = 0; k < cut.heads; ++k) sum += row[k] = expf(row[k] - most);
+    for (int k = 0; k < cut.heads; ++k) row[k] /= sum;
+  }
+}
+
+}  // namespace tost::kernels::cuda
