@@ -9,8 +9,13 @@
 #include <cuda_runtime.h>
 #define TOST_UNROLL _Pragma("unroll")
 #define TOST_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
-#define TOST_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
-  kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__)
+// Nothing where the grid is empty, which CUDA would refuse.
+#define TOST_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                          \
+  do {                                                                                       \
+    if ((grid) > 0) {                                                                        \
+      kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(__VA_ARGS__); \
+    }                                                                                        \
+  } while (false)
 #else
 #include <cstring>
 

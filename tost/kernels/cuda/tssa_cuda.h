@@ -1,11 +1,13 @@
-// TSSA on a GPU: what kernels/tssa.h says of the operator, its arguments, layout and range holds
-// here; all pointers are the device's. Sums are formed in an order that follows from the shape and
-// the device alone, so results repeat bit for bit.
+// TSSA on a GPU, bidirectional and causal: what kernels/tssa.h and kernels/tssa_causal.h say of the
+// operators, their arguments, layout and range holds here; all pointers are the device's. Sums are
+// formed in an order that follows from the shape and the device alone, so results repeat bit for
+// bit.
 #pragma once
 
 #include <cstdint>
 
 #include "tost/kernels/tssa.h"
+#include "tost/kernels/tssa_causal.h"
 
 namespace tost::kernels::cuda {
 
@@ -21,9 +23,14 @@ using Stream = void*;  // a cudaStream_t
 // where the head width or an address does not divide into packs.
 bool supports(const TssaForwardArgs& args);
 bool supports(const TssaBackwardArgs& args);
+// At most 256 channels a head.
+bool supports(const CausalForwardArgs& args);
+bool supports(const CausalBackwardArgs& args);
 
 int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device);
 int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device);
+int64_t forward_workspace(const CausalForwardArgs& args);
+int64_t backward_workspace(const CausalBackwardArgs& args);
 
 // Queue their work on `stream` and return. They allocate nothing and wait for nothing; `workspace`
 // is 256-byte aligned. Only for what supports() takes. Return a cudaError_t, 0 for success.
@@ -31,5 +38,10 @@ int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts
                  Stream stream);
 int tssa_backward(const TssaBackwardArgs& args, void* workspace, const DeviceFacts& device,
                   Stream stream);
+
+// `carry` is laid out [2, B, chunks, C] here: sums of q, then of Pi q. A call of one token that
+// keeps no carry is one kernel.
+int causal_forward(const CausalForwardArgs& args, void* workspace, Stream stream);
+int causal_backward(const CausalBackwardArgs& args, void* workspace, Stream stream);
 
 }  // namespace tost::kernels::cuda

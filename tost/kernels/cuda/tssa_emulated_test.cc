@@ -1,10 +1,9 @@
 // The GPU's kernels, run by the emulator, against the CPU's.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
 #include <vector>
 
+#include "tost/kernels/cuda/emulated_test_util.h"
 #include "tost/kernels/cuda/tssa_cuda.h"
 #include "tost/kernels/tssa_test_util.h"
 
@@ -41,17 +40,6 @@ const Case kCases[] = {
 struct Result {
   std::vector<float> y, pi, energy, moment, pi_sum, grad_w, grad_temp;
 };
-
-void expect_close(const std::vector<float>& found, const std::vector<float>& wanted, float limit,
-                  const char* what, float floor = 1e-30f) {
-  ASSERT_EQ(found.size(), wanted.size()) << what;
-  float most = 0;
-  for (const float x : wanted) most = std::max(most, std::abs(x));
-  for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_LE(std::abs(found[i] - wanted[i]), limit * (most + floor))
-        << what << "[" << i << "]: " << found[i] << " for " << wanted[i];
-  }
-}
 
 class EmulatedTssa : public testing::TestWithParam<Case> {
  protected:

@@ -1,0 +1,1 @@
+#include "tost/kernels/cuda/causal_launch-inl.h"

@@ -1,0 +1,124 @@
+// The GPU's causal kernels, run by the emulator, against the CPU's.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tost/kernels/cuda/emulated_test_util.h"
+#include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/kernels/tssa_test_util.h"
+
+namespace tost::kernels::cuda {
+namespace {
+
+struct Case {
+  TssaShape shape;
+  int64_t pad = 0;  // between rows: odd strides leave packs of one channel
+  float scale = 1;
+  int64_t bias_length = 5, position = 0;
+  bool state = true;
+};
+
+// One token, whole and broken chunks, heads of one to sixteen tokens a thread, no bias, no state.
+const Case kCases[] = {
+    {{1, 1, 1, 1}},
+    {{3, 1, 2, 8}, 0, 1, 5, 3},
+    {{2, 0, 2, 4}},
+    {{2, 130, 3, 64}},
+    {{1, 64, 2, 16}, 0, 1, 100, 7},
+    {{2, 200, 2, 32}, 4, 1, 0, 0},
+    {{2, 67, 5, 7}, 0, 1, 40, 30},
+    {{1, 90, 2, 128}, 0, 1, 5, 0, false},
+    {{1, 70, 2, 200}},
+    {{1, 65, 2, 45}, 1},
+    {{1, 100, 2, 8}, 0, 1e-8f},
+    {{1, 100, 2, 8}, 0, 1e12f},
+};
+
+struct Result {
+  std::vector<float> y, pi, grad_w, grad_temp, grad_bias;
+  std::vector<double> state;
+};
+
+class EmulatedCausalTssa : public testing::TestWithParam<Case> {
+ protected:
+  // On the CPU's kernels, or on the GPU's with the emulator; forward alone without `keep`.
+  static Result run(bool emulated, bool keep) {
+    const auto& [shape, pad, scale, bias_length, position, with_state] = GetParam();
+    const int64_t chunks = causal_chunks(shape.tokens);
+    Padded w(shape, 0, pad), g(shape, 0, pad), y(shape, 0, pad), grad_w(shape, 0, pad);
+    w.fill(1);
+    g.fill(2);
+    w.for_each([s = scale](float& x) { x *= s; });
+    std::vector<float> temp(shape.heads), bias(shape.heads * bias_length);
+    for (size_t k = 0; k < temp.size(); ++k) temp[k] = 0.5f + 0.25f * float(k);
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.1f * float(i % 7) - 0.3f;
+    std::vector<float> carry(shape.batch * chunks * 2 * shape.channels());
+    std::vector<double> pi_carry(shape.batch * chunks * shape.heads);
+    Result r;
+    r.pi.resize(shape.batch * shape.heads * shape.tokens);
+    r.grad_temp.resize(shape.heads), r.grad_bias.resize(bias.size());
+    r.state.assign(shape.batch * causal_state_size(shape), 0.25 * scale * scale);
+
+    CausalForwardArgs forward;
+    forward.shape = shape, forward.w = w.const_tokens(), forward.temp = temp.data();
+    forward.bias = {bias.data(), bias_length, position};
+    forward.state = with_state ? r.state.data() : nullptr;
+    forward.next_state = r.state.data();  // in place
+    forward.y = y.tokens(), forward.pi = r.pi.data();
+    if (keep) forward.carry = carry.data(), forward.pi_carry = pi_carry.data();
+    CausalBackwardArgs backward;
+    backward.shape = shape, backward.w = forward.w, backward.grad_y = g.const_tokens();
+    backward.temp = temp.data(), backward.bias = forward.bias, backward.pi = r.pi.data();
+    backward.carry = carry.data(), backward.pi_carry = pi_carry.data();
+    backward.grad_w = grad_w.tokens(), backward.grad_temp = r.grad_temp.data();
+    backward.grad_bias = r.grad_bias.data();
+    if (emulated) {
+      EXPECT_TRUE(supports(forward) && supports(backward));
+      Workspace one(forward_workspace(forward)), two(backward_workspace(backward));
+      EXPECT_EQ(causal_forward(forward, one.data, nullptr), 0);
+      if (keep) {
+        EXPECT_EQ(causal_backward(backward, two.data, nullptr), 0);
+      }
+    } else {
+      Workspace one(causal_forward_workspace(forward, 1));
+      Workspace two(causal_backward_workspace(backward, 1));
+      kernels::causal_forward(forward, one.data, serial_for, 1);
+      if (keep) kernels::causal_backward(backward, two.data, serial_for, 1);
+    }
+    EXPECT_EQ(y.canaries(), y.expected_canaries());
+    y.for_each([&](float x) { r.y.push_back(x); });
+    if (keep) grad_w.for_each([&](float x) { r.grad_w.push_back(x); });
+    return r;
+  }
+};
+
+TEST_P(EmulatedCausalTssa, EqualsTheCpuToRounding) {
+  const Result found = run(true, true), wanted = run(false, true);
+  expect_close(found.pi, wanted.pi, 1e-5, "pi");
+  expect_close(found.state, wanted.state, 1e-6, "state");
+  expect_close(found.y, wanted.y, 1e-5, "y");
+  expect_close(found.grad_w, wanted.grad_w, 3e-5, "grad_w");
+  expect_close(found.grad_temp, wanted.grad_temp, 3e-5, "grad_temp");
+  expect_close(found.grad_bias, wanted.grad_bias, 3e-5, "grad_bias");
+}
+
+TEST_P(EmulatedCausalTssa, WithoutCarryAndInOneStepIsTheSame) {
+  const Result bare = run(true, false), kept = run(true, true);
+  expect_close(bare.y, kept.y, 1e-6, "y");
+  expect_close(bare.pi, kept.pi, 1e-6, "pi");
+  expect_close(bare.state, kept.state, 1e-6, "state");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedCausalTssa, testing::ValuesIn(kCases));
+
+TEST(EmulatedCausalTssa, RefusesHeadsTooWide) {
+  CausalForwardArgs args;
+  args.shape = {1, 2, 1, 257};
+  args.w = {nullptr, 0, 257}, args.y = {nullptr, 0, 257};
+  EXPECT_FALSE(supports(args));
+  args.shape.width = args.w.token_stride = args.y.token_stride = 256;
+  EXPECT_TRUE(supports(args));
+}
+
+}  // namespace
+}  // namespace tost::kernels::cuda

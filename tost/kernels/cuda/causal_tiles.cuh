@@ -1,0 +1,268 @@
+// What the causal kernels share. A block works on one head of one chunk of one sample, kCausalChunk
+// tokens: K adjacent tokens a row of threads, V channels a thread. Sums over the tokens before (or
+// behind) are formed in three steps: within the thread, over the rows of the block in shared
+// memory, and over the chunks by a scan kernel between two passes.
+#pragma once
+
+#include "tost/kernels/cuda/tssa_tiles.cuh"
+#include "tost/kernels/tssa_causal.h"
+
+namespace tost::kernels::cuda {
+
+inline constexpr int kChunk = static_cast<int>(kCausalChunk);
+
+struct CausalCut {
+  int64_t batch, tokens, chunks;
+  int heads, width;  // H, P
+  int lanes, rows;   // packs of a head; rows of threads, kChunk / K
+
+  __host__ __device__ int64_t channels() const { return int64_t{heads} * width; }
+  __host__ __device__ int threads() const { return lanes * rows; }
+};
+
+// Where a thread stands.
+template <int V, int K>
+struct CausalPlace {
+  __device__ explicit CausalPlace(const CausalCut& cut)
+      : head(static_cast<int>(blockIdx.x % cut.heads)),
+        chunk(blockIdx.x / cut.heads % cut.chunks),
+        sample(blockIdx.x / cut.heads / cut.chunks),
+        lane(static_cast<int>(threadIdx.x) % cut.lanes),
+        row(static_cast<int>(threadIdx.x) / cut.lanes),
+        token(chunk * kChunk + row * K),
+        channel(int64_t{head} * cut.width + lane * V) {}
+
+  // Of arrays [B, chunks, C] and [B, chunks, H].
+  __device__ int64_t chunk_channel(const CausalCut& cut) const {
+    return (sample * cut.chunks + chunk) * cut.channels() + channel;
+  }
+  __device__ int64_t chunk_head(const CausalCut& cut) const {
+    return (sample * cut.chunks + chunk) * cut.heads + head;
+  }
+  // Of arrays [B, H, T], at the first token of the chunk.
+  __device__ int64_t head_token(const CausalCut& cut) const {
+    return (sample * cut.heads + head) * cut.tokens + chunk * kChunk;
+  }
+
+  int head;
+  int64_t chunk, sample;
+  int lane, row;
+  int64_t token;    // the first of the thread's K
+  int64_t channel;  // the first of its V
+};
+
+// values[i][v] of the thread's K tokens, 0 beyond the last token.
+template <class T, int V, int K>
+__device__ __forceinline__ void load_chunk(const TokensIn<T>& tokens, const CausalCut& cut,
+                                           const CausalPlace<V, K>& at, float (&values)[K][V]) {
+  const T* base = tokens.data + at.sample * tokens.batch_stride + at.channel;
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    const bool inside = at.token + i < cut.tokens;
+    Pack<T, V> pack;
+    if (inside) pack = load_pack<T, V>(base + (at.token + i) * tokens.token_stride);
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) values[i][v] = inside ? to_float(pack.values[v]) : 0.0f;
+  }
+}
+
+// What the rows of threads before (or behind) this one have, in the order of the rows, and the
+// total. `scratch` holds rows x P floats and is free again afterwards.
+template <int V, int K, bool kBehind>
+__device__ __forceinline__ void sum_other_rows(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                               const float (&own)[V], float* scratch,
+                                               float (&others)[V], float (&total)[V]) {
+  __syncthreads();
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) scratch[at.row * cut.width + at.lane * V + v] = own[v];
+  __syncthreads();
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) others[v] = total[v] = 0;
+  for (int i = 0; i < cut.rows; ++i) {
+    const int row = kBehind ? cut.rows - 1 - i : i;
+    const bool counts = kBehind ? row > at.row : row < at.row;
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) {
+      const float value = scratch[row * cut.width + at.lane * V + v];
+      others[v] += counts ? value : 0.0f;
+      total[v] += value;
+    }
+  }
+  __syncthreads();
+}
+
+// values[i] becomes start + the sum over tokens up to and including i.
+template <int V, int K>
+__device__ __forceinline__ void sums_before(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                            const float* start, float* scratch,
+                                            float (&values)[K][V]) {
+  float own[V], others[V], total[V];
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    TOST_UNROLL
+    for (int i = 1; i < K; ++i) values[i][v] += values[i - 1][v];
+    own[v] = values[K - 1][v];
+  }
+  sum_other_rows<V, K, false>(cut, at, own, scratch, others, total);
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const float before = others[v] + start[v];
+    TOST_UNROLL
+    for (int i = 0; i < K; ++i) values[i][v] += before;
+  }
+}
+
+// values[i] becomes start + the sum over tokens from i on.
+template <int V, int K>
+__device__ __forceinline__ void sums_behind(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                            const float* start, float* scratch,
+                                            float (&values)[K][V]) {
+  float own[V], others[V], total[V];
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    TOST_UNROLL
+    for (int i = K - 2; i >= 0; --i) values[i][v] += values[i + 1][v];
+    own[v] = values[0][v];
+  }
+  sum_other_rows<V, K, true>(cut, at, own, scratch, others, total);
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const float behind = others[v] + start[v];
+    TOST_UNROLL
+    for (int i = 0; i < K; ++i) values[i][v] += behind;
+  }
+}
+
+// The first row writes the sum of values over the chunk to sums[channel].
+template <int V, int K>
+__device__ __forceinline__ void write_chunk_sums(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                                 const float (&values)[K][V], float* scratch,
+                                                 float* sums) {
+  float own[V], others[V], total[V];
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) {
+    own[v] = values[0][v];
+    TOST_UNROLL
+    for (int i = 1; i < K; ++i) own[v] += values[i][v];
+  }
+  sum_other_rows<V, K, false>(cut, at, own, scratch, others, total);
+  if (at.row == 0) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) sums[v] = total[v];
+  }
+}
+
+// out[token] = sum over the channels of the head, for the tokens of the chunk. `scratch` holds
+// kChunk x lanes floats. Ends with a barrier.
+template <int V, int K>
+__device__ __forceinline__ void sum_channels(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                             const float (&values)[K][V], float* scratch,
+                                             float* out) {
+  __syncthreads();
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    float sum = values[i][0];
+    TOST_UNROLL
+    for (int v = 1; v < V; ++v) sum += values[i][v];
+    scratch[(at.row * K + i) * cut.lanes + at.lane] = sum;
+  }
+  __syncthreads();
+  for (int token = static_cast<int>(threadIdx.x); token < kChunk; token += cut.threads()) {
+    int next = token % cut.lanes;  // neighbours begin on different banks
+    float sum = 0;
+    for (int i = 0; i < cut.lanes; ++i) {
+      sum += scratch[token * cut.lanes + next];
+      next = next + 1 < cut.lanes ? next + 1 : 0;
+    }
+    out[token] = sum;
+  }
+  __syncthreads();
+}
+
+// Sums count as this where they are larger, so that what is made of them stays finite.
+inline constexpr float kLargestSum = 8e37f;
+__device__ __forceinline__ float at_most_largest(float sum) {
+  return sum > kLargestSum ? kLargestSum : sum;  // NaN passes
+}
+
+struct MomentSums {
+  const float* carry;      // [B, chunks, C]: sums of Pi q before each chunk
+  const double* pi_carry;  // [B, chunks, H]
+  const float* pi;         // [B, H, T]
+};
+// The second moments S of the thread's tokens from w, and for all tokens of the chunk 1 / (N +
+// 1e-8) and Pi in shared memory, `inverse` and `shares` of kChunk floats each.
+template <int V, int K>
+__device__ __forceinline__ void second_moments(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                               const MomentSums& sums, const float (&w)[K][V],
+                                               float* scratch, float* shares, float* inverse,
+                                               float (&moment)[K][V]) {
+  __syncthreads();
+  for (int t = static_cast<int>(threadIdx.x); t < kChunk; t += cut.threads()) {
+    const bool inside = at.chunk * kChunk + t < cut.tokens;
+    shares[t] = inside ? sums.pi[at.head_token(cut) + t] : 0.0f;
+  }
+  __syncthreads();
+  for (int t = static_cast<int>(threadIdx.x); t < kChunk; t += cut.threads()) {
+    float within = 0;
+    for (int u = 0; u <= t; ++u) within += shares[u];
+    const double members = sums.pi_carry[at.chunk_head(cut)] + within;
+    inverse[t] = static_cast<float>(1.0 / (members + 1e-8));
+  }
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) moment[i][v] = shares[at.row * K + i] * (w[i][v] * w[i][v]);
+  }
+  sums_before<V, K>(cut, at, sums.carry + at.chunk_channel(cut), scratch, moment);
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) {
+      moment[i][v] = at_most_largest(moment[i][v]) * inverse[at.row * K + i];
+    }
+  }
+}
+
+// Energies up to and including each of the thread's tokens, at least 1e-12.
+template <int V, int K>
+__device__ __forceinline__ void energies(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                         const float* carry, const float (&w)[K][V], float* scratch,
+                                         float (&energy)[K][V]) {
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) energy[i][v] = w[i][v] * w[i][v];
+  }
+  sums_before<V, K>(cut, at, carry + at.chunk_channel(cut), scratch, energy);
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) {
+      const float sum = at_most_largest(energy[i][v]);
+      energy[i][v] = sum < 1e-12f ? 1e-12f : sum;
+    }
+  }
+}
+
+// before[b, chunk, i] = start + what stands in the chunks before (kBehind: behind) of partial
+// [B, chunks, width]; totals [b, i] (null: not wanted) what stands in all, start included. start
+// and totals are rows of `state_stride`, start may be null. Sums are float64.
+template <class T, bool kBehind>
+__global__ void scan_chunks(const float* partial, int64_t batch, int64_t chunks, int64_t width,
+                            const double* start, double* totals, int64_t state_stride, T* before) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= batch * width) return;
+  const int64_t sample = i / width, column = i % width;
+  double sum = start != nullptr ? start[sample * state_stride + column] : 0;
+  for (int64_t step = 0; step < chunks; ++step) {
+    const int64_t chunk = kBehind ? chunks - 1 - step : step;
+    const int64_t place = (sample * chunks + chunk) * width + column;
+    const float here = partial[place];
+    before[place] = static_cast<T>(sum);
+    sum += here;
+  }
+  if (totals != nullptr) totals[sample * state_stride + column] = sum;
+}
+
+}  // namespace tost::kernels::cuda

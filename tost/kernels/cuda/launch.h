@@ -1,0 +1,77 @@
+// What calls to the GPU's kernels share on the host.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tost/kernels/cuda/tssa_tiles.cuh"
+#include "tost/kernels/schedule.h"
+
+namespace tost::kernels::cuda {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr int kBlockThreads = 256;  // aimed at
+
+// Whether packs of so many values can be read at once.
+bool packs(const ConstTokens& t, int64_t bytes, int64_t values) {
+  return reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(values * bytes) == 0 &&
+         t.batch_stride % values == 0 && t.token_stride % values == 0;
+}
+bool packs(const Tokens& t, int64_t bytes, int64_t values) {
+  return packs(ConstTokens{t.data, t.batch_stride, t.token_stride}, bytes, values);
+}
+
+// Hands out 256-byte aligned pieces; with a null base it only counts.
+class Pieces {
+ public:
+  explicit Pieces(void* base) : base_(static_cast<char*>(base)) {}
+
+  float* take(int64_t count) {
+    float* piece = base_ == nullptr ? nullptr : reinterpret_cast<float*>(base_ + used_);
+    used_ += (count * int64_t{sizeof(float)} + 255) / 256 * 256;
+    return piece;
+  }
+  float* take_unless(float* given, int64_t count) { return given != nullptr ? given : take(count); }
+  int64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  int64_t used_ = 0;
+};
+
+unsigned blocks_of(int64_t threads) {
+  return static_cast<unsigned>((threads + kBlockThreads - 1) / kBlockThreads);
+}
+template <class T>
+TokensIn<T> tokens_in(const ConstTokens& t) {
+  return {static_cast<const T*>(t.data), t.batch_stride, t.token_stride};
+}
+template <class T>
+TokensOut<T> tokens_out(const Tokens& t) {
+  return {static_cast<T*>(t.data), t.batch_stride, t.token_stride};
+}
+
+#if defined(__CUDACC__)
+// More than 48 KiB of shared memory has to be asked for.
+template <class Kernel>
+int allow_shared(Kernel kernel, int64_t bytes) {
+  if (bytes <= (48 << 10)) return 0;
+  return static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               static_cast<int>(bytes)));
+}
+int last_error() {
+  return static_cast<int>(cudaGetLastError());
+}
+#else
+template <class Kernel>
+int allow_shared(Kernel, int64_t) {
+  return 0;
+}
+int last_error() {
+  return 0;
+}
+#endif
+
+}  // namespace
+}  // namespace tost::kernels::cuda
