@@ -1,1 +1,149 @@
 #include "tost/infer/vision_engine.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/infer/vision_class.h"
+#include "tost/infer/vision_tokens.h"
+#include "tost/infer/vision_weights.h"
+#include "tost/infer/vision_workspace.h"
+#include "tost/models/fourier_position.h"
+#include "tost/models/vision_transformer.h"
+#include "tost/ops/kernel_call.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+constexpr int64_t kTileRows = 208;   // at most
+constexpr int64_t kTogether = 1;     // pictures that a thread carries at a time
+constexpr int64_t kMostImages = 32;  // of one pass
+
+Packing packing_of(const std::string& precision) {
+  if (precision == "fp32") return Packing::kFloat32;
+  if (precision == "bf16") return Packing::kBfloat16;
+  if (precision == "int8") return Packing::kInt8;
+  fail_usage("Unknown precision '", precision, "' (known: fp32, bf16, int8).");
+}
+
+const VisionTransformer& transformer(const ImageClassifier& model) {
+  if (VisionEngine::supports(model)) return dynamic_cast<const VisionTransformer&>(model);
+  fail_usage("The engine runs vision transformers with float32 weights on the CPU; model '",
+             model.config().name, "' is not one of them.");
+}
+
+}  // namespace
+
+class VisionEngine::Run {
+ public:
+  Run(const VisionTransformer& model, Packing products)
+      : config_(model.config()),
+        weights_(pack_vision_weights(model, products)),
+        half_(products != Packing::kFloat32) {
+    for (const auto& block : weights_.blocks) {
+      modules_ = modules_ || block.mixer == EngineMixer::kModule;
+    }
+  }
+
+  Tensor forward(const Tensor& images) {
+    const c10::InferenceMode no_grad;
+    check(images);
+    const Tensor pictures = images.to(torch::kFloat).contiguous();
+    const int64_t batch = pictures.size(0), classes = config_.classes;
+    Tensor logits = torch::empty({batch, classes});
+    for (int64_t first = 0; first < batch; first += kMostImages) {
+      const int64_t count = std::min(kMostImages, batch - first);
+      pass(pictures.narrow(0, first, count), logits.mutable_data_ptr<float>() + first * classes);
+    }
+    return logits;
+  }
+
+ private:
+  void check(const Tensor& images) const {
+    const int64_t patch = config_.patch;
+    if (images.dim() != 4 || !images.is_floating_point() || images.size(1) != config_.in_channels ||
+        images.size(0) < 1) {
+      fail_data("Model '", config_.name, "' takes images [B, ", config_.in_channels,
+                ", Y, X] of a floating type, at least one; got ", images.sizes(), " of ",
+                images.dtype().name(), ".");
+    }
+    if (images.size(2) % patch != 0 || images.size(3) % patch != 0 || images.numel() == 0) {
+      fail_data("Images of ", images.size(2), " x ", images.size(3),
+                " pixels do not divide into patches of ", patch, " x ", patch, " (model '",
+                config_.name, "'); resize them to multiples of ", patch, ".");
+    }
+  }
+
+  void prepare(const Tensor& images) {
+    VisionShape shape{.images = images.size(0),
+                      .rows = images.size(2) / config_.patch,
+                      .columns = images.size(3) / config_.patch,
+                      .threads = at::get_num_threads()};
+    shape.patches = shape.rows * shape.columns;
+    shape.tokens = shape.patches + config_.registers;
+    if (workspace_ != nullptr) {
+      const VisionShape& kept = workspace_->shape;
+      if (kept.rows == shape.rows && kept.columns == shape.columns &&
+          kept.threads == shape.threads && kept.images >= shape.images) {
+        return;
+      }
+    }
+    workspace_.reset();
+    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, half_, kTileRows);
+    position_ = torch::linear(FourierPosition::table(shape.rows, shape.columns), weights_.position,
+                              weights_.position_bias)
+                    .contiguous();
+  }
+
+  void pass(const Tensor& images, float* logits) {
+    prepare(images);
+    const float* pictures = images.const_data_ptr<float>();
+    const int64_t count = images.size(0), threads = at::get_num_threads();
+    const TokenPass tokens(config_, weights_, *workspace_, position_.const_data_ptr<float>(),
+                           half_);
+    // Pictures that threads carry on their own; a module brings its own threads.
+    const int64_t carried = modules_ || threads == 1 ? 0 : count / threads * threads;
+    if (carried > 0) {
+      at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+        const int64_t last = carried / threads * end;
+        for (int64_t i = carried / threads * begin; i < last; i += kTogether) {
+          tokens.run(pictures, i, std::min(kTogether, last - i), serial_for, 1);
+        }
+      });
+    }
+    const int64_t at_once = threads == 1 && !modules_ ? kTogether : count;
+    for (int64_t i = carried; i < count; i += at_once) {
+      tokens.run(pictures, i, std::min(at_once, count - i), torch_parallel, threads);
+    }
+    ClassPass(config_, weights_, *workspace_, half_).run(count, logits);
+  }
+
+  const VisionConfig config_;
+  const VisionWeights weights_;
+  const bool half_;
+  bool modules_ = false;
+  std::unique_ptr<VisionWorkspace> workspace_;
+  Tensor position_;  // [N, C]
+};
+
+bool VisionEngine::supports(const ImageClassifier& model) {
+  const auto* vision = dynamic_cast<const VisionTransformer*>(&model);
+  return vision != nullptr && vision->cls_token.is_cpu() &&
+         vision->cls_token.scalar_type() == torch::kFloat && model.config().class_blocks > 0 &&
+         model.config().depth > 0;
+}
+
+VisionEngine::VisionEngine(const ImageClassifier& model, const std::string& precision)
+    : precision_(precision),
+      run_(std::make_unique<Run>(transformer(model), packing_of(precision))) {}
+
+VisionEngine::~VisionEngine() = default;
+
+torch::Tensor VisionEngine::forward(const torch::Tensor& images) {
+  return run_->forward(images);
+}
+
+}  // namespace tost

@@ -61,9 +61,10 @@ void quantize_rows(const QuantizeRowsArgs& args);
 // What follows a matrix product, on one panel of its columns:
 //   value = activation(sums + bias), or for integer sums
 //   value = activation(row_scale column_scale (sums - row_zero column_sum) + bias);
-//   out = value, or with `add` out + gamma value.
+//   out = value, or with `add`, which goes with no activation, out + gamma value.
 // The error of an activation stored as float32 is that of the plain float32 form; stored as
-// bfloat16 it stays below the rounding to bfloat16 for values above 2^-6 and below 3e-5 for others.
+// bfloat16 it stays below the rounding to bfloat16 for results above 2^-6 and below 7e-5 for
+// others.
 struct FinishRowsArgs {
   int64_t rows = 0;
   int64_t columns = 0;

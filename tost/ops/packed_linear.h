@@ -6,36 +6,17 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 
 #include "tost/kernels/row_ops.h"
+#include "tost/ops/product_support.h"
 
 namespace tost {
-
-// What the product computes with; sums are float32 (float32, bfloat16) or int32 (int8).
-enum class Packing : uint8_t {
-  kFloat32,
-  kBfloat16,  // rows and weight rounded to bfloat16
-  kInt8,      // uint8 rows (quantize_rows) times int8 weights
-};
-
-// Which products this CPU's matrix units take, found by trying them once; the others are computed
-// in float32 on the same rounded numbers, with the same result to rounding.
-struct ProductSupport {
-  bool float32 = false;  // else the general matrix product serves
-  bool bfloat16 = false;
-  bool int8 = false;
-};
-const ProductSupport& product_support();
-
-// The fastest packing the CPU takes: "int8", "bf16" or "fp32".
-std::string fastest_packing();
 
 // Rows [rows, inputs] of the element type of the packing: float, bfloat16 or uint8.
 struct PackedRows {
   int64_t rows = 0;
   const void* data = nullptr;
-  int64_t stride = 0;             // in elements; smaller than `inputs` where rows overlap
+  int64_t stride = 0;             // in elements, at least `inputs`
   const float* scale = nullptr;   // [rows], kInt8 alone
   const int32_t* zero = nullptr;  // [rows], kInt8 alone
 };
@@ -88,8 +69,7 @@ class PackedLinear {
   static void release();
 
  private:
-  struct Panel;
-  void multiply(const PackedRows& x, const Panel& panel, void* sums, const void* rows) const;
+  class Run;
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;

@@ -1,0 +1,81 @@
+#include "tost/infer/vision_stem.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tost {
+namespace {
+
+constexpr int64_t kSide = 3;                   // of the kernel
+constexpr int64_t kGatheredBytes = 256 << 10;  // of gathered pixels
+constexpr int64_t kFewestRows = 32, kMostRows = 224;
+
+// Output pixel `index` looks at the input rows and columns from these on, the border included.
+struct Window {
+  Window(const StemCall& call, int64_t index) {
+    const int64_t out_columns = (call.columns - 1) / call.stage.stride + 1;
+    top = index / out_columns * call.stage.stride - 1;
+    left = index % out_columns * call.stage.stride - 1;
+  }
+  int64_t top, left;
+};
+
+// The pixels of one window, three at a time, zeros beyond the border.
+template <class T>
+void gather_window(const StemCall& call, const Window& at, T* to) {
+  const int64_t from = call.stage.from;
+  const int64_t first = std::max<int64_t>(at.left, 0);
+  const int64_t last = std::min(at.left + kSide, call.columns);
+  for (int64_t ky = 0; ky < kSide; ++ky, to += kSide * from) {
+    const int64_t y = at.top + ky;
+    const bool inside = y >= 0 && y < call.rows;
+    if (!inside || last - first < kSide) std::fill_n(to, kSide * from, T(0.0f));
+    if (!inside) continue;
+    const T* pixels = static_cast<const T*>(call.picture) + (y * call.columns + first) * from;
+    std::memcpy(to + (first - at.left) * from, pixels, size_t((last - first) * from) * sizeof(T));
+  }
+}
+
+template <class T>
+void gather_planes(const StemCall& call, const Window& at, T* to) {
+  const T* end = to + call.stage.product.inputs();
+  const bool inside =
+      at.top >= 0 && at.left >= 0 && at.top + kSide <= call.rows && at.left + kSide <= call.columns;
+  for (int64_t c = 0; c < call.stage.from; ++c) {
+    for (int64_t y = at.top; y < at.top + kSide; ++y) {
+      const float* row = call.planes + (c * call.rows + y) * call.columns;
+      for (int64_t x = at.left; x < at.left + kSide; ++x) {
+        const bool there = inside || (y >= 0 && y < call.rows && x >= 0 && x < call.columns);
+        *to++ = static_cast<T>(there ? row[x] : 0.0f);
+      }
+    }
+  }
+  std::fill(to, const_cast<T*>(end), T(0.0f));
+}
+
+template <class T>
+void gather(const StemCall& call, int64_t first, int64_t count) {
+  T* to = static_cast<T*>(call.gathered);
+  for (int64_t i = first; i < first + count; ++i, to += call.stage.product.inputs()) {
+    const Window at(call, i);
+    call.planes != nullptr ? gather_planes(call, at, to) : gather_window(call, at, to);
+  }
+}
+
+}  // namespace
+
+int64_t stem_tile_rows(const StemStage& stage) {
+  const int64_t size = stage.product.packing() == Packing::kFloat32 ? 4 : 2;
+  const int64_t fitting = kGatheredBytes / (stage.product.inputs() * size) / 16 * 16;
+  return std::clamp(fitting, kFewestRows, kMostRows);
+}
+
+void run_stem_stage(const StemCall& call, int64_t first, int64_t count,
+                    const PackedResult& result) {
+  call.half ? gather<at::BFloat16>(call, first, count) : gather<float>(call, first, count);
+  const int64_t inputs = call.stage.product.inputs();
+  call.stage.product.run({.rows = count, .data = call.gathered, .stride = inputs}, result,
+                         call.scratch);
+}
+
+}  // namespace tost

@@ -1,0 +1,284 @@
+#include "tost/infer/vision_tokens.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tost/infer/autocast_scope.h"
+#include "tost/infer/vision_stem.h"
+#include "tost/kernels/row_ops.h"
+#include "tost/kernels/tssa.h"
+
+namespace tost {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Rows in tiles of at most `most`, nearly alike, as many for one thread as for the other. Of one
+// thread they are whole blocks of the matrix units.
+struct TileCut {
+  TileCut(int64_t rows, int64_t most, int64_t threads)
+      : tiles(threads * std::max<int64_t>(1, divide_up(rows, threads * most))),
+        each(divide_up(rows, tiles)) {
+    constexpr int64_t kUnit = 16;
+    if (threads == 1 && most % kUnit == 0) each = divide_up(each, kUnit) * kUnit;
+  }
+
+  int64_t tiles, each;
+};
+
+const float* data(const torch::Tensor& values) {
+  return values.defined() ? values.const_data_ptr<float>() : nullptr;
+}
+
+}  // namespace
+
+const ThreadScratch& TokenPass::scratch() const {
+  return workspace_.scratch[static_cast<size_t>(at::get_thread_num())];
+}
+
+template <class Body>
+void TokenPass::for_tiles(int64_t first, int64_t count, ParallelFor parallel, int64_t threads,
+                          const Body& body) const {
+  const TileCut cut(count, workspace_.tile_rows, threads);
+  parallel(cut.tiles, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t own = std::min(cut.each, count - t * cut.each);
+      if (own > 0) body(Rows{first + t * cut.each, own});
+    }
+    PackedLinear::release();
+  });
+}
+
+void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelFor parallel,
+                    int64_t threads) const {
+  const int64_t tokens = workspace_.shape.tokens;
+  for (int64_t image = first; image < first + count; ++image) {
+    embed(images, image, parallel, threads);
+  }
+  const auto& blocks = weights_.blocks;
+  for (size_t i = 0; i <= blocks.size(); ++i) {
+    // One block's end and the next one's beginning touch the same rows.
+    for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
+      if (i > 0) back(blocks[i - 1], rows);
+      if (i < blocks.size()) front(blocks[i], rows);
+    });
+    if (i < blocks.size()) mix(blocks[i], first, count, parallel, threads);
+  }
+  for (int64_t image = first; image < first + count; ++image) {
+    for_tiles(0, workspace_.shape.patches, parallel, threads,
+              [&](Rows rows) { class_rows(image, rows); });
+  }
+}
+
+void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
+                      int64_t threads) const {
+  const auto& shape = workspace_.shape;
+  const int64_t pixels = shape.patches * config_.patch * config_.patch;
+  const float* picture = images + image * config_.in_channels * pixels;
+  const int64_t owner = at::get_thread_num();
+  int64_t outputs = pixels;
+  for (size_t s = 0; s < weights_.stem.size(); ++s) {
+    const StemStage& stage = weights_.stem[s];
+    outputs /= stage.stride * stage.stride;
+    const TileCut cut(outputs, stem_tile_rows(stage), threads);
+    parallel(cut.tiles, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t own = std::min(cut.each, outputs - t * cut.each);
+        if (own > 0) stem_rows(s, picture, image, owner, {t * cut.each, own});
+      }
+      PackedLinear::release();
+    });
+  }
+  if (weights_.registers.defined()) {
+    std::copy_n(data(weights_.registers), weights_.registers.numel(),
+                stream(image * shape.tokens + shape.patches));
+  }
+}
+
+// `owner` is the thread whose pictures these are.
+void TokenPass::stem_rows(size_t index, const float* picture, int64_t image, int64_t owner,
+                          Rows rows) const {
+  const auto& shape = workspace_.shape;
+  const auto& between = workspace_.pictures[static_cast<size_t>(owner)];
+  const StemStage& stage = weights_.stem[index];
+  int64_t shrunk = 1;
+  for (size_t s = 0; s < index; ++s) shrunk *= weights_.stem[s].stride;
+  const StemCall call{.stage = stage,
+                      .half = half_,
+                      .planes = index == 0 ? picture : nullptr,
+                      .picture = index == 0 ? nullptr : between[index - 1],
+                      .rows = shape.rows * config_.patch / shrunk,
+                      .columns = shape.columns * config_.patch / shrunk,
+                      .gathered = scratch().gathered,
+                      .scratch = scratch().product};
+  PackedResult result{.stride = stage.to};
+  if (index + 1 < weights_.stem.size()) {
+    result.data = at(between[index], rows.first, stage.to);
+    result.dtype = dtype();
+    result.activation = kernels::Activation::kGelu;
+  } else {
+    float* to = stream(image * shape.tokens + rows.first);
+    std::copy_n(position_ + rows.first * config_.dim, rows.count * config_.dim, to);
+    result.data = to;
+    result.add = true;
+  }
+  run_stem_stage(call, rows.first, rows.count, result);
+}
+
+// Rows of the stream, normalised, in scratch; as float32, or as the products of the blocks want
+// them.
+void TokenPass::norm(const NormWeights& norm, Rows rows, bool as_float) const {
+  const ThreadScratch& own = scratch();
+  const bool bytes = !as_float && weights_.blocks[0].fc1.packing() == Packing::kInt8;
+  kernels::NormRowsArgs args;
+  args.rows = rows.count;
+  args.width = config_.dim;
+  args.x = stream(rows.first);
+  args.x_stride = config_.dim;
+  args.weight = data(norm.weight);
+  args.bias = data(norm.bias);
+  args.y = bytes ? own.bytes : own.normed;
+  args.y_stride = config_.dim;
+  args.y_type = bytes                ? kernels::RowType::kUint8
+                : as_float || !half_ ? kernels::RowType::kFloat32
+                                     : kernels::RowType::kBfloat16;
+  args.scale = own.scale;
+  args.zero = own.zero;
+  kernels::norm_rows(args);
+}
+
+PackedRows TokenPass::normed_rows(const NormWeights& weights, Rows rows) const {
+  norm(weights, rows, /*as_float=*/false);
+  const ThreadScratch& own = scratch();
+  if (weights_.blocks[0].fc1.packing() == Packing::kInt8) {
+    return {rows.count, own.bytes, config_.dim, own.scale, own.zero};
+  }
+  return {.rows = rows.count, .data = own.normed, .stride = config_.dim};
+}
+
+// Stored tokens as a product wants them.
+PackedRows TokenPass::stored_rows(const void* data, int64_t width, int64_t count,
+                                  Packing packing) const {
+  if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
+  const ThreadScratch& own = scratch();
+  kernels::quantize_rows(
+      {count, width, data, width, dtype(), own.bytes, width, own.scale, own.zero});
+  return {count, own.bytes, width, own.scale, own.zero};
+}
+
+void TokenPass::front(const BlockWeights& block, Rows rows) const {
+  if (block.mixer == EngineMixer::kModule) return;
+  const PackedRows x = normed_rows(block.norm1, rows);
+  void* to = at(workspace_.projected, rows.first, config_.dim);
+  block.in.run(x, {.data = to, .stride = config_.dim, .dtype = dtype()}, scratch().product);
+}
+
+void TokenPass::back(const BlockWeights& block, Rows rows) const {
+  const ThreadScratch& own = scratch();
+  const int64_t dim = config_.dim, hidden = block.fc1.outputs();
+  PackedResult residual{.data = stream(rows.first), .stride = dim, .add = true};
+  if (block.mixer != EngineMixer::kModule) {
+    void* from = block.mixer == EngineMixer::kNone ? workspace_.projected : workspace_.mixed;
+    residual.gamma = data(block.gamma1);
+    block.out.run(stored_rows(at(from, rows.first, dim), dim, rows.count, block.out.packing()),
+                  residual, own.product);
+  }
+  block.fc1.run(normed_rows(block.norm2, rows),
+                {.data = own.hidden,
+                 .stride = hidden,
+                 .dtype = dtype(),
+                 .activation = kernels::Activation::kGelu},
+                own.product);
+  residual.gamma = data(block.gamma2);
+  block.fc2.run(stored_rows(own.hidden, hidden, rows.count, block.fc2.packing()), residual,
+                own.product);
+}
+
+void TokenPass::mix(const BlockWeights& block, int64_t first, int64_t count, ParallelFor parallel,
+                    int64_t threads) const {
+  if (block.mixer == EngineMixer::kNone) return;
+  if (block.mixer == EngineMixer::kModule) return mix_by_module(block, first, count);
+  const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
+  kernels::TssaForwardArgs args;
+  args.shape = {count, tokens, config_.heads, dim / config_.heads};
+  args.dtype = dtype();
+  args.w = {at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
+  args.temp = data(block.temp);
+  args.y = {at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
+  kernels::tssa_forward(args, static_cast<char*>(workspace_.tssa) + first * workspace_.tssa_bytes,
+                        parallel, static_cast<int>(threads));
+}
+
+// Normalised tokens through the mixer's own forward, onto the stream.
+void TokenPass::mix_by_module(const BlockWeights& block, int64_t first, int64_t count) const {
+  const int64_t tokens = workspace_.shape.tokens, dim = config_.dim, rows = count * tokens;
+  const c10::InferenceMode no_grad;
+  auto x = torch::empty({count, tokens, dim});
+  kernels::NormRowsArgs norm;
+  norm.rows = rows;
+  norm.width = norm.x_stride = norm.y_stride = dim;
+  norm.x = stream(first * tokens);
+  norm.weight = data(block.norm1.weight);
+  norm.bias = data(block.norm1.bias);
+  norm.y = x.mutable_data_ptr<float>();
+  kernels::norm_rows(norm);
+  torch::Tensor y;
+  {
+    const AutocastScope autocast(half_);
+    y = block.module->forward(x, {});
+  }
+  y = y.to(torch::kFloat).contiguous();
+  kernels::FinishRowsArgs add;
+  add.rows = rows;
+  add.columns = add.sums_stride = add.out_stride = dim;
+  add.sums = y.const_data_ptr<float>();
+  add.add = true;
+  add.gamma = data(block.gamma1);
+  add.out = stream(first * tokens);
+  kernels::finish_rows(add);
+}
+
+// Rows of a picture's patches for all class blocks; see ClassState in class_attention.h.
+void TokenPass::class_rows(int64_t image, Rows rows) const {
+  const int64_t dim = config_.dim, patches = workspace_.shape.patches;
+  const Rows stored{image * workspace_.shape.tokens + rows.first, rows.count};
+  for (size_t i = 0; i < weights_.class_blocks.size(); ++i) {
+    const ClassBlockWeights& block = weights_.class_blocks[i];
+    kernels::NormRowsArgs norm1;
+    norm1.rows = rows.count;
+    norm1.width = norm1.x_stride = norm1.y_stride = dim;
+    norm1.x = stream(stored.first);
+    norm1.weight = data(block.norm1.weight);
+    norm1.bias = data(block.norm1.bias);
+    norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
+    norm1.y_type = half_ ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+    kernels::norm_rows(norm1);
+    if (i + 1 == weights_.class_blocks.size()) break;
+    norm(block.norm1, stored, /*as_float=*/true);
+    kernels::FinishRowsArgs add;
+    add.rows = rows.count;
+    add.columns = add.sums_stride = add.out_stride = dim;
+    add.sums = scratch().normed;
+    add.add = true;
+    add.gamma = data(block.gamma1);
+    add.out = stream(stored.first);
+    kernels::finish_rows(add);
+    if (block.doubled.weight.defined()) {
+      kernels::NormRowsArgs norm2 = norm1;
+      norm2.weight = data(block.doubled.weight);
+      norm2.bias = data(block.doubled.bias);
+      norm2.y = stream(stored.first);
+      norm2.y_type = kernels::RowType::kFloat32;
+      kernels::norm_rows(norm2);
+    } else {
+      float* x = stream(stored.first);
+      for (int64_t k = 0; k < rows.count * dim; ++k) x[k] *= 2;
+    }
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,70 @@
+// Memory of the vision engine, kept from call to call.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tost/infer/vision_weights.h"
+#include "tost/models/vision_config.h"
+
+namespace tost {
+
+// Sizes of one pass over at most `images` pictures.
+struct VisionShape {
+  int64_t images = 0;
+  int64_t rows = 0, columns = 0;    // of patches
+  int64_t patches = 0, tokens = 0;  // N, and M = N + registers
+  int64_t threads = 1;
+
+  bool operator==(const VisionShape&) const = default;
+};
+
+// Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
+struct ThreadScratch {
+  void* normed = nullptr;      // [T, C], what goes into a product
+  void* hidden = nullptr;      // [T, hidden]
+  uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8
+  float* scale = nullptr;      // [T], int8
+  int32_t* zero = nullptr;     // [T], int8
+  void* product = nullptr;     // of PackedLinear
+  void* gathered = nullptr;    // pixels of a convolution
+  float* attention = nullptr;  // [H, 1 + N]
+};
+
+// Tokens are stored as float32, or bfloat16 where the products are not float32; the residual
+// stream is float32.
+class VisionWorkspace {
+ public:
+  VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
+                  const VisionShape& shape, bool half, int64_t tile_rows);
+
+  const VisionShape shape;
+  const int64_t tile_rows;    // T
+  float* stream = nullptr;    // [images, M, C]
+  void* projected = nullptr;  // [images, M, C]: w
+  void* mixed = nullptr;      // [images, M, C]: y
+  void* tssa = nullptr;       // [images] pieces of tssa_bytes
+  int64_t tssa_bytes = 0;
+  std::vector<void*>
+      classed;  // one a class block [images, 1 + N, C]: normed class and patch tokens
+  std::vector<ThreadScratch> scratch;        // [threads]
+  std::vector<std::vector<void*>> pictures;  // [threads][stages - 1]: what goes from stage to stage
+  float* class_stream = nullptr;             // [images, C]
+  void* class_normed = nullptr;              // [images, C]
+  float* class_query = nullptr;              // [images, H, C]
+  void* class_sums = nullptr;                // [images, H, C]
+  void* class_values = nullptr;              // [images, C]
+  void* class_hidden = nullptr;              // [images, hidden]
+
+ private:
+  void lay_out(const VisionConfig& config, const VisionWeights& weights, bool half, char* base);
+  template <class T>
+  T* take(char* base, int64_t bytes);
+
+  int64_t used_ = 0;
+  torch::Tensor memory_;
+};
+
+}  // namespace tost

@@ -1,0 +1,154 @@
+#include "tost/kernels/attend_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tost/kernels/attend_rows.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tost/kernels/vec-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+using Wide = hn::ScalableTag<float>;
+using WideVec = hn::Vec<Wide>;
+constexpr int kTogether = 4;  // queries that share a load of x
+
+template <class T>
+const T* row_of(const AttendRowsArgs& a, int64_t j) {
+  return static_cast<const T*>(a.x) + j * a.x_stride;
+}
+
+// weights[h][j] = query_h · x_j for kQueries queries from `first` on.
+template <class T, int kQueries>
+void score(const AttendRowsArgs& a, int64_t first) {
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float* query = a.query + first * a.width;
+  for (int64_t j = 0; j < a.rows; ++j) {
+    const T* x = row_of<T>(a, j);
+    WideVec even[kQueries], odd[kQueries];
+    for (int h = 0; h < kQueries; ++h) even[h] = odd[h] = hn::Zero(d);
+    int64_t i = 0;
+    for (; i + 2 * lanes <= a.width; i += 2 * lanes) {
+      const auto v = load(d, x + i), w = load(d, x + i + lanes);
+      for (int h = 0; h < kQueries; ++h) {
+        const float* q = query + h * a.width + i;
+        even[h] = hn::MulAdd(v, hn::LoadU(d, q), even[h]);
+        odd[h] = hn::MulAdd(w, hn::LoadU(d, q + lanes), odd[h]);
+      }
+    }
+    for (; i < a.width; i += lanes) {
+      const int64_t left = std::min(lanes, a.width - i);
+      const auto v = load_first(d, x + i, left);
+      for (int h = 0; h < kQueries; ++h) {
+        even[h] = hn::MulAdd(v, load_first(d, query + h * a.width + i, left), even[h]);
+      }
+    }
+    for (int h = 0; h < kQueries; ++h) {
+      a.weights[(first + h) * a.rows + j] = sum_lanes(d, hn::Add(even[h], odd[h]));
+    }
+  }
+}
+
+// In place over n values, scaled first.
+HWY_INLINE void softmax(float* p, int64_t n, float scale) {
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  float top = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < n; ++i) {
+    p[i] *= scale;
+    top = p[i] > top ? p[i] : top;
+  }
+  auto sum = hn::Zero(d);
+  for (int64_t i = 0; i < n; i += lanes) {
+    const int64_t left = std::min(lanes, n - i);
+    const auto e = exp_negative(d, hn::Sub(load_first(d, p + i, left), hn::Set(d, top)));
+    const auto own = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(left)), e);
+    store_first(d, own, p + i, left);
+    sum = hn::Add(sum, own);
+  }
+  const float inverse = 1.0f / sum_lanes(d, sum);
+  for (int64_t i = 0; i < n; ++i) p[i] *= inverse;
+}
+
+// out[h][c ...] = sum_j weights[h][j] x_j[c ...] for kVectors vectors of channels.
+template <class T, class Out, int kQueries, int kVectors, bool kPartial>
+HWY_INLINE void gather_channels(const AttendRowsArgs& a, int64_t first, int64_t c, int64_t left) {
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  WideVec sum[kQueries][kVectors];
+  for (auto& of_query : sum) {
+    for (auto& of_vector : of_query) of_vector = hn::Zero(d);
+  }
+  const float* weights = a.weights + first * a.rows;
+  for (int64_t j = 0; j < a.rows; ++j) {
+    const T* x = row_of<T>(a, j) + c;
+    for (int v = 0; v < kVectors; ++v) {
+      const auto value = load_lanes<kPartial>(d, x + v * lanes, left);
+      for (int h = 0; h < kQueries; ++h) {
+        sum[h][v] = hn::MulAdd(value, hn::Set(d, weights[h * a.rows + j]), sum[h][v]);
+      }
+    }
+  }
+  for (int h = 0; h < kQueries; ++h) {
+    Out* out = static_cast<Out*>(a.out) + (first + h) * a.width + c;
+    for (int v = 0; v < kVectors; ++v) {
+      store_lanes<kPartial>(d, sum[h][v], out + v * lanes, left);
+    }
+  }
+}
+
+template <class T, class Out, int kQueries>
+void attend_some(const AttendRowsArgs& a, int64_t first) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
+  score<T, kQueries>(a, first);
+  for (int h = 0; h < kQueries; ++h) softmax(a.weights + (first + h) * a.rows, a.rows, a.scale);
+  int64_t c = 0;
+  for (; c + 4 * lanes <= a.width; c += 4 * lanes) {
+    gather_channels<T, Out, kQueries, 4, false>(a, first, c, lanes);
+  }
+  for (; c < a.width; c += lanes) {
+    gather_channels<T, Out, kQueries, 1, true>(a, first, c, std::min(lanes, a.width - c));
+  }
+}
+
+template <class T, class Out>
+void attend_as(const AttendRowsArgs& a) {
+  int64_t h = 0;
+  for (; h + kTogether <= a.queries; h += kTogether) attend_some<T, Out, kTogether>(a, h);
+  for (; h < a.queries; ++h) attend_some<T, Out, 1>(a, h);
+}
+
+template <class T>
+void attend_from(const AttendRowsArgs& a) {
+  a.out_dtype == DType::kBfloat16 ? attend_as<T, Bf16>(a) : attend_as<T, float>(a);
+}
+
+inline void attend(const AttendRowsArgs& a) {
+  a.x_dtype == DType::kBfloat16 ? attend_from<Bf16>(a) : attend_from<float>(a);
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "tost/kernels/isa.h"
+#include "tost/kernels/targets.h"
+
+namespace tost::kernels {
+
+void attend_rows(const AttendRowsArgs& args) {
+  const int64_t target = current_isa_target();
+#define TOST_CASE(TARGET, NAMESPACE) \
+  if (target == (TARGET)) return NAMESPACE::attend(args);
+  TOST_FOR_EACH_TARGET(TOST_CASE)
+#undef TOST_CASE
+}
+
+}  // namespace tost::kernels
+#endif  // HWY_ONCE

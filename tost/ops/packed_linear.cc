@@ -1,0 +1,214 @@
+#include "tost/ops/packed_linear.h"
+
+#include <ATen/native/CPUBlas.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/ops/product_support.h"
+
+namespace tost {
+namespace {
+
+namespace blas = at::native::cpublas;
+
+// Columns a panel: what the microkernel keeps in registers, and sums that stay in cache.
+int64_t panel_columns(Packing packing) {
+  return packing == Packing::kFloat32 ? 48 : 64;
+}
+// Rows of a tile at most, for the same reason.
+constexpr int64_t kTileRows = 224;
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+int64_t aligned(int64_t bytes) {
+  return divide_up(bytes, 64) * 64;
+}
+
+// How many inputs stand side by side in the layout of the matrix units.
+int64_t group_of(Packing packing) {
+  return packing == Packing::kFloat32 ? 1 : packing == Packing::kBfloat16 ? 2 : 4;
+}
+at::ScalarType type_of(Packing packing) {
+  return packing == Packing::kFloat32    ? at::kFloat
+         : packing == Packing::kBfloat16 ? at::kBFloat16
+                                         : at::kChar;
+}
+
+// [out, in] → panels [in / group, columns, group], one after the other.
+at::Tensor pack_panels(const at::Tensor& weight, int64_t columns, int64_t group) {
+  const int64_t outputs = weight.size(0), inputs = weight.size(1);
+  auto packed = at::empty({weight.numel()}, weight.options());
+  for (int64_t first = 0; first < outputs; first += columns) {
+    const int64_t count = std::min(columns, outputs - first);
+    packed.narrow(0, first * inputs, count * inputs)
+        .view({inputs / group, count, group})
+        .copy_(weight.narrow(0, first, count).view({count, inputs / group, group}).transpose(0, 1));
+  }
+  return packed;
+}
+
+}  // namespace
+
+PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing)
+    : packing_(packing) {
+  if (weight.dim() != 2 || !weight.is_floating_point() || !weight.is_cpu() || weight.numel() == 0) {
+    fail_usage("A packed linear map is made from a floating matrix [out, in] on the CPU; got ",
+               weight.toString(), " of ", weight.dim(), " dimensions and ", weight.numel(),
+               " values.");
+  }
+  outputs_ = weight.size(0);
+  inputs_ = weight.size(1);
+  if (bias.defined() && (bias.dim() != 1 || bias.size(0) != outputs_)) {
+    fail_usage("The bias of a packed linear map with ", outputs_, " outputs has ", bias.numel(),
+               " values.");
+  }
+  panel_columns_ = panel_columns(packing);
+  panels_ = divide_up(outputs_, panel_columns_);
+  native_ = product_support().of(packing) && inputs_ % group_of(packing) == 0;
+  auto rounded = weight.detach().to(at::kFloat).contiguous();
+  if (packing == Packing::kInt8) {
+    column_scale_ = rounded.abs().amax(1).div(127);
+    if (!column_scale_.isfinite().all().item<bool>()) {
+      fail_usage("Weights that are not finite cannot be rounded to int8.");
+    }
+    const auto divisor = column_scale_.clamp_min(1e-37).unsqueeze(1);
+    rounded = rounded.div(divisor).round().clamp(-127, 127);
+    column_sum_ = rounded.sum(1, /*keepdim=*/false, at::kDouble).to(at::kInt).contiguous();
+    if (!native_) rounded = rounded.mul(column_scale_.unsqueeze(1));
+  } else if (packing == Packing::kBfloat16) {
+    rounded = rounded.to(at::kBFloat16);
+  }
+  const int64_t group = native_ ? group_of(packing) : 1;
+  weight_ = pack_panels(rounded.to(native_ ? type_of(packing) : at::kFloat), panel_columns_, group);
+  if (bias.defined()) bias_ = bias.detach().to(at::kFloat).clone();
+}
+
+int64_t PackedLinear::bytes() const {
+  return weight_.defined() ? static_cast<int64_t>(weight_.nbytes()) : 0;
+}
+
+int64_t PackedLinear::scratch_bytes(int64_t rows) const {
+  const int64_t sums = std::min(rows, kTileRows) * panel_columns_ * 4;
+  const bool widened = !native_ && packing_ != Packing::kFloat32;
+  return aligned(sums) + (widened ? aligned(rows * inputs_ * 4) : 0);
+}
+
+// One call of run(): the rows in the form the product wants, and its loops.
+class PackedLinear::Run {
+ public:
+  Run(const PackedLinear& map, const PackedRows& x, const PackedResult& result, void* scratch)
+      : map_(map), x_(x), result_(result), sums_(scratch) {
+    if (map.native_ || map.packing_ == Packing::kFloat32) return;
+    const int64_t sums = std::min(x.rows, kTileRows) * map.panel_columns_ * 4;
+    auto* wide = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(sums));
+    map.packing_ == Packing::kInt8 ? widen_bytes(wide) : widen_bfloat16(wide);
+    x_.data = wide;
+    x_.stride = map.inputs_;
+  }
+
+  void panel(int64_t index) const {
+    const int64_t first = index * map_.panel_columns_;
+    const int64_t columns = std::min(map_.panel_columns_, map_.outputs_ - first);
+    const int64_t tiles = divide_up(x_.rows, kTileRows);
+    const int64_t even = divide_up(divide_up(x_.rows, std::max<int64_t>(1, tiles)), 16) * 16;
+    for (int64_t r = 0; r < x_.rows; r += even) {
+      const int64_t rows = std::min(even, x_.rows - r);
+      multiply(r, rows, first, columns);
+      finish(r, rows, first, columns);
+    }
+  }
+
+ private:
+  void widen_bytes(float* wide) const {
+    for (int64_t r = 0; r < x_.rows; ++r) {
+      const auto* from = static_cast<const uint8_t*>(x_.data) + r * x_.stride;
+      float* to = wide + r * map_.inputs_;
+      for (int64_t i = 0; i < map_.inputs_; ++i) {
+        to[i] = x_.scale[r] * static_cast<float>(from[i] - x_.zero[r]);
+      }
+    }
+  }
+  void widen_bfloat16(float* wide) const {
+    for (int64_t r = 0; r < x_.rows; ++r) {
+      const auto* from = static_cast<const at::BFloat16*>(x_.data) + r * x_.stride;
+      for (int64_t i = 0; i < map_.inputs_; ++i) wide[r * map_.inputs_ + i] = from[i];
+    }
+  }
+
+  template <class A, class B, class C>
+  void microkernel(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+    constexpr bool kVnni = sizeof(A) < 4;
+    blas::brgemm(rows, columns, map_.inputs_, x_.stride, columns, columns, /*add_C=*/false,
+                 static_cast<const A*>(x_.data) + r * x_.stride,
+                 static_cast<const B*>(map_.weight_.const_data_ptr()) + first * map_.inputs_,
+                 static_cast<C*>(sums_), kVnni);
+  }
+
+  void multiply(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+    if (map_.native_ && map_.packing_ == Packing::kBfloat16) {
+      return microkernel<at::BFloat16, at::BFloat16, float>(r, rows, first, columns);
+    }
+    if (map_.native_ && map_.packing_ == Packing::kInt8) {
+      return microkernel<unsigned char, signed char, int32_t>(r, rows, first, columns);
+    }
+    if (product_support().float32) return microkernel<float, float, float>(r, rows, first, columns);
+    general_product(r, rows, first, columns);
+  }
+
+  void general_product(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+    const c10::InferenceMode no_grad;
+    auto* x = const_cast<float*>(static_cast<const float*>(x_.data)) + r * x_.stride;
+    auto* panel = const_cast<float*>(map_.weight_.const_data_ptr<float>()) + first * map_.inputs_;
+    auto sums = at::from_blob(sums_, {rows, columns}, at::kFloat);
+    at::mm_out(sums, at::from_blob(x, {rows, map_.inputs_}, {x_.stride, 1}, at::kFloat),
+               at::from_blob(panel, {map_.inputs_, columns}, at::kFloat));
+  }
+
+  void finish(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+    kernels::FinishRowsArgs a;
+    a.rows = rows;
+    a.columns = columns;
+    a.sums = sums_;
+    a.sums_stride = columns;
+    if (map_.native_ && map_.packing_ == Packing::kInt8) {
+      a.row_scale = x_.scale + r;
+      a.row_zero = x_.zero + r;
+      a.column_scale = map_.column_scale_.const_data_ptr<float>() + first;
+      a.column_sum = map_.column_sum_.const_data_ptr<int32_t>() + first;
+    }
+    if (map_.bias_.defined()) a.bias = map_.bias_.const_data_ptr<float>() + first;
+    a.activation = result_.activation;
+    a.add = result_.add;
+    if (result_.gamma != nullptr) a.gamma = result_.gamma + first;
+    const int64_t size = result_.dtype == kernels::DType::kBfloat16 ? 2 : 4;
+    a.out = static_cast<char*>(result_.data) + (r * result_.stride + first) * size;
+    a.out_stride = result_.stride;
+    a.out_dtype = result_.dtype;
+    kernels::finish_rows(a);
+  }
+
+  const PackedLinear& map_;
+  PackedRows x_;
+  const PackedResult& result_;
+  void* sums_;
+};
+
+void PackedLinear::run(const PackedRows& x, const PackedResult& result, void* scratch,
+                       int64_t first, int64_t last) const {
+  if (x.rows == 0 || first >= last) return;
+  const Run run(*this, x, result, scratch);
+  for (int64_t p = first; p < last; ++p) run.panel(p);
+}
+
+void PackedLinear::release() {
+  const auto& support = product_support();
+  if (support.bfloat16 || support.int8) blas::brgemm_release();
+}
+
+}  // namespace tost

@@ -1,0 +1,55 @@
+#include "tost/ops/product_support.h"
+
+#include <ATen/native/CPUBlas.h>
+
+#include <algorithm>
+#include <exception>
+#include <vector>
+
+namespace tost {
+namespace {
+
+namespace blas = at::native::cpublas;
+
+// A product of ones with `value` on both sides; the largest numbers show units that saturate where
+// pairs are added, as int8 without VNNI does.
+template <class A, class B, class C>
+bool product_is_right(A a, B b, C expected) {
+  constexpr int64_t kRows = 16, kColumns = 32, kInputs = 64;
+  constexpr bool kVnni = sizeof(A) < 4;
+  const std::vector<A> rows(kRows * kInputs, a);
+  const std::vector<B> columns(kInputs * kColumns, b);
+  std::vector<C> sums(kRows * kColumns);
+  try {
+    blas::brgemm(kRows, kColumns, kInputs, kInputs, kColumns, kColumns, /*add_C=*/false,
+                 rows.data(), columns.data(), sums.data(), kVnni);
+    blas::brgemm_release(kVnni);
+  } catch (const std::exception&) {
+    return false;  // c10::Error where torch refuses, dnnl::error where oneDNN does
+  }
+  return std::all_of(sums.begin(), sums.end(), [&](C sum) { return sum == expected; });
+}
+
+ProductSupport probe() {
+  ProductSupport support;
+  support.float32 = product_is_right<float, float, float>(1.5f, 2.0f, 192.0f);
+  support.bfloat16 =
+      product_is_right<at::BFloat16, at::BFloat16, float>(at::BFloat16(1.5f), 2.0f, 192.0f);
+  support.int8 = product_is_right<unsigned char, signed char, int32_t>(255, 127, 64 * 255 * 127) &&
+                 product_is_right<unsigned char, signed char, int32_t>(255, -127, -64 * 255 * 127);
+  return support;
+}
+
+}  // namespace
+
+const ProductSupport& product_support() {
+  static const ProductSupport support = probe();
+  return support;
+}
+
+std::string fastest_precision() {
+  const auto& support = product_support();
+  return support.int8 ? "int8" : support.bfloat16 ? "bf16" : "fp32";
+}
+
+}  // namespace tost
