@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/eval/foreign_language_config.h"
 #include "tost/eval/foreign_source.h"
 #include "tost/eval/metadata.h"
 #include "tost/io/safetensors_probe.h"
@@ -65,6 +66,7 @@ ModelInfo vision_info(const ForeignWeights& weights) {
   if (facts.description) return model_info_from_json(*facts.description, "its description");
   ModelInfo info;
   info.config = foreign_vision_config(weights, facts);
+  validate(info.config);
   info.preprocess = foreign_preprocess(info.config, facts);
   check_preprocess(info.preprocess);
   info.classes = facts.classes;
@@ -80,7 +82,9 @@ ModelInfo vision_info(const ForeignWeights& weights) {
 LanguageInfo language_info(const ForeignWeights& weights) {
   const ModelFacts facts = weights.facts();
   if (facts.description) return language_info_from_json(*facts.description, "its description");
-  return {.config = foreign_language_config(weights, facts), .tokenizer = nullptr};
+  const LanguageConfig config = foreign_language_config(weights, facts);
+  validate(config);
+  return {.config = config, .tokenizer = nullptr};
 }
 
 void expect_kind(const ForeignWeights& weights, const char* kind, const char* wanted) {

@@ -1,15 +1,14 @@
 // The architecture of weights that others have saved: what names and shapes of the tensors tell,
-// and what only the facts beside them do.
+// and what only the facts beside them do. Free of torch.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tost/io/torch_model.h"
-#include "tost/models/language_config.h"
-#include "tost/models/state_dict.h"
 #include "tost/models/vision_config.h"
 
 namespace tost {
@@ -32,29 +31,30 @@ struct ModelFacts {
   std::optional<nlohmann::json> description;
 };
 
-// One set of weights of a file, described without reading a weight.
-struct ForeignWeights {
+// One set of weights of a file, by names and shapes alone.
+struct ForeignModel {
   std::string file;              // its path, for messages
   std::string key;               // under which the file holds them, for messages
   NamedShapes shapes;            // by plain_name()
   std::string kind;              // "vision" or "language"
   nlohmann::ordered_json model;  // as recognise_models() tells
-  std::function<ModelFacts()> facts;
-  std::function<StateDict()> read;  // by plain_name()
+
+  // A size that recognise_models() tells; 0 where it does not.
+  int64_t told(const char* what) const;
+  bool has(const std::string& name) const { return shapes.count(name) != 0; }
+  // Side `d` of a tensor; a data Error where there is no such tensor or side.
+  int64_t side(const std::string& name, size_t d) const;
 };
 
 // `name` without the "_orig_mod." of torch.compile and the "module." of data parallelism.
 std::string plain_name(std::string name);
 
+// Hidden units over width; a data Error for a width that is none.
+double foreign_mlp_ratio(int64_t hidden, int64_t dim);
+
 // Heads come from the weights where these show them, else from the presets of the name that the
-// facts give, whatever its size; sides and normalisation from the facts, else 224 and on. Checked
-// by validate(). Throws a data Error that says what the file does not tell.
-VisionConfig foreign_vision_config(const ForeignWeights& weights, const ModelFacts& facts);
-
-// Heads come from the weights, else from the facts.
-LanguageConfig foreign_language_config(const ForeignWeights& weights, const ModelFacts& facts);
-
-// Whether matrices lie the other way round, as in Hugging Face's GPT-2.
-bool is_transposed_gpt2(const ForeignWeights& weights);
+// facts give, whatever its size; sides and normalisation from the facts, else 224 and on. To be
+// checked by validate(). Throws a data Error that says what the file does not tell.
+VisionConfig foreign_vision_config(const ForeignModel& weights, const ModelFacts& facts);
 
 }  // namespace tost

@@ -4,7 +4,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/eval/foreign_source.h"
 #include "tost/eval/metadata.h"
 #include "tost/io/torch_value.h"
 

@@ -1,5 +1,5 @@
 // What checkpoints tell beside their weights: the training arguments in torch files, and the
-// config.json of model hubs.
+// config.json of model hubs. Free of torch.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,9 @@
 #include "tost/io/torch_file.h"
 
 namespace tost {
+
+// The key of a torch file under which this program keeps the description of the model, as JSON.
+inline constexpr char kDescriptionKey[] = "tost";
 
 // args of the official vision training; model_args and config of the official language training and
 // of nanoGPT. Throws a data Error for a number that cannot be one.

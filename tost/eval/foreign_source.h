@@ -8,14 +8,19 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 
 #include "tost/eval/foreign_config.h"
 #include "tost/eval/model_file.h"
+#include "tost/models/state_dict.h"
 
 namespace tost {
 
-// The key of a torch file under which this program keeps the description of the model, as JSON.
-inline constexpr char kDescriptionKey[] = "tost";
+// What can be told, and read, of one set of weights.
+struct ForeignWeights : ForeignModel {
+  std::function<ModelFacts()> facts;
+  std::function<StateDict()> read;  // by plain_name()
+};
 
 // Whether a file is one of torch.save: its name ends in .pth, .pt or .bin, or it begins as such a
 // file does. A name ending in .safetensors never is.

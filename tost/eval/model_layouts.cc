@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/eval/foreign_source.h"
+#include "tost/eval/foreign_facts.h"
 #include "tost/io/bpe_files.h"
 #include "tost/io/bpe_write.h"
 #include "tost/io/torch_writer.h"
