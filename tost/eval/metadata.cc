@@ -4,6 +4,7 @@
 
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 
@@ -31,6 +32,13 @@ void expect_keys(const json& object, const std::vector<std::string>& keys,
   for (const std::string& key : keys) {
     if (!object.contains(key)) fail_data(where, " lacks the key '", key, "'.");
   }
+}
+
+int64_t whole_number(const json& value) {
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
+  if (!fits) fail_data("it has ", shown(value.dump(), 40), " where a whole number belongs.");
+  return value.get<int64_t>();
 }
 
 }  // namespace tost

@@ -1,6 +1,7 @@
 // Reading what a model file says about itself.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,6 +28,10 @@ nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
 // Throws a data Error naming `where` unless `object` is an object with exactly these keys.
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
                  const std::string& where);
+
+// The value of a whole number, where get<int64_t>() would take 12.5 too, and any number that is too
+// large. A data Error for anything else.
+int64_t whole_number(const nlohmann::json& value);
 
 // Runs `read`, turning a wrong JSON type or an impossible value into a data Error about `where`.
 template <class Read>

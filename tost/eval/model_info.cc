@@ -41,8 +41,8 @@ Preprocess preprocess_from_json(const json& object, const std::string& where) {
               where);
   return read_from(where, [&] {
     Preprocess p;
-    object["size"].get_to(p.size);
-    object["channels"].get_to(p.channels);
+    p.size = whole_number(object["size"]);
+    p.channels = whole_number(object["channels"]);
     object["resize"].get_to(p.resize);
     object["crop_ratio"].get_to(p.crop_ratio);
     object["interpolation"].get_to(p.interpolation);

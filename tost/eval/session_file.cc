@@ -140,8 +140,8 @@ TextSession load_session(const fs::path& file, LanguageModel& model) {
       fail_data("it was written with another model; use that one, or start a new session.");
     }
     TextSession session;
-    head["draws"].get_to(session.draws);
-    head["position"].get_to(session.state.position);
+    session.draws = whole_number(head["draws"]);
+    session.state.position = whole_number(head["position"]);
     const int64_t position = session.state.position;
     if (position < 1 || position > std::min(model.max_context(), kMostTokens)) {
       fail_data("its position is ", position, ".");

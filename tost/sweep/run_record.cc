@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/eval/metadata.h"
 #include "tost/io/parse_json.h"
 
 namespace tost {
@@ -25,10 +26,14 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json();
 }
 
-template <class T>
-std::optional<T> optional_of(const json& value) {
+std::optional<double> optional_number(const json& value) {
   if (value.is_null()) return std::nullopt;
-  return value.get<T>();
+  return value.get<double>();
+}
+
+std::optional<int64_t> optional_whole(const json& value) {
+  if (value.is_null()) return std::nullopt;
+  return whole_number(value);
 }
 
 // A number that is not finite is written as null.
@@ -39,6 +44,12 @@ double number_of(const json& value) {
 std::vector<double> numbers_of(const json& values) {
   std::vector<double> numbers;
   for (const json& value : values) numbers.push_back(number_of(value));
+  return numbers;
+}
+
+std::vector<int64_t> whole_numbers_of(const json& values) {
+  std::vector<int64_t> numbers;
+  for (const json& value : values) numbers.push_back(whole_number(value));
   return numbers;
 }
 
@@ -55,9 +66,9 @@ RunRecord record_from(const json& object) {
   record.settings = object.at("settings");
   record.pretrain = object.at("pretrain");
   record.error = object.at("error").get<std::string>();
-  record.parameters = object.at("parameters").get<int64_t>();
-  record.seconds = optional_of<double>(object.at("seconds"));
-  record.cpu_seconds = optional_of<double>(object.at("cpu_seconds"));
+  record.parameters = whole_number(object.at("parameters"));
+  record.seconds = optional_number(object.at("seconds"));
+  record.cpu_seconds = optional_number(object.at("cpu_seconds"));
   record.metric = object.at("metric").get<std::string>();
   for (const auto& [name, value] : object.at("scores").items()) {
     record.scores[name] = number_of(value);
@@ -66,11 +77,11 @@ RunRecord record_from(const json& object) {
   for (const auto& [kind, values] : object.at("corrupted").items()) {
     record.corrupted[kind] = numbers_of(values);
   }
-  record.heads = optional_of<int64_t>(object.at("heads"));
-  record.head_width = optional_of<int64_t>(object.at("head_width"));
+  record.heads = optional_whole(object.at("heads"));
+  record.head_width = optional_whole(object.at("head_width"));
   const json& curve = object.at("curve");
-  record.curve = {curve.at("steps").get<std::vector<int64_t>>(),
-                  curve.at("epochs").get<std::vector<int64_t>>(), numbers_of(curve.at("values"))};
+  record.curve = {whole_numbers_of(curve.at("steps")), whole_numbers_of(curve.at("epochs")),
+                  numbers_of(curve.at("values"))};
   if (record.curve.steps.size() != record.curve.values.size() ||
       record.curve.epochs.size() != record.curve.values.size()) {
     fail_data("its curve's lists differ in length");

@@ -73,6 +73,11 @@ TEST(RunRecord, ForeignFilesAreDataErrors) {
   broken = to_json(record());
   broken["parameters"] = "many";
   EXPECT_NE(refusal(broken.dump()).find("is no record"), std::string::npos);
+  for (const json& value : {json(1e300), json(0.5)}) {
+    broken = to_json(record());
+    broken["heads"] = value;
+    EXPECT_NE(refusal(broken.dump()).find("whole number"), std::string::npos);
+  }
   broken = to_json(record());
   broken["curve"]["values"] = {1};
   EXPECT_NE(refusal(broken.dump()).find("differ in length"), std::string::npos);

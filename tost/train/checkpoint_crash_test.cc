@@ -10,6 +10,7 @@
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/checkpoint_store.h"
+#include "tost/train/manifest.h"
 
 namespace tost {
 namespace {

@@ -69,8 +69,4 @@ class CheckpointStore {
   int64_t keep_last_;
 };
 
-// Checks every file of a checkpoint folder against its manifest. Throws a data Error naming the
-// first file that is missing, of another size, or damaged.
-void verify_checkpoint(const std::filesystem::path& folder);
-
 }  // namespace tost

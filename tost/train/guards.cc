@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tost/base/error.h"
+#include "tost/eval/metadata.h"
 
 namespace tost {
 namespace {
@@ -39,12 +40,12 @@ json to_json(const GuardState& state) {
 GuardState guard_state_from_json(const json& object, const std::string& where) {
   GuardState state{.losses = object.at("losses").get<std::vector<double>>(),
                    .norms = object.at("norms").get<std::vector<double>>(),
-                   .skipped = object.at("skipped").get<int64_t>(),
-                   .skipped_in_row = object.at("skipped_in_row").get<int64_t>(),
-                   .rollbacks = object.at("rollbacks").get<int64_t>(),
+                   .skipped = whole_number(object.at("skipped")),
+                   .skipped_in_row = whole_number(object.at("skipped_in_row")),
+                   .rollbacks = whole_number(object.at("rollbacks")),
                    .lr_factor = object.at("lr_factor").get<double>(),
-                   .data_ahead = object.at("data_ahead").get<int64_t>(),
-                   .rollback_step = object.at("rollback_step").get<int64_t>()};
+                   .data_ahead = whole_number(object.at("data_ahead")),
+                   .rollback_step = whole_number(object.at("rollback_step"))};
   constexpr int64_t kMost = int64_t{1} << 50;
   const auto counts = {state.skipped, state.skipped_in_row, state.rollbacks, state.data_ahead};
   const bool possible = state.losses.size() == state.norms.size() &&

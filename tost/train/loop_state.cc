@@ -1,6 +1,7 @@
 #include "tost/train/loop_state.h"
 
 #include "tost/base/error.h"
+#include "tost/eval/metadata.h"
 
 namespace tost {
 
@@ -37,32 +38,32 @@ json to_json(const LoopState& state) {
 }
 
 LoopState loop_state_from_json(const json& object, const std::filesystem::path& path) {
-  try {
-    if (object.at("format").get<int>() != kFormat) {
-      fail_data("'", path.string(), "' has state format ", object.at("format").dump(),
-                "; this program reads format ", kFormat, ".");
+  return read_from(cat("'", path.string(), "'"), [&] {
+    if (whole_number(object.at("format")) != kFormat) {
+      fail_data("it has state format ", object.at("format").dump(), "; this program reads format ",
+                kFormat, ".");
     }
     const json& sums = object.at("sums");
-    LoopState state{.step = object.at("step").get<int64_t>(),
-                    .evaluated_step = object.at("evaluated_step").get<int64_t>(),
+    LoopState state{.step = whole_number(object.at("step")),
+                    .evaluated_step = whole_number(object.at("evaluated_step")),
                     .best = std::nullopt,
-                    .sums = {sums.at("loss").get<double>(), sums.at("steps").get<int64_t>(),
-                             sums.at("samples").get<int64_t>(), sums.at("correct").get<int64_t>()},
+                    .sums = {sums.at("loss").get<double>(), whole_number(sums.at("steps")),
+                             whole_number(sums.at("samples")), whole_number(sums.at("correct"))},
                     .guards = {}};
     state.guards.rollback_step = state.step;  // of a run that an earlier version began
-    if (object.contains("guards")) {
-      state.guards = guard_state_from_json(object["guards"], cat("'", path.string(), "'"));
-    }
+    if (object.contains("guards")) state.guards = guard_state_from_json(object["guards"], "it");
     if (object.contains("best")) {
       const json& best = object["best"];
-      state.best = BestSoFar{best.at("value").get<double>(), best.at("step").get<int64_t>()};
+      state.best = BestSoFar{best.at("value").get<double>(), whole_number(best.at("step"))};
     }
-    if (state.step < 0)
-      fail_data("'", path.string(), "' has the impossible step ", state.step, ".");
+    constexpr int64_t kMost = int64_t{1} << 50;
+    if (state.step < 0 || state.step > kMost || state.sums.samples < 0 ||
+        state.sums.samples > kMost) {
+      fail_data("it has the impossible step ", state.step, " or number of samples ",
+                state.sums.samples, ".");
+    }
     return state;
-  } catch (const json::exception& error) {
-    fail_data("'", path.string(), "' is not a training state (", error.what(), ").");
-  }
+  });
 }
 
 }  // namespace tost

@@ -2,12 +2,13 @@
 
 #include <cstdio>
 #include <fstream>
+#include <limits>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
-#include "tost/train/checkpoint_store.h"
+#include "tost/io/safe_text.h"
 #include "tost/train/crc32c.h"
 
 namespace tost {
@@ -32,13 +33,28 @@ std::string file_crc(const fs::path& path) {
   return text;
 }
 
-json read_manifest(const fs::path& path) {
-  const json manifest =
-      parse_json(read_file(path, kMaxManifestBytes), cat("'", path.string(), "'"));
-  if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_object()) {
-    fail_data("'", path.string(), "' is not a checkpoint manifest.");
-  }
-  return manifest;
+ManifestEntry entry_of(const fs::path& file) {
+  return {int64_t(fs::file_size(file)), file_crc(file)};
+}
+
+json to_json(const ManifestEntry& entry) {
+  return {{"bytes", entry.bytes}, {"crc32c", entry.crc32c}};
+}
+
+bool is_crc(const json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().size() == 8 &&
+         value.get_ref<const std::string&>().find_first_not_of("0123456789abcdef") ==
+             std::string::npos;
+}
+
+bool is_size(const json& value) {
+  return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int64_t>::max();
+}
+
+// Of a file in the folder itself.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
 }
 
 }  // namespace
@@ -47,27 +63,43 @@ json make_manifest(const fs::path& folder) {
   json files = json::object();
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.is_regular_file() || entry.path().filename() == kManifestFile) continue;
-    files[entry.path().filename().string()] = {{"bytes", entry.file_size()},
-                                               {"crc32c", file_crc(entry.path())}};
+    files[entry.path().filename().string()] = to_json(entry_of(entry.path()));
   }
   return {{"files", files}};
 }
 
-void verify_checkpoint(const fs::path& folder) {
-  const json manifest = read_manifest(folder / kManifestFile);
-  for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
-    if (!manifest["files"].contains(needed)) {
-      fail_data("The manifest of '", folder.string(), "' does not list ", needed, ".");
-    }
+Manifest parse_manifest(std::string_view text, const std::string& where) {
+  const json object = parse_json(text, where, {.unique_keys = true});
+  if (!object.is_object() || !object.contains("files") || !object["files"].is_object()) {
+    fail_data(where, " is not a checkpoint manifest.");
   }
-  for (const auto& [name, expected] : manifest["files"].items()) {
+  Manifest manifest;
+  for (const auto& [name, entry] : object["files"].items()) {
+    if (!is_plain_name(name))
+      fail_data(where, " lists ", shown(name), ", which is no file's name.");
+    if (!entry.is_object() || entry.size() != 2 || !entry.contains("bytes") ||
+        !entry.contains("crc32c") || !is_size(entry["bytes"]) || !is_crc(entry["crc32c"])) {
+      fail_data(where, " does not give bytes and crc32c of ", shown(name), ".");
+    }
+    manifest[name] = {entry["bytes"].get<int64_t>(), entry["crc32c"].get<std::string>()};
+  }
+  for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
+    if (manifest.count(needed) == 0) fail_data(where, " does not list ", needed, ".");
+  }
+  return manifest;
+}
+
+void verify_checkpoint(const fs::path& folder) {
+  const fs::path list = folder / kManifestFile;
+  const Manifest manifest =
+      parse_manifest(read_file(list, kMaxManifestBytes), cat("'", list.string(), "'"));
+  for (const auto& [name, expected] : manifest) {
     const fs::path path = folder / name;
     if (!fs::is_regular_file(path)) fail_data("'", path.string(), "' is missing.");
-    const json found{{"bytes", fs::file_size(path)}, {"crc32c", file_crc(path)}};
-    if (found != expected) {
-      fail_data("'", path.string(), "' is damaged: its manifest says ", expected.dump(),
-                " but the file has ", found.dump(), ".");
-    }
+    const ManifestEntry found = entry_of(path);
+    if (found == expected) continue;
+    fail_data("'", path.string(), "' is damaged: its manifest says ", to_json(expected).dump(),
+              " but the file has ", to_json(found).dump(), ".");
   }
 }
 

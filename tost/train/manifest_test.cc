@@ -1,0 +1,93 @@
+// What a checkpoint says of itself beside its tensors: the manifest and the state of the loop.
+#include "tost/train/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/train/loop_state.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+template <class Read>
+std::string refusal(Read read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kData);
+    return error.what();
+  }
+  return "";
+}
+
+json manifest() {
+  const json entry{{"bytes", 2}, {"crc32c", "e2a22936"}};
+  return {
+      {"files",
+       {{"model.safetensors", entry}, {"optimizer.safetensors", entry}, {"state.json", entry}}}};
+}
+
+TEST(Manifest, GivesEveryFile) {
+  const Manifest files = parse_manifest(manifest().dump(), "it");
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(files.at("state.json"), (ManifestEntry{2, "e2a22936"}));
+}
+
+TEST(Manifest, NamesFilesOfItsOwnFolderAlone) {
+  for (const char* name : {"../state.json", "/etc/passwd", "a/b", "..", ".", ""}) {
+    json changed = manifest();
+    changed["files"][name] = changed["files"]["state.json"];
+    EXPECT_NE(refusal([&] { parse_manifest(changed.dump(), "it"); }).find("no file's name"),
+              std::string::npos)
+        << name;
+  }
+}
+
+TEST(Manifest, RefusesWhatIsNotComplete) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    json changed = manifest();
+    changed["files"].erase(name);
+    EXPECT_NE(refusal([&] { parse_manifest(changed.dump(), "it"); }).find(name), std::string::npos);
+  }
+  for (const json& entry :
+       {json(), json{{"bytes", 2}}, json{{"bytes", -1}, {"crc32c", "e2a22936"}},
+        json{{"bytes", 1e300}, {"crc32c", "e2a22936"}}, json{{"bytes", 2}, {"crc32c", "E2A22936"}},
+        json{{"bytes", 2}, {"crc32c", "e2a2293"}},
+        json{{"bytes", 2}, {"crc32c", "e2a22936"}, {"more", 1}}}) {
+    json changed = manifest();
+    changed["files"]["state.json"] = entry;
+    EXPECT_NE(refusal([&] { parse_manifest(changed.dump(), "it"); }).find("bytes and crc32c"),
+              std::string::npos)
+        << entry;
+  }
+  for (const char* text : {"[]", "{}", R"({"files":[]})"}) {
+    EXPECT_NE(refusal([&] { parse_manifest(text, "it"); }).find("not a checkpoint manifest"),
+              std::string::npos);
+  }
+}
+
+// A cast would make something of them.
+TEST(LoopState, CountsAreWholeNumbers) {
+  LoopState state;
+  state.step = 3;
+  const json good = to_json(state);
+  EXPECT_EQ(loop_state_from_json(good, "state.json").step, 3);
+  for (const char* place : {"/format", "/step", "/evaluated_step", "/sums/steps", "/sums/samples",
+                            "/guards/skipped", "/guards/rollback_step"}) {
+    for (const json& value : {json(1e300), json(1.5), json(uint64_t{1} << 63), json("1")}) {
+      json bad = good;
+      bad[json::json_pointer(place)] = value;
+      const std::string message = refusal([&] { loop_state_from_json(bad, "state.json"); });
+      EXPECT_NE(message.find("'state.json'"), std::string::npos) << place << " " << value;
+      EXPECT_NE(message.find("whole number"), std::string::npos) << message;
+    }
+  }
+  json bad = good;
+  bad["step"] = -1;
+  EXPECT_NE(refusal([&] { loop_state_from_json(bad, "s"); }).find("step -1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tost
