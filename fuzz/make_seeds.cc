@@ -14,6 +14,7 @@
 #include "tost/io/safetensors_cases.h"
 #include "tost/io/token_file.h"
 #include "tost/io/tokenizers.h"
+#include "tost/io/torch_test_util.h"
 
 namespace tost {
 namespace {
@@ -164,6 +165,100 @@ void add_safetensors(const fs::path& root) {
   }
 }
 
+void add_checkpoints(const fs::path& root) {
+  Folder files(root, "checkpoint");
+  const std::string entry = R"({"bytes":2,"crc32c":"e2a22936"})";
+  const auto manifest = [&](const std::string& more) {
+    return cat(R"({"files":{"model.safetensors":)", entry, R"(,"optimizer.safetensors":)", entry,
+               R"(,"state.json":)", entry, more, "}}");
+  };
+  for (const char* more :
+       {"", R"(,"ema.safetensors":{"bytes":0,"crc32c":"00000000"})",
+        R"(,"../up":{"bytes":2,"crc32c":"e2a22936"})", R"(,"a":{"bytes":-1,"crc32c":"e2a22936"})",
+        R"(,"a":{"bytes":1e300,"crc32c":"x"})", R"(,"state.json":3)"}) {
+    for (const char choice : {0, 1}) files.add(std::string(1, choice) + manifest(more));
+  }
+  files.add(std::string(1, 0) + R"({"files":{}})");
+  const auto state = [](const char* step, const char* guards) {
+    return cat(R"({"format":1,"step":)", step,
+               R"(,"evaluated_step":4,"best":{"value":0.5,"step":4},)",
+               R"("sums":{"loss":1.25,"steps":2,"samples":8,"correct":-1})", guards, "}");
+  };
+  for (const char* guards :
+       {"",
+        R"(,"guards":{"losses":[1.5,2],"norms":[3,4],"skipped":1,"skipped_in_row":0,)"
+        R"("rollbacks":1,"lr_factor":0.5,"data_ahead":3,"rollback_step":4})",
+        R"(,"guards":{"losses":[1],"norms":[]})"}) {
+    for (const char* step : {"6", "-1", "1e300"}) files.add("\2" + state(step, guards));
+  }
+  for (const char* name : {"step-000000012\n", "step-000000012\r\n", "step-12", "../x", ""}) {
+    files.add(std::string("\3") + name);
+  }
+}
+
+void add_sweeps(const fs::path& root) {
+  Folder files(root, "sweep_file");
+  for (
+      const char* spec :
+      {R"({"title":"t","note":"n","settings":{"lr":0.1},"seeds":[0,1],"plot":"curve",
+            "variants":[{"name":"a","settings":{"model_options":{"heads":2}}},
+                        {"name":"b","pretrain":false}],"pretrain":{"epochs":1}})",
+       R"({"grid":{"lr":[0.1,0.2],"model_options.heads":[1,2]},"seeds":[3],"score":{"split":"test"}})",
+       R"({"grid":{"lr":[1]},"seeds":[0],"plot":"lines",
+            "corruptions":{"kinds":["noise","blur"],"strengths":[1,5],"split":"validation"}})",
+       R"({"grid":{"lr":[1]},"seeds":[0],"corruptions":{}})", R"({"seeds":[1e300]})",
+       R"({"variants":[{"name":"../a"}],"seeds":[0]})", R"({"grid":{},"seeds":[0,0]})", "[]"}) {
+    files.add(std::string(1, 0) + spec);
+  }
+  for (const char* parts :
+       {R"("scores":{"top1":0.5},"corrupted":{"noise":[0.5,0.25]},"heads":4,"head_width":8,)"
+        R"("curve":{"steps":[1,2],"epochs":[1,1],"values":[0.1,null]})",
+        R"("scores":{},"corrupted":{},"heads":null,"head_width":null,)"
+        R"("curve":{"steps":[],"epochs":[],"values":[1]})"}) {
+    for (const char* state : {"done", "failed", "new"}) {
+      files.add(cat(R"({"state":")", state,
+                    R"(","settings":{"lr":0.1},"pretrain":null,"error":"","parameters":100,)",
+                    R"("seconds":1.5,"cpu_seconds":null,"metric":"top1",)",
+                    R"("scored_by":{"split":"test","corruptions":null},)", parts, "}"));
+    }
+  }
+}
+
+// The tensors of a model, a line each.
+std::string vision_lines(const char* mixer) {
+  return cat("blocks.0.attn.qkv.weight 24 8\nblocks.0.mlp.fc1.weight 32 8\n", mixer,
+             "cls_attn_blocks.0.attn.qkv.weight 24 8\nhead.weight 10 8\n",
+             "patch_embed.proj.0.0.weight 4 3 3 3\npatch_embed.proj.2.0.weight 8 4 3 3\n");
+}
+
+void add_model_configs(const fs::path& root) {
+  using namespace testing;
+  Folder files(root, "model_config");
+  const char* const timm =
+      R"({"architecture":"tost_cab_tiny_12_p16","label_names":["a","b"],"pretrained_cfg":
+          {"input_size":[3,224,224],"interpolation":"bicubic","crop_pct":0.9,"mean":[0.5],"std":[1]}})";
+  for (const char* config :
+       {timm, R"({"n_head":12,"activation_function":"gelu_new"})", R"({"n_head":1e300})",
+        R"({"pretrained_cfg":{"input_size":3,"mean":"x"}})", "[]"}) {
+    files.add(std::string(1, 0) + config);
+    files.add("\2" + vision_lines("") + std::string(1, 0) + config);
+  }
+  files.add("\2" + vision_lines("blocks.0.attn.temp 2 1\nblocks.0.attn.qkv.bias 24\n"));
+  files.add("\2" + vision_lines("module.blocks.0.attn.temperature 2 1 1\nregisters 1 4 8\n"));
+  files.add(
+      "\2_orig_mod.transformer.h.0.attn.c_attn.weight 24 8\ntransformer.wte.weight 9 8\n"
+      "transformer.wpe.weight 16 8\n");
+  const auto pickle = [&](const std::string& group, const std::string& pairs) {
+    files.add("\1" + proto() + dict({str(group), pairs}) + ".");
+  };
+  pickle("args", dict({str("model"), str("tost_cab_tiny_12_p16"), str("input_size"), integer(224),
+                       str("tokens_norm"), "\x88"}));
+  pickle("args", dict({str("input_size"), integer(-1)}));
+  pickle("model_args", dict({str("n_head"), integer(12)}));
+  pickle("config", dict({str("n_head"), "N"}));
+  pickle("tost", str(R"({"kind":"vision"})"));
+}
+
 }  // namespace
 }  // namespace tost
 
@@ -175,6 +270,9 @@ int main(int, char** arguments) try {
   tost::add_tokenizers(root);
   tost::add_texts(root);
   tost::add_safetensors(root);
+  tost::add_checkpoints(root);
+  tost::add_sweeps(root);
+  tost::add_model_configs(root);
   return 0;
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

@@ -4,6 +4,7 @@
 # usage: fuzz/run.sh [SECONDS [TARGET...]]; targets are the folders of fuzz/corpus, by default all. Needs clang and its
 # libclang-rt (Debian: clang libclang-rt-14-dev) and the libraries of the readers. Prints executions, coverage (edges,
 # features) and the size of the corpus of each; ends with 1 where one has a finding, which then lies in build/fuzz.
+# INPUT_SECONDS is the time one input may take, 20 by default; set more where others may stop the program for a while.
 # New inputs go to build/fuzz/TARGET; those worth keeping belong into fuzz/corpus/TARGET, which the tests replay.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +12,8 @@ seconds=${1:-600}
 targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || targets=($(ls fuzz/corpus))
 out=build/fuzz
+# Some targets write the files that they read: to memory where there is such a place.
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 mkdir -p "$out/objects"
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 libraries=(-lz -ljpeg -lpng16 -lpcre2-8)
@@ -18,19 +21,25 @@ base=(tost/base/{file,file_calls,text,utf8,random}.cc tost/io/{mapped_file,parse
 
 sources_of() {
   case $1 in
+    checkpoint) echo tost/train/{crc32c,guards,loop_state,manifest}.cc tost/eval/{metadata,run_layout}.cc ;;
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/{gzip,idx}.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/eval/metadata.cc tost/models/config_json.cc tost/train/config_{field,form}.cc ;;
+    model_config)
+      echo tost/eval/{foreign_config,foreign_facts,metadata}.cc tost/models/{config_json,vision_presets}.cc
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe,sax}.cc ;;
     safetensors) echo tost/io/safetensors_{header,index,sax}.cc ;;
     sequences)
       echo tost/data/{dataset,folder_dataset,listops,listops_dataset,listops_draw,memory_dataset,sequence_store,sequence_text}.cc
       echo tost/data/{sequence_tsv,pathfinder,pathfinder_archive,pathfinder_dataset,pathfinder_scene,pathfinder_stamps}.cc
       echo tost/io/{gzip,idx,image,jpeg,png}.cc ;;
+    sweep_file)
+      echo tost/sweep/{run_record,sweep_spec}.cc tost/eval/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;
     token_file) echo tost/io/{token_file,token_file_writer}.cc ;;
     tokenizer) echo tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,probe,sax}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe,sax}.cc ;;
     *) echo "no target '$1'; there are: $(ls fuzz/corpus | tr '\n' ' ')" >&2; exit 2 ;;
   esac
 }
@@ -67,7 +76,7 @@ for target in "${targets[@]}"; do
   mkdir -p "$out/$target"
   dictionary=()
   [ ! -e "fuzz/$target.dict" ] || dictionary=("-dict=fuzz/$target.dict")
-  if ! "$out/${target}_fuzz" -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=2500 -print_final_stats=1 \
+  if ! "$out/${target}_fuzz" -max_total_time="$seconds" -max_len=8192 -timeout="${INPUT_SECONDS:-20}" -rss_limit_mb=2500 -print_final_stats=1 \
        -artifact_prefix="$out/$target-" "${dictionary[@]}" "$out/$target" "fuzz/corpus/$target" \
        2> "$out/$target.log"; then
     status=1

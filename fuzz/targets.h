@@ -11,12 +11,15 @@
 
 namespace tost::fuzz {
 
+void try_checkpoint(std::string_view input);
 void try_cifar(std::string_view input);
 void try_idx(std::string_view input);
 void try_image(std::string_view input);
 void try_json(std::string_view input);
+void try_model_config(std::string_view input);
 void try_safetensors(std::string_view input);
 void try_sequences(std::string_view input);
+void try_sweep_file(std::string_view input);
 void try_token_file(std::string_view input);
 void try_tokenizer(std::string_view input);
 void try_torch_file(std::string_view input);
@@ -27,12 +30,15 @@ struct Target {
 };
 
 inline constexpr Target kTargets[] = {
+    {"checkpoint", try_checkpoint},
     {"cifar", try_cifar},
     {"idx", try_idx},
     {"image", try_image},
     {"json", try_json},
+    {"model_config", try_model_config},
     {"safetensors", try_safetensors},
     {"sequences", try_sequences},
+    {"sweep_file", try_sweep_file},
     {"token_file", try_token_file},
     {"tokenizer", try_tokenizer},
     {"torch_file", try_torch_file},
