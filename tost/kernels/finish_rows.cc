@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "tost/kernels/gelu-inl.h"
+#include "tost/kernels/native_bf16-inl.h"
 #include "tost/kernels/vec-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -138,7 +139,8 @@ void finish_as(const FinishRowsArgs& a) {
 
 template <class Sum>
 void finish_sums(const FinishRowsArgs& a) {
-  a.out_dtype == DType::kBfloat16 ? finish_as<Sum, Bf16>(a) : finish_as<Sum, float>(a);
+  if (a.out_dtype == DType::kFloat32) return finish_as<Sum, float>(a);
+  has_native_bf16() ? finish_as<Sum, NativeBf16>(a) : finish_as<Sum, Bf16>(a);
 }
 
 inline void finish(const FinishRowsArgs& a) {

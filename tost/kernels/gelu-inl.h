@@ -15,7 +15,7 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 // Minimax (Lawson) fits of h(x) / x. The fine ones are polynomials in 2 x^2 / a^2 - 1, which keeps
 // coefficients small; from a on h is 1/2 to float32 rounding. The coarse ones are polynomials in
-// x^2 that pass 1/2 at a, so that clamping h makes it exactly 1/2 beyond.
+// x^2 that pass 1/2 at a, so that clamping Phi makes it exactly 0 or 1 beyond.
 template <Activation>
 struct GeluFit;
 
@@ -28,11 +28,11 @@ struct GeluFit<Activation::kGelu> {
       0.018901599571108818f,  -0.01322953961789608f,  0.008910106495022774f,
       -0.005768174771219492f, 0.0029964980203658342f, -0.0011668959632515907f,
       0.0008455109200440347f, -0.000741117459256202f, 0.00024779094383120537f};
-  static constexpr float kCoarseEnd = 4.45f;
-  static constexpr float kCoarse[] = {
-      0.3987377882003784f,     -0.06603135168552399f,    0.009614313021302223f,
-      -0.001046256860718131f,  8.2837650552392e-05f,     -4.584760517900577e-06f,
-      1.6631577182124602e-07f, -3.5238312268148775e-09f, 3.2872229244196305e-11f};
+  static constexpr float kCoarseEnd = 4.15f;
+  static constexpr float kCoarse[] = {0.3984667956829071f,    -0.06552968919277191f,
+                                      0.009299016557633877f,  -0.0009508508956059813f,
+                                      6.69156142976135e-05f,  -3.039664079551585e-06f,
+                                      7.947467395297281e-08f, -9.026139835555114e-10f};
 };
 
 template <>
@@ -45,11 +45,11 @@ struct GeluFit<Activation::kGeluTanh> {
       -0.007768315728753805f,   0.00423196516931057f,   0.0011981851421296597f,
       -0.00019508057448547333f, -0.004025754984468222f, 0.002339834813028574f,
       0.0009190307464450598f,   -0.0007174475467763841f};
-  static constexpr float kCoarseEnd = 4.3f;
-  static constexpr float kCoarse[] = {
-      0.3987659513950348f,     -0.06640886515378952f,   0.009874757379293442f,
-      -0.001118855201639235f,  9.372465137857944e-05f,  -5.541953214560635e-06f,
-      2.1576158815150848e-07f, -4.913834228403857e-09f, 4.927955613021062e-11f};
+  static constexpr float kCoarseEnd = 4.05f;
+  static constexpr float kCoarse[] = {0.3985206186771393f,     -0.06592526286840439f,
+                                      0.009550962597131729f,   -0.001014477456919849f,
+                                      7.516915502492338e-05f,  -3.6240642202756135e-06f,
+                                      1.0096085389932341e-07f, -1.2237045821095194e-09f};
 };
 
 template <class D, size_t kTerms>
@@ -73,15 +73,14 @@ HWY_INLINE VecOf<D> gelu_fine(D d, VecOf<D> x) {
   return hn::Mul(x, hn::Add(half, h));
 }
 
-// Error at most 7e-5, below the rounding to bfloat16 for results above 2^-6.
+// Error at most 1e-4, and below one unit of bfloat16 for results above 2^-6.
 template <Activation kActivation, class D>
 HWY_INLINE VecOf<D> gelu_coarse(D d, VecOf<D> x) {
   using Fit = GeluFit<kActivation>;
-  const auto half = hn::Set(d, 0.5f);
   const auto square = hn::Min(hn::Mul(x, x), hn::Set(d, Fit::kCoarseEnd * Fit::kCoarseEnd));
-  auto h = hn::Mul(x, horner(d, Fit::kCoarse, square));
-  h = hn::Max(hn::Min(h, half), hn::Neg(half));
-  return hn::Mul(x, hn::Add(half, h));
+  auto phi = hn::MulAdd(x, horner(d, Fit::kCoarse, square), hn::Set(d, 0.5f));
+  phi = hn::Min(hn::Max(phi, hn::Zero(d)), hn::Set(d, 1.0f));
+  return hn::Mul(x, phi);
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

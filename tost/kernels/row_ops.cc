@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tost/kernels/native_bf16-inl.h"
 #include "tost/kernels/vec-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -208,7 +209,7 @@ void norm_from(const NormRowsArgs& a) {
     case RowType::kFloat32:
       return norm_as<In, float>(a);
     case RowType::kBfloat16:
-      return norm_as<In, Bf16>(a);
+      return has_native_bf16() ? norm_as<In, NativeBf16>(a) : norm_as<In, Bf16>(a);
     default:
       return norm_as<In, uint8_t>(a);
   }

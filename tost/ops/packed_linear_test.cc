@@ -1,0 +1,211 @@
+#include "tost/ops/packed_linear.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdlib>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+constexpr Packing kPackings[] = {Packing::kFloat32, Packing::kBfloat16, Packing::kInt8};
+
+// Rows as a packing wants them, and the float64 values they stand for.
+struct Rows {
+  Rows(const Tensor& x, Packing packing) : values(x) {
+    rows.rows = x.size(0);
+    rows.stride = x.size(1) + 5;
+    const int64_t n = rows.rows, width = x.size(1);
+    const auto type = packing == Packing::kFloat32    ? torch::kFloat
+                      : packing == Packing::kBfloat16 ? torch::kBFloat16
+                                                      : torch::kByte;
+    stored = torch::full({n, rows.stride}, 100, type);
+    rows.data = stored.const_data_ptr();
+    if (packing != Packing::kInt8) {
+      stored.narrow(1, 0, width).copy_(x);
+      values = stored.narrow(1, 0, width);
+      return;
+    }
+    scale = torch::empty({n});
+    zero = torch::empty({n}, torch::kInt);
+    kernels::quantize_rows({n, width, x.const_data_ptr(), width, kernels::DType::kFloat32,
+                            stored.mutable_data_ptr<uint8_t>(), rows.stride,
+                            scale.mutable_data_ptr<float>(), zero.mutable_data_ptr<int32_t>()});
+    rows.scale = scale.const_data_ptr<float>();
+    rows.zero = zero.const_data_ptr<int32_t>();
+    values = (stored.narrow(1, 0, width).to(torch::kDouble) - zero.unsqueeze(1)) *
+             scale.to(torch::kDouble).unsqueeze(1);
+  }
+
+  PackedRows rows;
+  Tensor values, stored, scale, zero;
+};
+
+// The weight as the packing rounds it, in float64.
+Tensor rounded(const Tensor& weight, Packing packing) {
+  if (packing == Packing::kFloat32) return weight.to(torch::kDouble);
+  if (packing == Packing::kBfloat16) return weight.to(torch::kBFloat16).to(torch::kDouble);
+  const auto scale = (weight.abs().amax(1, true) / 127).clamp_min(1e-37);
+  return torch::round(weight / scale).to(torch::kDouble) * scale.to(torch::kDouble);
+}
+
+Tensor run(const PackedLinear& map, const PackedRows& x, int64_t panels_at_once = 1 << 20) {
+  auto y = torch::full({x.rows, map.outputs()}, 7.0f);
+  auto scratch = torch::empty({map.scratch_bytes(x.rows) + 1}, torch::kByte);
+  const PackedResult result{.data = y.mutable_data_ptr(), .stride = map.outputs()};
+  for (int64_t p = 0; p < map.panels(); p += panels_at_once) {
+    map.run(x, result, scratch.mutable_data_ptr(), p, std::min(map.panels(), p + panels_at_once));
+  }
+  PackedLinear::release();
+  return y;
+}
+
+double relative_error(const Tensor& found, const Tensor& exact) {
+  if (found.numel() == 0) return 0;
+  return ((found.to(torch::kDouble) - exact).abs().max() / exact.abs().max().clamp_min(1e-300))
+      .item<double>();
+}
+
+TEST(PackedLinear, AgreesWithLinearOnTheRoundedNumbers) {
+  torch::manual_seed(1);
+  // Widths that pairs and quadruples do not divide go through float32.
+  for (const int64_t inputs : {1, 3, 32, 34, 64, 200}) {
+    for (const int64_t outputs : {1, 16, 47, 96, 150, 192}) {
+      for (const Packing packing : kPackings) {
+        const auto weight = torch::randn({outputs, inputs});
+        const auto bias = outputs == 47 ? Tensor() : torch::randn({outputs});
+        const PackedLinear map(weight, bias, packing);
+        for (const int64_t rows : {0, 1, 5, 33}) {
+          const Rows x(torch::randn({rows, inputs}), packing);
+          auto exact = x.values.to(torch::kDouble).matmul(rounded(weight, packing).t());
+          if (bias.defined()) exact = exact + bias;
+          EXPECT_LE(relative_error(run(map, x.rows), exact), 2e-6)
+              << inputs << " to " << outputs << ", " << rows << " rows, packing "
+              << static_cast<int>(packing);
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, ManyRowsAndPanelsInPartsGiveTheSameBits) {
+  torch::manual_seed(2);
+  for (const Packing packing : kPackings) {
+    const auto weight = torch::randn({250, 64});
+    const PackedLinear map(weight, torch::randn({250}), packing);
+    ASSERT_GE(map.panels(), 3);
+    const Rows x(torch::randn({500, 64}), packing);
+    const auto whole = run(map, x.rows);
+    EXPECT_TRUE(torch::equal(whole, run(map, x.rows)));
+    EXPECT_TRUE(torch::equal(whole, run(map, x.rows, 1)));
+  }
+}
+
+TEST(PackedLinear, AppliesWhatFollows) {
+  torch::manual_seed(3);
+  for (const Packing packing : kPackings) {
+    const auto weight = torch::randn({70, 64}) / 8, bias = torch::randn({70});
+    const PackedLinear map(weight, bias, packing);
+    const Rows x(torch::randn({9, 64}), packing);
+    const auto exact = x.values.to(torch::kDouble).matmul(rounded(weight, packing).t()) + bias;
+    auto scratch = torch::empty({map.scratch_bytes(9)}, torch::kByte);
+    auto half = torch::empty({9, 80}, torch::kBFloat16);
+    map.run(x.rows,
+            {.data = half.mutable_data_ptr(),
+             .stride = 80,
+             .dtype = kernels::DType::kBfloat16,
+             .activation = kernels::Activation::kGelu},
+            scratch.mutable_data_ptr());
+    EXPECT_LE(relative_error(half.narrow(1, 0, 70), torch::gelu(exact)), 4e-3);
+    const auto gamma = torch::randn({70}), before = torch::randn({9, 70});
+    auto stream = before.clone();
+    map.run(x.rows,
+            {.data = stream.mutable_data_ptr(),
+             .stride = 70,
+             .add = true,
+             .gamma = gamma.const_data_ptr<float>()},
+            scratch.mutable_data_ptr());
+    EXPECT_LE(relative_error(stream, before + gamma * exact), 2e-6);
+    PackedLinear::release();
+  }
+}
+
+// The error of float32 GELU as a multiple of torch's own.
+TEST(PackedLinear, GeluIsAsExactAsTorchs) {
+  const auto x = torch::linspace(-8, 8, 200001);
+  for (const char* form : {"none", "tanh"}) {
+    auto y = torch::empty_like(x);
+    kernels::FinishRowsArgs a;
+    a.rows = 1;
+    a.columns = a.sums_stride = x.numel();
+    a.sums = x.const_data_ptr();
+    a.activation = form[0] == 'n' ? kernels::Activation::kGelu : kernels::Activation::kGeluTanh;
+    a.out = y.mutable_data_ptr();
+    kernels::finish_rows(a);
+    const auto exact = torch::gelu(x.to(torch::kDouble), form);
+    const auto error = [&](const Tensor& found) {
+      return (found.to(torch::kDouble) - exact).abs().max().item<double>();
+    };
+    EXPECT_LE(error(y), 2 * error(torch::gelu(x, form))) << form;
+  }
+}
+
+TEST(PackedLinear, RoundingRoundedWeightsAgainChangesNothing) {
+  torch::manual_seed(4);
+  const auto weight = torch::randn({33, 64});
+  const auto once = rounded(weight, Packing::kInt8).to(torch::kFloat);
+  const Rows x(torch::randn({4, 64}), Packing::kInt8);
+  EXPECT_LE(relative_error(run(PackedLinear(once, {}, Packing::kInt8), x.rows),
+                           run(PackedLinear(weight, {}, Packing::kInt8), x.rows)),
+            1e-6);
+}
+
+TEST(PackedLinear, RowsOfNanGiveNanAndNoOthers) {
+  for (const Packing packing : kPackings) {
+    auto values = torch::ones({3, 64});
+    values[1][5] = NAN;
+    const Rows x(values, packing);
+    const auto y = run(PackedLinear(torch::ones({20, 64}), {}, packing), x.rows);
+    EXPECT_TRUE(y[1].isnan().all().item<bool>());
+    EXPECT_FALSE(y[0].isnan().any().item<bool>());
+    EXPECT_FALSE(y[2].isnan().any().item<bool>());
+  }
+}
+
+TEST(PackedLinear, RefusesWhatItCannotPack) {
+  EXPECT_THROW(PackedLinear(torch::ones({3}), {}, Packing::kFloat32), Error);
+  EXPECT_THROW(PackedLinear(torch::ones({3, 0}), {}, Packing::kFloat32), Error);
+  EXPECT_THROW(PackedLinear(torch::ones({3, 2}, torch::kInt), {}, Packing::kFloat32), Error);
+  EXPECT_THROW(PackedLinear(torch::ones({3, 2}), torch::ones({2}), Packing::kFloat32), Error);
+  EXPECT_THROW(PackedLinear(torch::full({3, 4}, NAN), {}, Packing::kInt8), Error);
+}
+
+// In a process that believes to have an older CPU; exits with 0 if all products agree there.
+void exit_with_products_on(const char* isa) {
+  setenv("ONEDNN_MAX_CPU_ISA", isa, 1);
+  bool right = true;
+  for (const Packing packing : kPackings) {
+    torch::manual_seed(5);
+    const auto weight = torch::randn({70, 64});
+    const Rows x(torch::randn({9, 64}), packing);
+    const auto exact = x.values.to(torch::kDouble).matmul(rounded(weight, packing).t());
+    right = right && relative_error(run(PackedLinear(weight, {}, packing), x.rows), exact) < 2e-6;
+  }
+  const bool old = std::string_view(isa) == "SSE41" || std::string_view(isa) == "AVX2";
+  right = right && !(old && (product_support().bfloat16 || product_support().int8));
+  std::exit(right ? 0 : 1);
+}
+
+TEST(PackedLinearDeathTest, SlowOlderCpusComputeTheSame) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const char* isa : {"SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"}) {
+    EXPECT_EXIT(exit_with_products_on(isa), testing::ExitedWithCode(0), "") << isa;
+  }
+}
+
+}  // namespace
+}  // namespace tost
