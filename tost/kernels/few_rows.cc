@@ -2,12 +2,15 @@
 // read does, where four rows side by side reach half.
 #include "tost/kernels/few_rows.h"
 
+#include <type_traits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tost/kernels/few_rows.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include "tost/kernels/few_rows_int4-inl.h"
 #include "tost/kernels/vec-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,11 +22,18 @@ constexpr int kSums = 4;  // independent, so that additions do not wait for one 
 HWY_INLINE float to_float(float v) {
   return v;
 }
-HWY_INLINE float to_float(Bf16 v) {
-  const uint32_t bits = uint32_t{v.bits} << 16;
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
+HWY_INLINE float to_float(int8_t v) {
+  return v;
+}
+
+// The float32 values of a vector of weights.
+template <class T>
+HWY_INLINE hn::Vec<Wide> load_weights(const T* w) {
+  return load(Wide(), w);
+}
+HWY_INLINE hn::Vec<Wide> load_weights(const int8_t* w) {
+  const hn::RebindToSigned<Wide> di;
+  return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
 }
 
 // sums[r] = x[r] · w for kRows rows of x.
@@ -38,7 +48,7 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   int64_t i = 0;
   for (; i + kSums * lanes <= inputs; i += kSums * lanes) {
     for (int u = 0; u < kSums; ++u) {
-      const auto v = load(d, w + i + u * lanes);
+      const auto v = load_weights(w + i + u * lanes);
       for (int r = 0; r < kRows; ++r) {
         total[r][u] = hn::MulAdd(hn::LoadU(d, x + r * inputs + i + u * lanes), v, total[r][u]);
       }
@@ -52,33 +62,69 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
 }
 
-template <class T, int kRows>
-void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
-  for (int64_t o = begin; o < end; ++o) {
-    float sums[kRows];
-    dot_products<T, kRows>(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
-    const float bias = a.bias != nullptr ? to_float(static_cast<const T*>(a.bias)[o]) : 0.0f;
-    for (int r = 0; r < kRows; ++r) a.y[r * a.outputs + o] = sums[r] + bias;
+// y of output o from its sums.
+template <class Bias, int kRows>
+HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float (&sums)[kRows]) {
+  const float bias = a.bias != nullptr ? to_float(static_cast<const Bias*>(a.bias)[o]) : 0.0f;
+  for (int r = 0; r < kRows; ++r) {
+    const float value = sums[r] * scale + bias;
+    float& y = a.y[r * a.outputs + o];
+    y = a.gamma != nullptr ? y + a.gamma[o] * value : value;
   }
 }
 
-template <class T>
+template <WeightType kType, int kRows>
+void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  for (int64_t o = begin; o < end; ++o) {
+    float sums[kRows];
+    if constexpr (kType == WeightType::kInt8) {
+      dot_products(a.x, a.inputs, static_cast<const int8_t*>(a.weight) + o * a.inputs, sums);
+      finish<float>(a, o, static_cast<const float*>(a.scales)[o], sums);
+    } else if constexpr (kType == WeightType::kInt4) {
+      int4_products(a.int4_x, int4_groups(a.inputs),
+                    static_cast<const uint8_t*>(a.weight) + o * int4_row_bytes(a.inputs),
+                    static_cast<const Bf16*>(a.scales) + o * int4_groups(a.inputs), sums);
+      finish<float>(a, o, 1, sums);
+    } else {
+      using T = std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>;
+      dot_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
+      finish<T>(a, o, 1, sums);
+    }
+  }
+}
+
+template <WeightType kType>
 void run(const FewRowsArgs& a, int64_t begin, int64_t end) {
   switch (a.rows) {
     case 1:
-      return run_rows<T, 1>(a, begin, end);
+      return run_rows<kType, 1>(a, begin, end);
     case 2:
-      return run_rows<T, 2>(a, begin, end);
+      return run_rows<kType, 2>(a, begin, end);
     case 3:
-      return run_rows<T, 3>(a, begin, end);
+      return run_rows<kType, 3>(a, begin, end);
     default:
-      return run_rows<T, 4>(a, begin, end);
+      return run_rows<kType, 4>(a, begin, end);
   }
 }
 
 using FewRowsRun = void (*)(const FewRowsArgs&, int64_t, int64_t);
-inline FewRowsRun few_rows_run(DType dtype) {
-  return dtype == DType::kBfloat16 ? &run<Bf16> : &run<float>;
+inline FewRowsRun few_rows_run(WeightType type) {
+  switch (type) {
+    case WeightType::kFloat32:
+      return &run<WeightType::kFloat32>;
+    case WeightType::kBfloat16:
+      return &run<WeightType::kBfloat16>;
+    case WeightType::kInt8:
+      return &run<WeightType::kInt8>;
+    case WeightType::kInt4:
+      break;
+  }
+  return &run<WeightType::kInt4>;
+}
+
+using Int4Prepare = void (*)(const float*, int64_t, int64_t, void*);
+inline Int4Prepare int4_prepare() {
+  return &prepare_int4;
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE
@@ -94,13 +140,22 @@ namespace tost::kernels {
 namespace {
 
 using FewRowsRun = void (*)(const FewRowsArgs&, int64_t, int64_t);
+using Int4Prepare = void (*)(const float*, int64_t, int64_t, void*);
 
-FewRowsRun run_of_target(int64_t target, DType dtype) {
+FewRowsRun run_of_target(int64_t target, WeightType type) {
 #define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::few_rows_run(dtype);
+  if (target == (TARGET)) return NAMESPACE::few_rows_run(type);
   TOST_FOR_EACH_TARGET(TOST_CASE)
 #undef TOST_CASE
   __builtin_unreachable();  // isa.h gives only targets that are built in
+}
+
+Int4Prepare prepare_of_target(int64_t target) {
+#define TOST_CASE(TARGET, NAMESPACE) \
+  if (target == (TARGET)) return NAMESPACE::int4_prepare();
+  TOST_FOR_EACH_TARGET(TOST_CASE)
+#undef TOST_CASE
+  __builtin_unreachable();
 }
 
 // Weights of a task, in numbers: below this a thread costs more than it brings.
@@ -109,12 +164,20 @@ constexpr int64_t kTaskSize = 64 << 10;
 }  // namespace
 
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
-  const auto run = run_of_target(current_isa_target(), args.dtype);
+  const auto run = run_of_target(current_isa_target(), args.type);
   const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, args.inputs));
   const int64_t tasks = (args.outputs + per_task - 1) / per_task;
   parallel(tasks, [&](int64_t begin, int64_t end) {
     run(args, begin * per_task, std::min(args.outputs, end * per_task));
   });
+}
+
+void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  run_of_target(current_isa_target(), args.type)(args, begin, end);
+}
+
+void prepare_int4_input(const float* x, int64_t rows, int64_t inputs, void* prepared) {
+  prepare_of_target(current_isa_target())(x, rows, inputs, prepared);
 }
 
 }  // namespace tost::kernels

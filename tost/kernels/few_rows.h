@@ -1,30 +1,68 @@
 // y = x Wᵀ + b for a few rows of x: decoding reads every weight once, so it is bound by memory, and
 // general matrix products reach a fraction of what memory gives (MKL's float32 matrix-vector
-// product a quarter on Zen 4).
+// product a quarter on Zen 4). Weights may be held in fewer bits than the arithmetic has.
 #pragma once
 
 #include <cstdint>
 
 #include "tost/base/parallel.h"
-#include "tost/kernels/tssa.h"
 
 namespace tost::kernels {
 
 inline constexpr int64_t kMostFewRows = 4;
 
+// How a weight [outputs, inputs] is held. kInt8: w = value * scale of its output, value -127 to
+// 127. kInt4: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
+// int4_position(), each row filled up with scale 0 to a multiple of 128 inputs.
+enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
+
+inline constexpr int64_t kInt4Group = 32;
+inline constexpr int64_t int4_groups(int64_t inputs) {
+  return (inputs + 127) / 128 * 4;
+}
+inline constexpr int64_t int4_row_bytes(int64_t inputs) {
+  return int4_groups(inputs) * kInt4Group / 2;
+}
+// Input 8 k + l of a group stands in bits 4 k to 4 k + 3 of the group's l-th 16-bit word.
+struct Int4Position {
+  int64_t byte, shift;
+};
+inline constexpr Int4Position int4_position(int64_t input) {
+  const int64_t in_group = input % kInt4Group, k = in_group / 8;
+  return {(input - in_group) / 2 + in_group % 8 * 2 + k / 2, k % 2 * 4};
+}
+
 struct FewRowsArgs {
-  int64_t rows = 0;               // of x and y, 1 to kMostFewRows
-  int64_t inputs = 0;             // >= 0
-  int64_t outputs = 0;            // >= 0
-  DType dtype = DType::kFloat32;  // of the weight and bias
-  const float* x = nullptr;       // [rows, inputs] contiguous
-  const void* weight = nullptr;   // [outputs, inputs] contiguous
-  const void* bias = nullptr;     // [outputs], may be null
-  float* y = nullptr;             // [rows, outputs] contiguous, must not overlap the rest
+  int64_t rows = 0;     // of x and y, 1 to kMostFewRows
+  int64_t inputs = 0;   // >= 0
+  int64_t outputs = 0;  // >= 0
+  WeightType type = WeightType::kFloat32;
+  const float* x = nullptr;  // [rows, inputs] contiguous; unused for kInt4
+  // kInt4: x as prepare_int4_input() leaves it.
+  const void* int4_x = nullptr;
+  const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
+  // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.
+  const void* scales = nullptr;
+  // [outputs], may be null; bfloat16 for kBfloat16, else float32.
+  const void* bias = nullptr;
+  // [outputs], may be null: then y += gamma * (x Wᵀ + b) instead of y = x Wᵀ + b.
+  const float* gamma = nullptr;
+  float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
 };
 
 // Sums in float32, in an order that depends on `inputs` and the instruction set alone. Does not
 // allocate. Throws a usage Error for a wrong TOST_ISA (isa.h) and for nothing else.
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
+
+// Outputs begin to end - 1 alone, on the calling thread.
+void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
+
+// x [rows, inputs] in the form the kernel for kInt4 reads: each group rounded to 16 bits, within
+// 1.6e-5 of its largest value. A value that is not finite makes every output so. `prepared` is
+// 64-byte aligned and has room for int4_input_bytes().
+inline constexpr int64_t int4_input_bytes(int64_t rows, int64_t inputs) {
+  return rows * int4_groups(inputs) * 96;
+}
+void prepare_int4_input(const float* x, int64_t rows, int64_t inputs, void* prepared);
 
 }  // namespace tost::kernels

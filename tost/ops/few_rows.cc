@@ -4,7 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include "tost/base/error.h"
 #include "tost/kernels/few_rows.h"
+#include "tost/ops/block_cache.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {
@@ -29,7 +31,8 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
   args.rows = x.numel() / x.size(-1);
   args.inputs = weight.size(1);
   args.outputs = weight.size(0);
-  args.dtype = kernel_dtype(weight);
+  args.type = weight.scalar_type() == at::kBFloat16 ? kernels::WeightType::kBfloat16
+                                                    : kernels::WeightType::kFloat32;
   args.x = wide.const_data_ptr<float>();
   args.weight = weight.const_data_ptr();
   const auto own_bias = bias.defined() ? bias.contiguous() : bias;
@@ -37,6 +40,35 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
   args.y = y.mutable_data_ptr<float>();
   kernels::linear_few_rows(args, torch_parallel);
   return y.to(x.scalar_type());
+}
+
+at::Tensor linear_few_rows(const at::Tensor& x, const QuantizedWeight& weight,
+                           const at::Tensor& bias) {
+  const int64_t rows = x.dim() == 2 ? x.size(0) : 0, outputs = weight.values.size(0);
+  if (rows < 1 || rows > kernels::kMostFewRows || x.size(1) != weight.inputs) {
+    fail_usage("1 to ", kernels::kMostFewRows, " rows of ", weight.inputs, " inputs are needed, ",
+               "found ", x.sizes(), ".");
+  }
+  const auto wide = x.to(at::kFloat).contiguous();
+  auto y = at::empty({rows, outputs}, wide.options());
+  kernels::FewRowsArgs args;
+  args.rows = rows;
+  args.inputs = weight.inputs;
+  args.outputs = outputs;
+  args.type = weight.values.scalar_type() == at::kByte ? kernels::WeightType::kInt4
+                                                       : kernels::WeightType::kInt8;
+  const ScratchBlock prepared(size_t(kernels::int4_input_bytes(rows, weight.inputs)));
+  if (args.type == kernels::WeightType::kInt4) {
+    kernels::prepare_int4_input(wide.const_data_ptr<float>(), rows, weight.inputs, prepared.data());
+  }
+  args.x = wide.const_data_ptr<float>();
+  args.int4_x = prepared.data();
+  args.weight = weight.values.const_data_ptr();
+  args.scales = weight.scales.const_data_ptr();
+  args.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+  args.y = y.mutable_data_ptr<float>();
+  kernels::linear_few_rows(args, torch_parallel);
+  return y;
 }
 
 }  // namespace tost

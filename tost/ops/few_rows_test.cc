@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "tost/kernels/few_rows.h"
 #include "tost/kernels/isa.h"
 
 namespace tost {
@@ -40,6 +41,78 @@ TEST(FewRows, AgreesWithLinearOnEveryInstructionSet) {
     }
   }
   kernels::force_isa("auto");
+}
+
+// Against the plain product with the dequantised weight, in float64.
+TEST(FewRows, WholeNumberWeightsGiveTheDequantisedProduct) {
+  const torch::NoGradGuard no_grad;
+  torch::manual_seed(2);
+  for (const auto& isa : kernels::supported_isas()) {
+    kernels::force_isa(isa);
+    for (const int64_t rows : {1, 2, 3, 4}) {
+      for (const auto& [inputs, outputs] : {std::pair<int64_t, int64_t>{1, 1},
+                                            {5, 3},
+                                            {64, 9},
+                                            {127, 130},
+                                            {160, 4},
+                                            {513, 5},
+                                            {768, 257}}) {
+        const auto x = torch::randn({rows, inputs}), weight = torch::randn({outputs, inputs});
+        const auto bias = rows % 2 == 0 ? torch::randn({outputs}) : torch::Tensor();
+        // `share`: of the largest input, by which each input may be off.
+        const auto check = [&](const QuantizedWeight& packed, const QuantizedWeight& plain,
+                               double share) {
+          const auto found = linear_few_rows(x, packed, bias).to(torch::kDouble);
+          const auto w = dequantize(plain).to(torch::kDouble), wide = x.to(torch::kDouble);
+          const auto exact =
+              torch::linear(wide, w, bias.defined() ? bias.to(torch::kDouble) : bias);
+          const auto top = wide.abs().amax(1, true).expand_as(wide);
+          const auto allowed =
+              2e-6 * (torch::linear(wide.abs(), w.abs()) + 1) + share * torch::linear(top, w.abs());
+          EXPECT_TRUE(((found - exact).abs() <= allowed).all().item<bool>())
+              << isa << " " << rows << " x " << inputs << " x " << outputs;
+        };
+        const auto eight = quantize_int8(weight), four = quantize_int4(weight);
+        check(eight, eight, 0);
+        check(int4_rows(four), four, 1.6e-5);
+      }
+    }
+  }
+  kernels::force_isa("auto");
+}
+
+TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& isa : kernels::supported_isas()) {
+    kernels::force_isa(isa);
+    const auto weight = int4_rows(quantize_int4(torch::randn({3, 100})));
+    for (const double value : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+      auto x = torch::zeros({2, 100});
+      x[1][77] = value;
+      const auto y = linear_few_rows(x, weight, {});
+      EXPECT_TRUE(y[0].eq(0).all().item<bool>()) << isa;
+      EXPECT_FALSE(y[1].isfinite().any().item<bool>()) << isa << " " << value;
+    }
+  }
+  kernels::force_isa("auto");
+}
+
+TEST(FewRows, PartsAddOntoWhatStandsThere) {
+  const torch::NoGradGuard no_grad;
+  const auto x = torch::randn({2, 40}), weight = torch::randn({9, 40}), gamma = torch::randn({9});
+  auto y = torch::randn({2, 9});
+  const auto wanted = y + gamma * torch::linear(x, weight);
+  kernels::FewRowsArgs args;
+  args.rows = 2;
+  args.inputs = 40;
+  args.outputs = 9;
+  args.x = x.const_data_ptr<float>();
+  args.weight = weight.const_data_ptr();
+  args.gamma = gamma.const_data_ptr<float>();
+  args.y = y.mutable_data_ptr<float>();
+  kernels::linear_few_rows_part(args, 0, 4);
+  kernels::linear_few_rows_part(args, 4, 9);
+  EXPECT_TRUE(torch::allclose(y, wanted, 1e-5, 1e-5));
 }
 
 TEST(FewRows, KeepsLeadingDimensionsAndReadsStridedInput) {

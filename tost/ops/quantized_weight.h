@@ -1,0 +1,35 @@
+// Weights in eight or four bits: how they are rounded, and the arithmetic on them.
+//
+// int8: w = value * scale, value -127 to 127, one scale an output: max |w| / 127. int4: value -7 to
+// 7, one scale for each group of 32 adjacent inputs: max |w| / 7; the last group of a row may be
+// shorter. Scales are rounded (int8 to 16, int4 to 8 bits of mantissa), so that value * scale is
+// exact in float32 and rounding a weight that was rounded so before keeps all of its bits.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tost {
+
+struct QuantizedWeight {
+  // [out, in] int8; or [out, (in + 1) / 2] uint8: value + 8 of input 2 j in the low, of 2 j + 1 in
+  // the high half of byte j, 8 behind the last.
+  at::Tensor values;
+  at::Tensor scales;   // [out] float32; or [out, (in + 31) / 32] bfloat16
+  int64_t inputs = 0;  // in
+};
+
+// weight [out, in] float32 or bfloat16 on the CPU. Throws a data Error naming nothing but the
+// reason where a value is not finite, a usage Error for other shapes.
+QuantizedWeight quantize_int8(const at::Tensor& weight);
+QuantizedWeight quantize_int4(const at::Tensor& weight);
+
+// [out, in] float32.
+at::Tensor dequantize(const QuantizedWeight& weight);
+
+// int4 in the order of kernels/few_rows.h: rows uint8 [out, int4_row_bytes(in)], scales bfloat16
+// [out, int4_groups(in)].
+QuantizedWeight int4_rows(const QuantizedWeight& weight);
+
+}  // namespace tost
