@@ -16,15 +16,17 @@ CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(conf
 }
 
 Tensor CausalAttention::forward(const Tensor& x, const CausalCall& call) {
-  const int64_t batch = x.size(0), tokens = x.size(1), dim = x.size(2);
-  auto qkv = c_attn->forward(x);
-  if (conv != nullptr) {
-    qkv = conv->forward(qkv, call.state != nullptr ? &(*call.state)["conv"] : nullptr);
-  }
+  return c_proj->forward(attend(c_attn->forward(x), call.state));
+}
+
+Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {
+  const int64_t batch = projected.size(0), tokens = projected.size(1), dim = config_.dim;
+  auto qkv = projected;
+  if (conv != nullptr) qkv = conv->forward(qkv, state != nullptr ? &(*state)["conv"] : nullptr);
   const auto parts =
       qkv.view({batch, tokens, 3, config_.heads, dim / config_.heads}).permute({2, 0, 3, 1, 4});
-  auto y = mix(parts[0], parts[1], parts[2], call.state);
-  return c_proj->forward(y.transpose(1, 2).reshape({batch, tokens, dim}));
+  auto y = mix(parts[0], parts[1], parts[2], state);
+  return y.transpose(1, 2).reshape({batch, tokens, dim});
 }
 
 namespace {

@@ -14,6 +14,8 @@ class CausalAttention : public CausalMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  // What stands between the projections: q, k and v of the tokens [B, T, 3 C] → [B, T, C].
+  torch::Tensor attend(const torch::Tensor& qkv, MixerState* state);
 
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
   std::shared_ptr<Linear> c_proj;    // [C, C]

@@ -74,6 +74,14 @@ int64_t LanguageModel::max_context() const {
   return wpe_ != nullptr ? config_.block : std::numeric_limits<int64_t>::max();
 }
 
+Tensor LanguageModel::position_table() const {
+  return wpe_ != nullptr ? wpe_->weight : Tensor();
+}
+
+bool LanguageModel::read_otherwise() const {
+  return reader_ != nullptr && !is_training() && !torch::GradMode::is_enabled();
+}
+
 void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
   if (ids.dim() != 2 || ids.scalar_type() != torch::kLong) {
     fail_data("Token ids must be int64 of shape [batch, tokens], found ", ids.scalar_type(), " ",
@@ -93,6 +101,7 @@ void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
 }
 
 Tensor LanguageModel::hidden(const Tensor& ids, LanguageState* state, LanguageTrace* trace) {
+  if (trace == nullptr && read_otherwise()) return reader_->hidden(ids, state);
   const int64_t position = state != nullptr ? state->position : 0;
   check_ids(ids, position);
   // A sparse gradient is added to the head's in place; a dense one would be another whole table.
@@ -111,6 +120,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, LanguageState* state, LanguageTr
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
+  if (read_otherwise()) return reader_->logits(hidden);
   return tost::linear(hidden, wte_->weight);
 }
 
@@ -126,11 +136,15 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
     rows = rows.index_select(0, places);
     wanted = wanted.index_select(0, places);
   }
+  if (read_otherwise()) {
+    return torch::cross_entropy_loss(reader_->logits(rows), wanted, {}, at::Reduction::Mean, -1);
+  }
   return head_cross_entropy(rows, wte_->weight, wanted);
 }
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
   const torch::NoGradGuard no_grad;
+  if (read_otherwise()) return reader_->extend(ids, state);
   if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
   check_ids(ids, state.position);  // before anything is read: a state never ends half-way
   Tensor last;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tost/models/gpt_block.h"
@@ -27,6 +28,15 @@ struct LanguageState {
 };
 // Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);
+
+// Another way of computing a language model's functions of the same name, faster than the modules.
+class LanguageReader {
+ public:
+  virtual ~LanguageReader() = default;
+  virtual torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) = 0;
+  virtual torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state) = 0;
+  virtual torch::Tensor logits(const torch::Tensor& hidden) = 0;
+};
 
 class LanguageModel : public torch::nn::Module {
  public:
@@ -54,10 +64,22 @@ class LanguageModel : public torch::nn::Module {
   // after the last one [B, vocab]. A default-constructed state stands for "nothing read".
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
 
+  // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
+  // gradients and traces; null: the modules again. Weights must not change meanwhile.
+  void read_by(std::shared_ptr<LanguageReader> reader) { reader_ = std::move(reader); }
+
+  // Its parts, for those who run them otherwise.
+  const std::vector<std::shared_ptr<GptBlock>>& blocks() const { return blocks_; }
+  const torch::Tensor& token_table() const { return wte_->weight; }  // [vocab, C]
+  torch::Tensor position_table() const;  // [block, C]; undefined without learned positions
+  const LayerNorm& final_norm() const { return *ln_f_; }
+
  private:
   void draw_weights();
+  bool read_otherwise() const;
 
   LanguageConfig config_;
+  std::shared_ptr<LanguageReader> reader_;
   std::shared_ptr<torch::nn::Module> transformer_;  // holds wte, wpe, h and ln_f
   std::shared_ptr<Embedding> wte_, wpe_;            // wpe_ null without learned positions
   std::vector<std::shared_ptr<GptBlock>> blocks_;
