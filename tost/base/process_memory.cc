@@ -71,4 +71,13 @@ int64_t available_bytes(const fs::path& proc, const fs::path& groups) {
   return std::max<int64_t>(1, available);
 }
 
+int64_t high_water_bytes() {
+  return entry("/proc/self/status", "VmHWM:") * 1024;  // in kB
+}
+
+bool restart_high_water() {
+  std::ofstream file("/proc/self/clear_refs");
+  return bool(file << "5" << std::flush);
+}
+
 }  // namespace tost

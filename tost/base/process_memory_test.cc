@@ -77,5 +77,18 @@ TEST(ProcessMemory, OfThisProcessIsKnown) {
   EXPECT_GT(available_bytes(), 1);
 }
 
+TEST(HighWater, BeginsAnewAndRises) {
+  if (!restart_high_water()) GTEST_SKIP() << "Linux does not allow it here";
+  const int64_t before = high_water_bytes();
+  constexpr size_t kBytes = 64 << 20;
+  {
+    const std::string block(kBytes, 'x');
+    ASSERT_EQ(block.back(), 'x');
+    EXPECT_GE(high_water_bytes(), before + int64_t(kBytes) / 2);
+  }
+  ASSERT_TRUE(restart_high_water());
+  EXPECT_LT(high_water_bytes(), before + int64_t(kBytes) / 2);
+}
+
 }  // namespace
 }  // namespace tost

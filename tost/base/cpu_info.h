@@ -1,0 +1,17 @@
+// What Linux says of this processor.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+// "unknown" where it cannot be read.
+std::string cpu_name(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
+
+// Those of its features that decide which fast paths exist, in a fixed order: avx2, fma, avx512f,
+// avx512_bf16, avx512_vnni, avx_vnni, amx_tile, amx_bf16, amx_int8.
+std::vector<std::string> cpu_features(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
+
+}  // namespace tost

@@ -1,0 +1,29 @@
+#include "tost/base/cpu_info.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/file.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+TEST(CpuInfo, ReadsNameAndFeatures) {
+  const testing::TempDir folder;
+  const auto file = folder.path() / "cpuinfo";
+  write_file_atomic(file,
+                    "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n"
+                    "flags\t\t: fpu avx2 avx512fp16 amx_int8 fma\n\nprocessor\t: 1\n"
+                    "model name\t: Another\nflags\t\t: avx512f\n");
+  EXPECT_EQ(cpu_name(file), "Some CPU @ 2 GHz");
+  EXPECT_EQ(cpu_features(file), (std::vector<std::string>{"avx2", "fma", "amx_int8"}));
+}
+
+TEST(CpuInfo, SaysWhereNothingIsKnown) {
+  const testing::TempDir folder;
+  EXPECT_EQ(cpu_name(folder.path() / "none"), "unknown");
+  EXPECT_TRUE(cpu_features(folder.path() / "none").empty());
+}
+
+}  // namespace
+}  // namespace tost
