@@ -63,10 +63,19 @@ class Convert(unittest.TestCase):
         for place in (index.parent, index):
             report = json.loads(tost("inspect", place, "--json").stdout)
             self.assertEqual([pathlib.Path(file["file"]).name for file in report["files"]], names)
+            self.assertFalse([file for file in report["files"] if "models" in file])
+            whole, one = report["whole"], json.loads(tost("inspect", self.dir / "whole.safetensors", "--json").stdout)
+            self.assertEqual(whole["models"], one["models"])
+            self.assertEqual((whole["elements"], whole["tensors"]), (one["elements"], len(one["tensors"])))
+            self.assertEqual(whole["errors"], [])
+            self.assertEqual(tost("inspect", place).stdout.count("\nmodel "), 1)
             out = self.dir / f"from-{place.name}.safetensors"
             tost("convert", place, out)
             self.assertEqual(out.read_bytes(), (self.dir / "whole.safetensors").read_bytes())
         (index.parent / names[0]).unlink()
+        report = json.loads(tost("inspect", index.parent, "--json", code=1).stdout)
+        self.assertEqual(len(report["files"]), len(names) - 1)
+        self.assertIn(f"{names[0]}' is missing", report["whole"]["errors"][0])
         for command in (["inspect", index], ["eval", index.parent, "--data", "shapes"]):
             refused = tost(*command, code=1)
             self.assertEqual(len(refused.stderr.splitlines()), 1, refused.stderr)

@@ -14,6 +14,7 @@
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
+#include "tost/io/shards_inspect.h"
 #include "tost/io/torch_inspect.h"
 
 namespace tost {
@@ -128,7 +129,7 @@ void print_report(const Json& report) {
   if (report.contains("tensors")) {
     std::cout << label("holds") << report["tensors"].size() << " tensors, "
               << human_number(report["elements"].get<int64_t>()) << " elements\n";
-    print_models(report["models"]);
+    if (report.contains("models")) print_models(report["models"]);
   }
   for (const char* part : {"arguments", "metadata", "contents"}) {
     if (!report.contains(part)) continue;
@@ -175,18 +176,29 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
   return files;
 }
 
+// Those that are there; inspect_shards() names the others.
 std::vector<fs::path> shards_of(const fs::path& index) {
   std::vector<fs::path> files;
   for (const auto& [name, tensors] : read_safetensors_index(index).shards) {
-    files.push_back(index.parent_path() / name);
+    if (fs::exists(index.parent_path() / name)) files.push_back(index.parent_path() / name);
   }
   return files;
 }
 
-// The folder itself where weight files lie in it, else the one of a run's best or latest
-// checkpoint.
+// The folder itself where weight files or an index lie in it, else the one of a run's best or
+// latest checkpoint.
 fs::path find_weight_folder(const fs::path& path) {
-  return weight_files(path).empty() ? find_model_file(path).parent_path() : path;
+  const bool weights = !weight_files(path).empty() || fs::exists(path / kSafetensorsIndexFile);
+  return weights ? path : find_model_file(path).parent_path();
+}
+
+// A shard's own part of a model is none to show.
+void forget_models_of(const std::vector<fs::path>& shards, Json& files) {
+  for (const fs::path& shard : shards) {
+    for (Json& file : files) {
+      if (file["file"] == escaped(shard.string(), 4096)) file.erase("models");
+    }
+  }
 }
 
 // Like inspect_weight_file(), but what it throws becomes part of the report.
@@ -205,7 +217,8 @@ Json inspect_one_of_many(const fs::path& file, const InspectOptions& options) {
 }
 
 // The folder of a checkpoint, or a run's best (else latest) one: every weight file of it. Of an
-// index of shards: those files that it names.
+// index of shards: those files that it names. Where there is an index, also the model that its
+// shards together are.
 Json inspect_folder(const fs::path& path, const InspectOptions& options) {
   const bool index = is_safetensors_index(path);
   const fs::path folder = index ? path.parent_path() : find_weight_folder(path);
@@ -223,11 +236,31 @@ Json inspect_folder(const fs::path& path, const InspectOptions& options) {
   for (const fs::path& file : index ? shards_of(path) : weight_files(folder)) {
     report["files"].push_back(inspect_one_of_many(file, options));
   }
+  const fs::path index_file = index ? path : folder / kSafetensorsIndexFile;
+  if (fs::exists(index_file)) {
+    report["whole"] = inspect_shards(index_file);
+    forget_models_of(shards_of(index_file), report["files"]);
+  }
   return report;
+}
+
+void print_whole(const Json& whole) {
+  std::cout << label("index") << text_of(whole["index"]) << "\n"
+            << label("format") << text_of(whole["format"]) << ", "
+            << human_bytes(whole["bytes"].get<int64_t>()) << "\n"
+            << label("holds") << whole["tensors"] << " tensors, "
+            << human_number(whole["elements"].get<int64_t>()) << " elements in " << whole["shards"]
+            << (whole["shards"] == 1 ? " shard" : " shards")
+            << (whole["errors"].empty() ? "" : ", not all of them usable") << "\n";
+  print_models(whole["models"]);
+  if (!whole.contains("metadata")) return;
+  std::cout << "metadata\n";
+  print_tree(whole["metadata"], 2);
 }
 
 void print_folder(const Json& report) {
   std::cout << label("checkpoint") << text_of(report["checkpoint"]) << "\n";
+  if (report.contains("whole")) print_whole(report["whole"]);
   if (report.contains("arguments")) {
     std::cout << "arguments\n";
     print_tree(report["arguments"], 2);
@@ -239,8 +272,9 @@ void print_folder(const Json& report) {
   }
 }
 
-// Warnings and the exit status; a folder has those of all its files.
-void judge(const Json& files) {
+// Warnings and the exit status; a folder has those of all its files, and of the model that they
+// are the shards of.
+void judge(const Json& files, const Json& shard_errors) {
   for (const Json& report : files) {
     if (report["suspicious"] != true) continue;
     std::cerr << "WARNING: " << text_of(report["file"])
@@ -249,6 +283,11 @@ void judge(const Json& files) {
                  "`--unsafe-report` lists every step.\n";
     set_exit_code(kExitData);
   }
+  if (shard_errors.size() > 1) {
+    fail_data(shard_errors.size(),
+              " of its shards cannot be used; the first: ", text_of(shard_errors[0]));
+  }
+  if (shard_errors.size() == 1) fail_data(text_of(shard_errors[0]));
   size_t refused = 0;
   std::string first;
   for (const Json& report : files) {
@@ -272,7 +311,8 @@ void run_inspect(const InspectCommand& options) {
     folder ? print_folder(report) : print_report(report);
   }
   std::cout.flush();
-  judge(folder ? report["files"] : Json::array({report}));
+  const Json whole = report.value("whole", Json::object());
+  judge(folder ? report["files"] : Json::array({report}), whole.value("errors", Json::array()));
 }
 
 }  // namespace
