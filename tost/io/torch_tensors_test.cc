@@ -206,5 +206,42 @@ TEST(TorchTensorReader, RefusesWhatIsNoDictOfTensors) {
   }
 }
 
+// Small files that torch 1.13.1 itself wrote, in both layouts: torch.save of a dict with a state
+// dict, a Namespace, an OrderedDict, a parameter twice, a strided view of 24 numbers, and bfloat16.
+class OldTorch : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(OldTorch, IsReadToTheLastValue) {
+  const auto file = TorchFile::open(std::string(TOST_SOURCE_DIR "/tost/io/testdata/") + GetParam());
+  TorchTensorReader reader(file);
+  const auto model = read_state(reader, *file, "model");
+  ASSERT_EQ(model.size(), 2u);
+  EXPECT_TRUE(torch::equal(model.at("weight"), torch::arange(6.f).reshape({2, 3}) / 4));
+  EXPECT_TRUE(torch::equal(model.at("bias"), torch::tensor({-1.f, 0.5f})));
+  const auto ordered = read_state(reader, *file, "ordered");
+  EXPECT_TRUE(torch::equal(ordered.at("b"), torch::tensor({3, -4}, torch::kInt64)));
+  EXPECT_TRUE(torch::equal(ordered.at("a"), torch::tensor({true, false})));
+  const auto top = reader.state_dict(file->root(), "the file");
+  EXPECT_TRUE(torch::equal(top.at("parameter"), torch::tensor({1.5f, -2.f})));
+  EXPECT_EQ(top.at("tied").data_ptr(), top.at("parameter").data_ptr());
+  EXPECT_EQ(top.at("strided").strides(), (std::vector<int64_t>{2, 6}));
+  EXPECT_TRUE(
+      torch::equal(top.at("strided"), torch::tensor({{6.f, 12.f}, {8.f, 14.f}, {10.f, 16.f}})));
+  EXPECT_TRUE(torch::equal(top.at("half"), torch::tensor({1.f, -0.375f}).to(torch::kBFloat16)));
+  const PickleTree& tree = file->tree();
+  const auto args = torch_field(tree, file->root(), "args");
+  ASSERT_TRUE(args);
+  EXPECT_TRUE(tree.is_string(*torch_field(tree, *args, "model"), "tost_cab_tiny_12_p16"));
+  EXPECT_EQ(torch_number(*file, *torch_field(tree, *args, "lr")), 5e-4);
+  EXPECT_EQ(torch_number(*file, *torch_field(tree, file->root(), "epoch")), 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, OldTorch,
+                         ::testing::Values("torch-1.13.1.pth", "torch-1.13.1-legacy.pth"),
+                         [](const auto& info) {
+                           return std::string(info.param).find("legacy") == std::string::npos
+                                      ? "zip"
+                                      : "legacy";
+                         });
+
 }  // namespace
 }  // namespace tost
