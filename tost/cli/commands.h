@@ -19,6 +19,7 @@ void add_data_tokens_command(CLI::App& data);
 void add_info_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
+void add_quantize_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_bench_op_command(CLI::App& bench);
 void add_bench_train_command(CLI::App& bench);

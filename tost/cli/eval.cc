@@ -14,6 +14,7 @@
 #include "tost/eval/evaluate.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
+#include "tost/eval/quantized_file.h"
 
 namespace tost {
 namespace {
@@ -83,7 +84,7 @@ void run_image_eval(EvalCommand& options) {
 
   ProgressLine progress(options.quiet || options.run.json);
   EvalOptions wanted;
-  wanted.precision = options.precision;
+  wanted.precision = chosen_precision(options.precision, loaded.precision, {"fp32", "bf16"});
   wanted.stop = stop_flag();
   wanted.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "images scored");
@@ -158,7 +159,8 @@ void add_eval_command(CLI::App& app) {
       "--batch", options->batch,
       "Images (default 100), sequences (default 32), windows or passages at a time (recall above "
       "2,048 tokens: one)");
-  command->add_option("--precision", options->precision, "fp32 or bf16")->capture_default_str();
+  command->add_option("--precision", options->precision,
+                      "fp32 or bf16, of language models also int8 and int4 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);

@@ -10,6 +10,7 @@
 #include "tost/eval/language_choice.h"
 #include "tost/eval/language_lambada.h"
 #include "tost/eval/language_text.h"
+#include "tost/infer/language_engine.h"
 
 namespace tost {
 namespace {
@@ -73,7 +74,6 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
 }
 
 void put_common(const EvalCommand& command, LanguageEvalOptions& options) {
-  options.precision = command.precision;
   options.stop = stop_flag();
 }
 
@@ -213,6 +213,8 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   set_threads(command.run.threads);
   LoadedLanguage language =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  const auto precision = command.precision.empty() ? language.precision : command.precision;
+  read_by_engine(language.model, precision);
   ProgressLine progress(command.quiet || command.run.json);
   std::optional<json> report = run_task(app, language, command, progress);
   progress.finish();
@@ -223,6 +225,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   (*report)["task"] = command.task;
   (*report)["checkpoint"] = language.file.string();
   (*report)["model"] = language.info.config.name;
+  (*report)["precision"] = precision;
   const bool recall = is_recall_task(command.task);
   if (!recall) (*report)["data"] = command.data.path;
   if (command.run.json) return print_json(*report);

@@ -21,7 +21,7 @@ struct EvalCommand {
   DataSpec data;
   std::string split;  // empty: the kind's default
   int64_t batch = 0;  // 0: the kind's default
-  std::string precision = "fp32";
+  std::string precision;  // empty: the file's own
   bool ema = false;
   bool quiet = false;
   // Pictures alone.

@@ -9,6 +9,7 @@
 #include "tost/base/text.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
+#include "tost/eval/quantized_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/eval/sequence_eval.h"
 #include "tost/eval/sequence_file.h"
@@ -131,7 +132,7 @@ void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const js
   ProgressLine progress(command.quiet || command.run.json);
   SequenceEvalOptions options;
   if (command.batch > 0) options.batch = command.batch;
-  options.precision = command.precision;
+  options.precision = chosen_precision(command.precision, loaded.precision, {"fp32", "bf16"});
   options.stop = stop_flag();
   options.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "sequences scored");

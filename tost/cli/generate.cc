@@ -17,8 +17,8 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/eval/precision.h"
 #include "tost/eval/session_file.h"
+#include "tost/infer/language_engine.h"
 
 namespace tost {
 namespace {
@@ -32,7 +32,7 @@ struct Options {
   bool prompt_given = false;
   int64_t samples = 1;
   std::string session;
-  std::string precision = "fp32";
+  std::string precision;  // empty: the file's own
   bool ema = false, stats = false;
   GenerateConfig generate;
 };
@@ -172,7 +172,7 @@ LoadedLanguage load(const Options& o) {
     fail_data("'", loaded.file.string(),
               "' was trained on tokens without a vocabulary, so it cannot write text.");
   }
-  use_precision(*loaded.model, o.precision);
+  read_by_engine(loaded.model, o.precision.empty() ? loaded.precision : o.precision);
   return loaded;
 }
 
@@ -271,8 +271,8 @@ void add_generate_command(CLI::App& app) {
       ->required();
   add_text_options(*command, *options);
   add_sampling_options(*command, *options);
-  command->add_option("--precision", options->precision, "fp32 or bf16 weights")
-      ->capture_default_str();
+  command->add_option("--precision", options->precision,
+                      "Of the weights: fp32, bf16, int8 or int4 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");
   add_run_options(*command, options->run);

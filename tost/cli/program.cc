@@ -90,6 +90,7 @@ void build_commands(CLI::App& app) {
   add_info_command(app);
   add_inspect_command(app);
   add_convert_command(app);
+  add_quantize_command(app);
   add_bench_command(app);
 }
 

@@ -138,7 +138,11 @@ class Generation {
       for (size_t r = 0; r < ids.size(); ++r) {
         std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);
       }
-      logits = model_.extend(batch, state_);
+      if (t + piece == count) {
+        logits = model_.extend(batch, state_);
+      } else {
+        model_.hidden(batch, &state_);  // logits are asked of the last token alone
+      }
       if (t + piece < count && block_ == 0 && stopping()) {
         unread_.assign(ids[0].begin() + t + piece, ids[0].end());
         end_all("interrupted");

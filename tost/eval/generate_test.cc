@@ -10,6 +10,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/session_file.h"
 #include "tost/eval/text_stream.h"
+#include "tost/infer/language_engine.h"
 #include "tost/io/safetensors.h"
 #include "tost/testing/temp_dir.h"
 
@@ -282,6 +283,32 @@ TEST_F(Generate, SessionGoesOnWhereItStopped) {
     const auto rest = run({{}}, config, &later).texts[0].ids;
     ids.insert(ids.end(), rest.begin(), rest.end());
     EXPECT_EQ(ids, whole) << mixer;
+  }
+}
+
+TEST_F(Generate, AnEngineGoesOnWithAnySession) {
+  for (const char* mixer : {"tssa", "softmax"}) {
+    make("none", mixer);
+    GenerateConfig config;
+    config.sampling.temperature = 0;
+    config.ignore_end = true;
+    config.max_tokens = 40;
+    const Ids prompt(700, 66);
+    const auto whole = run({prompt}, config).texts[0].ids;
+    config.max_tokens = 15;
+    TextSession session;
+    auto ids = run({prompt}, config, &session).texts[0].ids;
+    read_by_engine(model_, "fp32");
+    const testing::TempDir folder;
+    const auto file = folder.path() / "session";
+    save_session(file, session, *model_);
+    TextSession later = load_session(file, *model_);
+    config.max_tokens = 25;
+    const auto rest = run({{}}, config, &later).texts[0].ids;
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    EXPECT_EQ(ids, whole) << mixer;
+    config.max_tokens = 40;
+    EXPECT_EQ(run({prompt}, config).texts[0].ids, whole) << mixer;
   }
 }
 

@@ -4,6 +4,7 @@
 #include "tost/eval/foreign_checkpoint.h"
 #include "tost/eval/foreign_source.h"
 #include "tost/eval/metadata.h"
+#include "tost/eval/quantized_file.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_probe.h"
 #include "tost/models/state_dict.h"
@@ -89,6 +90,7 @@ LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   loaded.info = language_info_from_metadata(content.metadata, where);
   loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
+  loaded.precision = stored_precision(content.metadata, where);
   return loaded;
 }
 

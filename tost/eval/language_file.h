@@ -21,7 +21,8 @@ struct LanguageInfo {
 struct LoadedLanguage {
   std::shared_ptr<LanguageModel> model;  // float32, in evaluation mode
   LanguageInfo info;
-  std::filesystem::path file;  // what was read
+  std::filesystem::path file;      // what was read
+  std::string precision = "fp32";  // that the file holds its weights in
 };
 
 nlohmann::json to_json(const LanguageInfo& info);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tost/eval/language_eval_test.h"
+#include "tost/infer/language_engine.h"
 
 namespace tost {
 namespace {
@@ -54,6 +55,21 @@ TEST(LanguageLoss, UsualProtocolIsItsDefinition) {
         EXPECT_FALSE(result->standard_error);
       }
     }
+  }
+}
+
+TEST(LanguageLoss, EnginesScoreAsTheModel) {
+  for (const auto& [mixer, positions] : kSettings) {
+    const auto model = tiny_model(mixer, positions);
+    model->eval();
+    const Ids ids = some_ids(200);
+    const double plain = language_loss(*model, source_of(ids), 0, {})->loss;
+    read_by_engine(model, "fp32");
+    EXPECT_NEAR(language_loss(*model, source_of(ids), 0, {})->loss, plain, 1e-4) << mixer;
+    read_by_engine(model, "int8");
+    const double rounded = language_loss(*model, source_of(ids), 0, {})->loss;
+    EXPECT_NE(rounded, plain) << mixer;
+    EXPECT_NEAR(rounded, plain, 0.05 * plain) << mixer;
   }
 }
 

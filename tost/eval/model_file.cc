@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/eval/foreign_checkpoint.h"
+#include "tost/eval/quantized_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
@@ -54,8 +55,9 @@ fs::path find_model_file(const fs::path& path, Weights weights) {
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where) {
+  const auto wide = expand_weights(weights, state_dict(model), where);
   try {
-    load_state_dict(model, weights);
+    load_state_dict(model, wide);
   } catch (const Error& error) {
     fail_data(where, " does not fit its own description: ", error.what());
   }
@@ -71,6 +73,7 @@ LoadedModel load_model_file(const fs::path& path, Weights weights) {
   loaded.info = model_info_from_metadata(content.metadata, where);
   loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
+  loaded.precision = stored_precision(content.metadata, where);
   return loaded;
 }
 

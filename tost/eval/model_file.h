@@ -18,7 +18,8 @@ enum class Weights { kRaw, kEma };
 struct LoadedModel {
   std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
   ModelInfo info;
-  std::filesystem::path file;  // what was read
+  std::filesystem::path file;      // what was read
+  std::string precision = "fp32";  // that the file holds its weights in (quantized_file.h)
 };
 
 // The file that `path` means: itself, the model of a checkpoint folder (or the index of its shards,
@@ -32,8 +33,9 @@ std::filesystem::path find_model_file(const std::filesystem::path& path,
 // Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
-// Weights of a file into the model that its own description asks for, which is then put into
-// evaluation mode. Throws a data Error about `where` where they do not fit it.
+// Weights of a file, those in fewer bits too (quantized_file.h), into the model that its own
+// description asks for, which is then put into evaluation mode. Throws a data Error about `where`
+// where they do not fit it.
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where);

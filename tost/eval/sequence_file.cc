@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/metadata.h"
+#include "tost/eval/quantized_file.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
@@ -107,6 +108,7 @@ LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
   loaded.info = sequence_info_from_metadata(content.metadata, where);
   loaded.model = make_sequence_classifier(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
+  loaded.precision = stored_precision(content.metadata, where);
   return loaded;
 }
 

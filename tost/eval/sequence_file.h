@@ -25,7 +25,8 @@ struct SequenceInfo {
 struct LoadedSequence {
   std::shared_ptr<SequenceClassifier> model;  // float32, in evaluation mode
   SequenceInfo info;
-  std::filesystem::path file;  // what was read
+  std::filesystem::path file;      // what was read
+  std::string precision = "fp32";  // that the file holds its weights in
 };
 
 nlohmann::json to_json(const SequenceInfo& info);

@@ -1,0 +1,190 @@
+// tost quantize: a model file with its weights in fewer bits, and what that costs.
+#include "tost/eval/quantize.h"
+
+#include <iomanip>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/cli/terminal.h"
+#include "tost/data/sequence_dataset.h"
+#include "tost/eval/evaluate.h"
+#include "tost/eval/language_file.h"
+#include "tost/eval/language_loss.h"
+#include "tost/eval/language_text.h"
+#include "tost/eval/quantized_file.h"
+#include "tost/eval/sequence_eval.h"
+#include "tost/eval/sequence_file.h"
+#include "tost/infer/language_engine.h"
+#include "tost/train/sequence_train_config.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+struct QuantizeCommand {
+  RunOptions run;
+  std::string in, out, precision = "int8";
+  DataSpec data;
+  std::string split;
+  bool ema = false, quiet = false;
+};
+
+// A model on the data: accuracy or loss, and how fast; null when interrupted.
+using Scores = json;
+
+std::function<void(int64_t, int64_t)> shown_on(ProgressLine& line, const char* what) {
+  return [&line, what](int64_t done, int64_t total) { line.update(done, total, what); };
+}
+
+Scores score_vision(const QuantizeCommand& c, const std::string& file, Weights weights,
+                    ProgressLine& line) {
+  const LoadedModel loaded = load_model_file(file, weights);
+  LoaderConfig config;
+  config.batch_size = 100;
+  config.preprocess = loaded.info.preprocess;
+  ImageLoader loader(open_image_dataset(c.data, c.split.empty() ? "test" : c.split), config);
+  EvalOptions options;
+  options.precision = chosen_precision("", loaded.precision, {"fp32", "bf16", "int8"});
+  options.stop = stop_flag();
+  options.progress = shown_on(line, "images scored");
+  const auto result = evaluate(*loaded.model, loader, options);
+  if (!result) return {};
+  return {{"precision", options.precision},
+          {"top1", result->top1},
+          {"loss", result->loss},
+          {"images", result->images},
+          {"per_second", result->images_per_s}};
+}
+
+Scores score_language(const QuantizeCommand& c, const std::string& file, Weights weights,
+                      ProgressLine& line) {
+  const LoadedLanguage loaded = load_language_file(file, weights);
+  read_by_engine(loaded.model, loaded.precision);
+  const LanguageText text = load_language_text({c.data.path, c.split}, loaded.info);
+  LanguageLossOptions options;
+  options.stop = stop_flag();
+  options.progress = shown_on(line, "tokens scored");
+  const auto result = language_loss(*loaded.model, *text.tokens, text.bytes, options);
+  if (!result) return {};
+  return {{"precision", loaded.precision},
+          {"loss", result->loss},
+          {"bits_per_byte", result->bits_per_byte ? json(*result->bits_per_byte) : json()},
+          {"tokens", result->tokens},
+          {"per_second", result->tokens_per_s}};
+}
+
+Scores score_sequence(const QuantizeCommand& c, const std::string& file, Weights weights,
+                      ProgressLine& line) {
+  const LoadedSequence loaded = load_sequence_file(file, weights);
+  const json settings{{"data", c.data.path}, {"max_length", loaded.info.cut}};
+  const auto spec = sequence_spec(make_config(sequence_train_form(), settings));
+  const auto dataset = open_sequence_dataset(spec, c.split.empty() ? "test" : c.split);
+  check_sequence_data(loaded.info, *dataset, c.data.path);
+  SequenceEvalOptions options;
+  options.precision = chosen_precision("", loaded.precision, {"fp32", "bf16"});
+  options.stop = stop_flag();
+  options.progress = shown_on(line, "sequences scored");
+  const auto result = evaluate(*loaded.model, *dataset, options);
+  if (!result) return {};
+  const double rate = result->seconds > 0 ? double(result->sequences) / result->seconds : 0;
+  return {{"precision", options.precision},
+          {"top1", result->top1},
+          {"loss", result->loss},
+          {"sequences", result->sequences},
+          {"per_second", rate}};
+}
+
+Scores score(const QuantizeCommand& c, const std::string& kind, const std::string& file,
+             Weights weights) {
+  ProgressLine line(c.quiet || c.run.json);
+  auto scores = kind == "language"   ? score_language(c, file, weights, line)
+                : kind == "sequence" ? score_sequence(c, file, weights, line)
+                                     : score_vision(c, file, weights, line);
+  line.finish();
+  return scores;
+}
+
+void print_row(const char* name, const json& before, const json& after, const char* key, int digits,
+               double scale = 1) {
+  if (!before.contains(key) || !before[key].is_number() || !after[key].is_number()) return;
+  std::cout << std::left << std::setw(18) << name << std::right << std::fixed
+            << std::setprecision(digits) << std::setw(12) << scale * before[key].get<double>()
+            << std::setw(12) << scale * after[key].get<double>() << "\n";
+}
+
+void print_text(const QuantizeCommand& c, const json& report) {
+  const auto before = report["bytes_before"].get<int64_t>();
+  const auto after = report["bytes_after"].get<int64_t>();
+  std::cout << "wrote " << c.out << " (" << report["kind"].get<std::string>() << " model, "
+            << report["rounded_tensors"] << " of " << report["tensors"] << " tensors in "
+            << c.precision << ")\n"
+            << "bytes             " << human_bytes(before) << " in float32, now "
+            << human_bytes(after) << "\n"
+            << std::setprecision(3) << "largest error     "
+            << 100 * report["largest_weight_error"].get<double>()
+            << " % of the largest weight of its tensor\n"
+            << "mean error        " << 100 * report["mean_weight_error"].get<double>()
+            << " % of the mean weight\n";
+  if (!report.contains("after")) return;
+  const json &b = report["before"], &a = report["after"];
+  std::cout << std::left << std::setw(18) << "" << std::right << std::setw(12)
+            << b["precision"].get<std::string>() << std::setw(12)
+            << a["precision"].get<std::string>() << "\n";
+  print_row("top1 %", b, a, "top1", 2, 100);
+  print_row("loss", b, a, "loss", 4);
+  print_row("bits per byte", b, a, "bits_per_byte", 4);
+  print_row("a second", b, a, "per_second", 0);
+}
+
+void run_quantize(const QuantizeCommand& c) {
+  set_threads(c.run.threads);
+  const Weights weights = c.ema ? Weights::kEma : Weights::kRaw;
+  const QuantizeResult result = quantize_model(c.in, c.out, c.precision, weights);
+  json report = to_json(result);
+  if (!c.data.path.empty()) {
+    report["data"] = c.data.path;
+    report["before"] = score(c, result.kind, c.in, weights);
+    if (!report["before"].is_null()) {
+      report["after"] = score(c, result.kind, c.out, Weights::kRaw);
+    }
+    if (report["before"].is_null() || report["after"].is_null()) {
+      std::cerr << "interrupted\n";
+      return set_exit_code(kExitInterrupted);
+    }
+  }
+  c.run.json ? print_json(report) : print_text(c, report);
+}
+
+}  // namespace
+
+void add_quantize_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("quantize", "Write a model with its weights in fewer bits");
+  auto options = std::make_shared<QuantizeCommand>();
+  command
+      ->add_option("in", options->in,
+                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
+      ->required();
+  command->add_option("out", options->out, ".safetensors file to write; must not exist")
+      ->required();
+  command->add_option("--precision", options->precision, "int8, int4 or bf16")
+      ->capture_default_str();
+  add_data_options(*command, options->data, false);
+  command->get_option("--data")->description(
+      "Data to score the model on, before and after (default: none)");
+  command->add_option("--split", options->split, "Of the data (default: as tost eval)");
+  command->add_flag("--ema", options->ema, "The averaged weights");
+  command->add_flag("--quiet", options->quiet, "No progress");
+  add_run_options(*command, options->run);
+  add_example(*command,
+              "  tost quantize run small.safetensors --precision int8 --data fashion-mnist\n"
+              "  tost quantize run small.safetensors --precision int4 --data tinyshakespeare");
+  command->callback([options] { run_quantize(*options); });
+}
+
+}  // namespace tost
