@@ -1,0 +1,54 @@
+"""One contestant in a process of its own, driven by lines on stdin.
+
+    worker.py CONTESTANT MODEL WEIGHTS INPUT THREADS FOLDER
+
+Answers with one JSON object a line: first {"ready": seconds, "logits": FILE}, then for each line
+"run N" {"ms": [...], "peak_mib": ...}. A contestant that cannot run answers {"failed": reason}.
+"""
+
+import json
+import logging
+import os
+import resource
+import sys
+import time
+import warnings
+
+
+def main():
+    contestant, model, weights_file, input_file, threads, folder = sys.argv[1:7]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print does not belong to the answers
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+
+    def answer(**fields):
+        answers.write(json.dumps(fields) + "\n")
+        answers.flush()
+
+    start = time.perf_counter()
+    try:
+        import contestants
+        import tensors
+
+        x = tensors.load(input_file)["input"]
+        run = contestants.make(contestant, model, tensors.load(weights_file), x, int(threads),
+                               folder)
+        logits = run().float().clone()
+        out = os.path.join(folder, contestant.replace(" ", "_") + ".safetensors")
+        tensors.save(out, {"logits": logits})
+    except Exception as error:  # whatever a library cannot do here is its result
+        answer(failed=f"{type(error).__name__}: {str(error).strip().splitlines()[0:1]}")
+        return
+    answer(ready=time.perf_counter() - start, logits=out)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line.split()[1])):
+            begin = time.perf_counter()
+            run()
+            times.append(1e3 * (time.perf_counter() - begin))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        answer(ms=times, peak_mib=peak)
+
+
+main()
