@@ -1,12 +1,8 @@
 #include "tost/bench/decode_bench.h"
 
-#include <ATen/Parallel.h>
-
-#include <algorithm>
-#include <atomic>
-
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
+#include "tost/bench/memory_read.h"
 #include "tost/bench/model_checks.h"
 #include "tost/bench/timing.h"
 #include "tost/eval/precision.h"
@@ -14,35 +10,6 @@
 
 namespace tost {
 namespace {
-
-// Every word once, in 32 independent sums, so that nothing but memory limits it.
-uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
-  uint64_t sums[32] = {};
-  int64_t i = begin;
-  for (; i + 32 <= end; i += 32) {
-    for (int64_t j = 0; j < 32; ++j) sums[j] += words[i + j];
-  }
-  for (; i < end; ++i) sums[0] += words[i];
-  uint64_t total = 0;
-  for (const uint64_t sum : sums) total += sum;
-  return total;
-}
-
-// Milliseconds of one pass over a buffer of this size; the best of several, as noise only adds.
-double read_ms(int64_t bytes) {
-  const auto buffer = torch::ones({bytes / 8}, torch::kLong);
-  const auto* words = reinterpret_cast<const uint64_t*>(buffer.const_data_ptr<int64_t>());
-  double best = 1e30;
-  for (int round = 0; round < 7; ++round) {
-    std::atomic<uint64_t> total{0};
-    const auto start = Clock::now();
-    at::parallel_for(0, buffer.numel(), buffer.numel() / at::get_num_threads() + 1,
-                     [&](int64_t begin, int64_t end) { total += sum_words(words, begin, end); });
-    best = std::min(best, ms_since(start));
-    if (total != uint64_t(buffer.numel())) fail_data("The read of memory went wrong.");
-  }
-  return best;
-}
 
 int64_t bytes_of_step(const LanguageModel& model) {
   int64_t bytes = 0;
@@ -74,7 +41,7 @@ DecodeBenchRow measure(LanguageModel& model, const DecodeBenchOptions& options, 
   row.step_ms = median(times);
   row.state_bytes = state_bytes(state);
   row.resident_bytes = resident_bytes();
-  row.read_ms = read_ms(row.weight_bytes);
+  row.read_ms = memory_read_ms(row.weight_bytes);
   row.read_gb_per_s = double(row.weight_bytes) / row.read_ms / 1e6;
   return row;
 }

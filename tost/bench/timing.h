@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace tost {
@@ -20,5 +21,17 @@ inline double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+// Median and the quarters around it, by straight lines between the sorted values.
+struct Quartiles {
+  double low = 0, median = 0, high = 0;
+};
+Quartiles quartiles(std::vector<double> values);  // not empty
+
+// Milliseconds of each of `repeat` calls of `run`, after `warmup` calls that are not counted.
+// `prepare` comes before each call, outside the time. `now` tells milliseconds.
+std::vector<double> time_calls(int64_t warmup, int64_t repeat, const std::function<void()>& prepare,
+                               const std::function<void()>& run,
+                               const std::function<double()>& now);
 
 }  // namespace tost

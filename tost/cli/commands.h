@@ -21,6 +21,7 @@ void add_inspect_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_bench_model_command(CLI::App& bench);
 void add_bench_op_command(CLI::App& bench);
 void add_bench_train_command(CLI::App& bench);
 void add_bench_decode_command(CLI::App& bench);

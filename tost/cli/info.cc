@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <iomanip>
 #include <iostream>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
@@ -28,33 +28,6 @@ struct InfoOptions {
   RunOptions run;
   bool models = false;
 };
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (starts_with(line, "model name"))
-      return line.substr(std::min(line.size(), line.find(": ") + 2));
-  }
-  return "unknown";
-}
-
-// The flags of /proc/cpuinfo that decide which fast paths exist.
-std::vector<std::string> cpu_features() {
-  static const std::vector<std::string> kOfInterest = {"avx2",        "fma",         "avx512f",
-                                                       "avx512_bf16", "avx512_vnni", "avx_vnni",
-                                                       "amx_tile",    "amx_bf16",    "amx_int8"};
-  std::ifstream file("/proc/cpuinfo");
-  std::vector<std::string> found;
-  for (std::string line; std::getline(file, line);) {
-    if (!starts_with(line, "flags")) continue;
-    line += ' ';
-    std::copy_if(
-        kOfInterest.begin(), kOfInterest.end(), std::back_inserter(found),
-        [&](const std::string& flag) { return line.find(" " + flag + " ") != std::string::npos; });
-    break;
-  }
-  return found;
-}
 
 nlohmann::json describe_build() {
   return {{"version", TOST_VERSION},         {"compiler", __VERSION__},   {"torch", TORCH_VERSION},

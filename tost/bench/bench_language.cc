@@ -1,0 +1,131 @@
+#include "tost/base/error.h"
+#include "tost/bench/bench_model_parts.h"
+#include "tost/eval/language_file.h"
+#include "tost/eval/precision.h"
+#include "tost/infer/language_engine.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+// Reads tokens after a state; what the engine and the plain model share.
+using Extend = std::function<Tensor(const Tensor& ids, LanguageState& state)>;
+
+LanguageState copy_of(const LanguageState& state) {
+  LanguageState copy{state.position, {}};
+  for (const MixerState& block : state.blocks) {
+    MixerState& to = copy.blocks.emplace_back();
+    for (const auto& [name, tensor] : block) to[name] = tensor.clone();
+  }
+  return copy;
+}
+
+BenchRunner prefill_runner(const Extend& extend, const Tensor& ids) {
+  BenchRunner runner;
+  runner.run = [extend, ids] {
+    LanguageState state;
+    return extend(ids, state);
+  };
+  return runner;
+}
+
+// Every repetition goes on from the same place.
+BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTask& task) {
+  auto start = std::make_shared<LanguageState>(), state = std::make_shared<LanguageState>();
+  extend(ids.narrow(1, 0, task.size), *start);
+  BenchRunner runner;
+  runner.prepare = [start, state] { *state = copy_of(*start); };
+  runner.run = [extend, ids, task, state] {
+    Tensor last;
+    for (int64_t i = 0; i < task.steps; ++i) {
+      last = extend(ids.narrow(1, task.size + i, 1), *state);
+    }
+    return last;
+  };
+  return runner;
+}
+
+// That a step reads: all but the rows of the tables it looks up.
+int64_t step_bytes(const LanguageModel& model) {
+  int64_t bytes = 0;
+  for (const auto& item : model.named_parameters()) {
+    const bool looked_up = item.key().find(".wpe.") != std::string::npos ||
+                           item.key().find("denom_bias") != std::string::npos;
+    if (!looked_up) bytes += int64_t(item.value().nbytes());
+  }
+  return bytes;
+}
+
+class BenchLanguage : public BenchModel {
+ public:
+  BenchLanguage(std::shared_ptr<LanguageModel> model, LanguageInfo info)
+      : model_(std::move(model)), info_(std::move(info)) {
+    model_->eval();
+  }
+
+  const char* kind() const override { return "language"; }
+  std::string mixer() const override { return info_.config.mixer; }
+  std::vector<std::string> tests() const override { return {"prefill", "decode"}; }
+  int64_t default_size() const override {
+    return info_.config.positions == "learned" ? std::max<int64_t>(1, info_.config.block / 2) : 512;
+  }
+
+  Tensor draw_input(const BenchTask& task) const override {
+    torch::manual_seed(input_seed(task));
+    const int64_t more = task.test == "decode" ? task.steps : 0;
+    return torch::randint(0, info_.config.vocab, {task.batch, task.size + more}, torch::kLong);
+  }
+
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
+                          bool engine) override {
+    Extend extend;
+    int64_t bytes = 0;
+    if (engine) {
+      auto made = std::make_shared<LanguageEngine>(model_, precision);
+      bytes = made->step_bytes();
+      extend = [made](const Tensor& ids, LanguageState& state) { return made->extend(ids, state); };
+    } else {
+      if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
+      use_precision(*model_, precision);
+      bytes = step_bytes(*model_);
+      extend = [model = model_](const Tensor& ids, LanguageState& state) {
+        const torch::InferenceMode no_grad;
+        return model->extend(ids, state);
+      };
+    }
+    auto runner =
+        task.test == "decode" ? decode_runner(extend, input, task) : prefill_runner(extend, input);
+    runner.weight_bytes = bytes;
+    return runner;
+  }
+
+  std::vector<Product> products(const BenchTask& task) const override {
+    return model_products(*model_, task.batch, task.test == "decode" ? 1 : task.size);
+  }
+
+  void save(const std::string& file) const override { save_language_file(file, *model_, info_); }
+
+ private:
+  std::shared_ptr<LanguageModel> model_;
+  LanguageInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchModel> open_bench_language(const BenchModelSource& source, bool file) {
+  if (file) {
+    LoadedLanguage loaded = load_language_file(source.name);
+    return std::make_unique<BenchLanguage>(loaded.model, loaded.info);
+  }
+  LanguageInfo info;
+  info.config = language_preset(source.name);
+  if (!source.mixer.empty()) info.config.mixer = source.mixer;
+  if (source.longest > info.config.block) info.config.positions = "none";
+  info.config.dropout = 0;
+  auto model = make_language_model(info.config);
+  show_every_layer(*model);
+  return std::make_unique<BenchLanguage>(std::move(model), std::move(info));
+}
+
+}  // namespace tost

@@ -1,0 +1,66 @@
+// A model as it is measured: found by name or file, fed with random inputs, run as plain modules or
+// by the engine.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/bench/product_floor.h"
+
+namespace tost {
+
+// What is done once a repetition.
+//   forward  pictures or sequences to logits
+//   prefill  a text of `size` tokens to the logits of the next one
+//   decode   `steps` single tokens after a text of `size` tokens, to the logits after the last
+struct BenchTask {
+  std::string test = "forward";
+  int64_t batch = 1;
+  int64_t size = 0;   // side of a picture, or tokens
+  int64_t steps = 1;  // of decode
+};
+
+// prepare() comes before each run() and outside its time; run() gives the logits [batch, ...].
+struct BenchRunner {
+  std::function<void()> prepare = [] {};
+  std::function<torch::Tensor()> run;
+  int64_t weight_bytes = 0;  // that run() reads at least once (in decode: each step)
+};
+
+class BenchModel {
+ public:
+  virtual ~BenchModel() = default;
+
+  virtual const char* kind() const = 0;  // vision, language, sequence
+  virtual std::string mixer() const = 0;
+  virtual std::vector<std::string> tests() const = 0;
+  virtual int64_t default_size() const = 0;
+  // Random, the same for the same task.
+  virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
+  // Throws a usage Error where this model has no such precision or engine. The last call: the runner
+  // takes what it needs of this model and may drop the rest.
+  virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
+                                  const std::string& precision, bool engine) = 0;
+  virtual std::vector<Product> products(const BenchTask& task) const = 0;
+  // A model file that holds these weights. Throws a usage Error for kinds that have none.
+  virtual void save(const std::string& file) const = 0;
+};
+
+struct BenchModelSource {
+  std::string name;     // a preset, or a path as eval and predict take it
+  std::string mixer;    // instead of the preset's; "": its own
+  int64_t longest = 0;  // tokens that a language model will read; beyond its learned positions it
+                        // is measured without them
+};
+
+// Presets have weights drawn at random, the same at every call, such that every layer shows in the
+// logits: LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs.
+// Throws a usage Error for unknown names and for a mixer with a file.
+std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source);
+
+}  // namespace tost

@@ -1,0 +1,68 @@
+#include "tost/base/error.h"
+#include "tost/bench/bench_model_parts.h"
+#include "tost/eval/precision.h"
+#include "tost/eval/sequence_file.h"
+#include "tost/models/vision_cost.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+class BenchSequence : public BenchModel {
+ public:
+  explicit BenchSequence(std::shared_ptr<SequenceClassifier> model) : model_(std::move(model)) {
+    model_->eval();
+  }
+
+  const char* kind() const override { return "sequence"; }
+  std::string mixer() const override { return model_->config().mixer; }
+  std::vector<std::string> tests() const override { return {"forward"}; }
+  int64_t default_size() const override { return model_->config().max_length; }
+
+  Tensor draw_input(const BenchTask& task) const override {
+    torch::manual_seed(input_seed(task));
+    return torch::randint(1, model_->config().vocab, {task.batch, task.size}, torch::kLong);
+  }
+
+  BenchRunner make_runner(const BenchTask&, const Tensor& input, const std::string& precision,
+                          bool engine) override {
+    if (engine || (precision != "fp32" && precision != "bf16")) {
+      fail_precision(kind(), engine, precision);
+    }
+    BenchRunner runner;
+    runner.weight_bytes = 4 * parameter_count(*model_);
+    runner.run = [model = model_, input, precision] {
+      const torch::InferenceMode no_grad;
+      const PrecisionScope scope(precision);
+      const SequenceInput ids{input, {}};
+      return model->config().pairs ? model->forward(ids, ids) : model->forward(ids);
+    };
+    return runner;
+  }
+
+  std::vector<Product> products(const BenchTask& task) const override {
+    return model_products(*model_, task.batch, task.size);
+  }
+
+  void save(const std::string&) const override {
+    fail_usage("Weights of sequence models cannot be written without the data they belong to.");
+  }
+
+ private:
+  std::shared_ptr<SequenceClassifier> model_;
+};
+
+}  // namespace
+
+std::unique_ptr<BenchModel> open_bench_sequence(const BenchModelSource& source, bool file) {
+  if (file) return std::make_unique<BenchSequence>(load_sequence_file(source.name).model);
+  SequenceConfig config = sequence_preset(source.name);
+  if (!source.mixer.empty()) config.mixer = source.mixer;
+  config.dropout = 0;
+  auto model = make_sequence_classifier(config);
+  show_every_layer(*model);
+  return std::make_unique<BenchSequence>(std::move(model));
+}
+
+}  // namespace tost

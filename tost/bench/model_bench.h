@@ -1,0 +1,74 @@
+// Whole networks in every combination of batch, length, threads and precision, with the engine and
+// without: time, spread, rate, memory, and beside them the network's matrix products alone and the
+// time to read its weights once, in the same process.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+struct ModelBenchOptions {
+  std::vector<std::string> models{"tost_cab_small_12_p16"};  // presets or files
+  std::vector<std::string> mixers;                           // of presets; empty: their own
+  std::vector<std::string> tests;                            // empty: all that a model has
+  std::vector<int64_t> batches{1};
+  std::vector<int64_t> image_sizes;             // empty: the model's
+  std::vector<int64_t> tokens;                  // empty: a length of the model's
+  std::vector<int64_t> threads;                 // empty: torch's setting
+  std::vector<std::string> precisions{"fp32"};  // fp32, bf16, int8, int4
+  std::vector<bool> engines{true, false};
+  int64_t steps = 16;  // tokens of a repetition of decode
+  int64_t warmup = 2, repeat = 10;
+  bool floors = true;                       // measure products and memory
+  const std::atomic<bool>* stop = nullptr;  // looked at between configurations; null: never
+};
+
+struct ModelBenchRow {
+  std::string model, kind, mixer, test, precision;
+  int64_t batch = 0, size = 0, threads = 0;
+  bool engine = false;
+  std::string missing;  // why nothing was measured; "": it was
+  double error = 0;     // largest deviation from the plain fp32 logits, relative to the largest
+  std::vector<double> times_ms;                   // of a repetition; of decode, a step of it
+  double low_ms = 0, median_ms = 0, high_ms = 0;  // quartiles
+  double rate = 0;                                // of the median
+  std::string unit;                               // pictures, tokens or sequences a second
+  // Highest resident memory of the process while this configuration was prepared and run, model and
+  // libraries included; 0 where Linux does not tell.
+  int64_t peak_bytes = 0;
+  int64_t weight_bytes = 0;
+  double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
+  double read_ms = 0;                          // weight_bytes once, 0: not measured
+};
+
+// The largest error that a precision may have on random weights.
+double allowed_error(const std::string& precision);
+
+// Largest deviation relative to the largest value of `wanted`; infinite for what is not finite and
+// for other shapes.
+double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
+
+// Usage Errors for empty lists, unknown names and numbers that are out of range.
+void check_model_bench(const ModelBenchOptions& options);
+
+// Every combination; `report` is called with each row as it is done. A combination that a model
+// does not have is a row with its reason. Throws usage Errors for bad options, a data Error where
+// logits are further from the plain path's than allowed_error(): nothing wrong is timed.
+std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
+                                           const std::function<void(const ModelBenchRow&)>& report);
+
+// Writes the weights of the one model of `options` to a model file.
+void save_bench_weights(const ModelBenchOptions& options, const std::string& file);
+
+// Writes "input", "plain" (fp32 logits) and the logits of every precision and path ("fp32.plain",
+// "bf16.engine") to a safetensors file. `options` must have one model, test, batch and size.
+void save_bench_logits(const ModelBenchOptions& options, const std::string& file);
+
+}  // namespace tost

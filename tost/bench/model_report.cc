@@ -1,0 +1,201 @@
+#include "tost/bench/model_report.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json measured(double value) {
+  return value > 0 && std::isfinite(value) ? Json(value) : Json();
+}
+
+// Every column, in the order of CSV.
+Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
+  const bool done = r.missing.empty();
+  Json row{{"model", r.model},
+           {"kind", r.kind},
+           {"mixer", r.mixer},
+           {"test", r.test},
+           {"batch", r.batch},
+           {"size", r.size},
+           {"threads", r.threads},
+           {"precision", r.precision},
+           {"engine", r.engine},
+           {"missing", done ? Json() : Json(r.missing)},
+           {"median_ms", measured(r.median_ms)},
+           {"low_ms", measured(r.low_ms)},
+           {"high_ms", measured(r.high_ms)},
+           {"repeat", r.times_ms.size()},
+           {"rate", measured(r.rate)},
+           {"unit", r.unit},
+           {"error", done ? Json(r.error) : Json()},
+           {"peak_resident_bytes", r.peak_bytes > 0 ? Json(r.peak_bytes) : Json()},
+           {"weight_bytes", r.weight_bytes > 0 ? Json(r.weight_bytes) : Json()},
+           {"products_ms", measured(r.products_ms)},
+           {"products_gflop", measured(r.products_gflop)},
+           {"read_ms", measured(r.read_ms)},
+           {"read_gb_per_s", measured(double(r.weight_bytes) / r.read_ms / 1e6)}};
+  row.update(Json{{"cpu", o.cpu},
+                  {"features", o.features},
+                  {"isa", o.isa},
+                  {"version", o.version},
+                  {"commit", o.commit},
+                  {"build", o.build},
+                  {"compiler", o.compiler},
+                  {"torch", o.torch},
+                  {"date", o.date}});
+  return row;
+}
+
+std::string csv_cell(const Json& value) {
+  if (value.is_null()) return "";
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+// Three digits that count, without an exponent.
+std::string milliseconds(double ms) {
+  return number(ms < 10 ? "%.2f" : ms < 100 ? "%.1f" : "%.0f", ms);
+}
+
+std::string share(double part, double whole) {
+  return part > 0 ? number("%.0f %%", 100 * part / whole) : "–";
+}
+
+std::string path_of(bool engine) {
+  return engine ? "engine" : "plain";
+}
+
+std::string markdown_row(const ModelBenchRow& r) {
+  std::vector<std::string> cells{r.model,
+                                 r.mixer,
+                                 r.test,
+                                 std::to_string(r.batch),
+                                 std::to_string(r.size),
+                                 std::to_string(r.threads),
+                                 r.precision,
+                                 path_of(r.engine)};
+  if (!r.missing.empty()) {
+    cells.insert(cells.end(), {"–", "–", "–", "–", "–", r.missing});
+  } else {
+    cells.insert(cells.end(),
+                 {cat(milliseconds(r.median_ms), " [", milliseconds(r.low_ms), ", ",
+                      milliseconds(r.high_ms), "]"),
+                  cat(number(r.rate < 100 ? "%.1f" : "%.0f", r.rate), " ", r.unit),
+                  share(r.products_ms, r.median_ms), share(r.read_ms, r.median_ms),
+                  r.peak_bytes > 0 ? human_bytes(r.peak_bytes) : "–", number("%.1e", r.error)});
+  }
+  return cat("| ", join(cells, " | "), " |\n");
+}
+
+// What makes a row the same one in another run.
+std::string key_of(const nlohmann::json& row) {
+  std::string key;
+  for (const char* name : {"model", "mixer", "test", "batch", "size", "threads", "precision"}) {
+    const auto& value = row.at(name);
+    key += (value.is_string() ? value.get<std::string>() : value.dump()) + ", ";
+  }
+  return key + path_of(row.at("engine").get<bool>());
+}
+
+BenchChange change_of(const nlohmann::json& before, const nlohmann::json& after) {
+  BenchChange change;
+  change.what = key_of(after);
+  change.before_ms = before.at("median_ms").get<double>();
+  change.after_ms = after.at("median_ms").get<double>();
+  change.ratio = change.before_ms / change.after_ms;
+  change.verdict = "no difference";
+  if (after.at("high_ms").get<double>() < before.at("low_ms").get<double>()) {
+    change.verdict = "faster";
+  }
+  if (after.at("low_ms").get<double>() > before.at("high_ms").get<double>()) {
+    change.verdict = "slower";
+  }
+  return change;
+}
+
+}  // namespace
+
+nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& row : rows) {
+    nlohmann::json json = row_json(row, origin);
+    json["times_ms"] = row.times_ms;
+    list.push_back(std::move(json));
+  }
+  return {{"rows", list}};
+}
+
+std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
+  std::string text;
+  const Json columns = row_json({}, origin);
+  std::vector<std::string> cells;
+  for (const auto& item : columns.items()) cells.push_back(item.key());
+  text += join(cells, ",") + "\n";
+  for (const auto& row : rows) {
+    cells.clear();
+    const Json json = row_json(row, origin);
+    for (const auto& item : json.items()) cells.push_back(csv_cell(item.value()));
+    text += join(cells, ",") + "\n";
+  }
+  return text;
+}
+
+std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& o) {
+  std::string text =
+      "| model | mixer | test | batch | size | threads | precision | path | ms [quartiles] | rate "
+      "| "
+      "of floor | of read | peak memory | error |\n"
+      "|---|---|---|--:|--:|--:|---|---|--:|--:|--:|--:|--:|--:|\n";
+  for (const auto& row : rows) text += markdown_row(row);
+  text += cat("\n", o.cpu, " (", o.features, "); kernels ", o.isa, "; tost ", o.version, " ",
+              o.commit, ", ", o.build, ", ", o.compiler, ", torch ", o.torch, "; ", o.date, "\n");
+  return text;
+}
+
+std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
+                                             const nlohmann::json& after,
+                                             const std::string& where) {
+  std::vector<BenchChange> changes;
+  try {
+    for (const auto& row : after.at("rows")) {
+      for (const auto& old : before.at("rows")) {
+        if (key_of(old) != key_of(row)) continue;
+        if (old.at("median_ms").is_null() || row.at("median_ms").is_null()) continue;
+        changes.push_back(change_of(old, row));
+      }
+    }
+  } catch (const nlohmann::json::exception&) {
+    fail_data("'", where, "' is not what `tost bench model --format json` writes.");
+  }
+  return changes;
+}
+
+std::string changes_markdown(const std::vector<BenchChange>& changes) {
+  if (changes.empty()) return "No configuration was measured in both runs.\n";
+  std::string text =
+      "| configuration | before ms | now ms | times as fast | verdict |\n|---|--:|--:|--:|---|\n";
+  for (const auto& c : changes) {
+    text += cat("| ", c.what, " | ", milliseconds(c.before_ms), " | ", milliseconds(c.after_ms),
+                " | ", number("%.3f", c.ratio), " | ", c.verdict, " |\n");
+  }
+  return text;
+}
+
+}  // namespace tost

@@ -1,0 +1,45 @@
+// Rows of `tost bench model` as Markdown, CSV and JSON, and two runs side by side.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/bench/model_bench.h"
+#include "tost/report/drawing.h"
+
+namespace tost {
+
+// Where and of what a row was measured; stands in every row of CSV and JSON.
+struct BenchOrigin {
+  std::string cpu, features, isa;  // features separated by blanks
+  std::string version, commit, build, compiler, torch;
+  std::string date;  // UTC, 2025-01-31T12:00:00Z
+};
+
+// {"rows": [...]}, each row flat. Numbers that were not measured are null.
+nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
+std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
+// One table, and below it where it was measured. "of floor": the time of the matrix products alone
+// divided by the whole; "of read": the time to read the weights once divided by the whole.
+std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
+
+// A group of bars a measured row: which part of its time the matrix products alone would take, and
+// one read of its weights. `rows` needs one that was measured with them, or a usage Error.
+Drawing model_bench_plot(const std::vector<ModelBenchRow>& rows);
+
+struct BenchChange {
+  std::string what;  // the configuration in words
+  double before_ms = 0, after_ms = 0;
+  double ratio = 0;  // before over after: above 1 is faster
+  std::string
+      verdict;  // "faster" or "slower" where the quartiles do not meet, else "no difference"
+};
+
+// Rows of both, in the order of `after`. Throws a data Error naming `where` unless `before` is JSON
+// of model_bench_json().
+std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
+                                             const nlohmann::json& after, const std::string& where);
+std::string changes_markdown(const std::vector<BenchChange>& changes);
+
+}  // namespace tost

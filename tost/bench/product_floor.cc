@@ -1,0 +1,192 @@
+#include "tost/bench/product_floor.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "tost/base/text.h"
+#include "tost/bench/timing.h"
+#include "tost/models/image_classifier.h"
+#include "tost/models/language_model.h"
+#include "tost/models/layers.h"
+#include "tost/models/sequence_classifier.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+// More rows than these are timed in part: the rate of a product no longer changes.
+constexpr int64_t kMostRows = 16384;
+
+struct Sizes {
+  int64_t batch = 0, tokens = 0;  // tokens of a sequence that pass through the blocks
+};
+
+// The class token alone asks in class attention; keys and values are made of every token.
+void add_class_attention(const Linear& qkv, const Sizes& sizes, std::vector<Product>& products) {
+  const int64_t dim = qkv.weight.size(1);
+  products.push_back({.rows = sizes.batch, .inputs = dim, .outputs = 3 * dim});
+  products.push_back({.rows = sizes.batch * sizes.tokens, .inputs = dim, .outputs = 2 * dim});
+}
+
+void add_linears(const torch::nn::Module& model, const Sizes& sizes,
+                 const std::vector<std::string>& of_every_token, std::vector<Product>& products) {
+  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
+    const auto* linear = item.value()->as<Linear>();
+    if (linear == nullptr) continue;
+    const std::string& name = item.key();
+    const bool everywhere =
+        std::any_of(of_every_token.begin(), of_every_token.end(),
+                    [&](const std::string& prefix) { return starts_with(name, prefix); });
+    if (starts_with(name, "cls_attn_blocks.") && ends_with(name, "attn.qkv")) {
+      add_class_attention(*linear, sizes, products);
+      continue;
+    }
+    products.push_back({.rows = sizes.batch * (everywhere ? sizes.tokens : 1),
+                        .inputs = linear->weight.size(1),
+                        .outputs = linear->weight.size(0)});
+  }
+}
+
+std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side) {
+  std::vector<Product> products;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    const auto* conv = module->as<torch::nn::Conv2dImpl>();
+    if (conv == nullptr || conv->weight.size(2) != 3) continue;
+    const int64_t stride = conv->options.stride()->at(0), from = conv->weight.size(1);
+    products.push_back({.rows = batch * (side / stride) * (side / stride),
+                        .inputs = 9 * from,
+                        .outputs = conv->weight.size(0),
+                        .batch = batch,
+                        .channels = from,
+                        .height = side,
+                        .width = side,
+                        .stride = stride});
+    side /= stride;
+  }
+  add_linears(model, {batch, side * side + model.config().registers}, {"blocks."}, products);
+  return products;
+}
+
+std::vector<Product> language_products(const LanguageModel& model, int64_t batch, int64_t tokens) {
+  std::vector<Product> products;
+  add_linears(model, {batch, tokens}, {"transformer.h."}, products);
+  products.push_back(
+      {.rows = batch, .inputs = model.config().dim, .outputs = model.config().vocab});
+  return products;
+}
+
+std::vector<Product> sequence_products(const SequenceClassifier& model, int64_t batch,
+                                       int64_t tokens) {
+  std::vector<Product> products;
+  const int64_t own = tokens + (model.config().pool == "class" ? 1 : 0);
+  const int64_t documents = model.config().pairs ? 2 : 1;
+  add_linears(model, {batch, own * documents}, {"blocks."}, products);
+  return products;
+}
+
+using Call = std::function<void()>;
+
+// Inputs of one shape serve every product that reads such.
+class Inputs {
+ public:
+  Tensor get(int64_t rows, int64_t width, torch::ScalarType dtype) {
+    Tensor& x = made_[{rows, width, dtype}];
+    if (x.defined()) return x;
+    x = dtype == torch::kChar ? torch::randint(-100, 100, {rows, width}, dtype)
+                              : torch::randn({rows, width}).to(dtype);
+    return x;
+  }
+
+ private:
+  std::map<std::tuple<int64_t, int64_t, torch::ScalarType>, Tensor> made_;
+};
+
+// The ways to compute one product, each with a weight of its own.
+std::vector<Call> ways(const Product& p, int64_t rows, const std::string& precision,
+                       Inputs& inputs) {
+  std::vector<Call> calls;
+  const bool conv = p.channels > 0;
+  if (precision == "int8" && !conv) {
+    const Tensor x = inputs.get(rows, p.inputs, torch::kChar);
+    const Tensor w = torch::randint(-100, 100, {p.outputs, p.inputs}, torch::kChar);
+    calls.push_back([x, w] { at::_int_mm(x, w.t()); });
+    return calls;
+  }
+  const auto dtype = precision == "fp32" ? torch::kFloat : torch::kBFloat16;
+  const Tensor x = inputs.get(rows, p.inputs, dtype);
+  const Tensor w = torch::randn({p.outputs, p.inputs}).to(dtype);
+  calls.push_back([x, w] { at::mm(x, w.t()); });
+  if (!conv) {
+    calls.push_back([x, w] { at::linear(x, w); });
+    return calls;
+  }
+  const auto last = torch::MemoryFormat::ChannelsLast;
+  const Tensor picture =
+      torch::randn({p.batch, p.channels, p.height, p.width}).to(dtype).contiguous(last);
+  const Tensor window = torch::randn({p.outputs, p.channels, 3, 3}).to(dtype).contiguous(last);
+  calls.push_back([picture, window, stride = p.stride] {
+    at::conv2d(picture, window, {}, stride, /*padding=*/1);
+  });
+  return calls;
+}
+
+}  // namespace
+
+std::vector<Product> model_products(const torch::nn::Module& model, int64_t batch, int64_t size) {
+  if (const auto* vision = dynamic_cast<const ImageClassifier*>(&model)) {
+    return vision_products(*vision, batch, size);
+  }
+  if (const auto* language = dynamic_cast<const LanguageModel*>(&model)) {
+    return language_products(*language, batch, size);
+  }
+  if (const auto* sequence = dynamic_cast<const SequenceClassifier*>(&model)) {
+    return sequence_products(*sequence, batch, size);
+  }
+  return {};
+}
+
+ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
+                              int64_t repeat) {
+  const torch::InferenceMode no_grad;
+  struct Timed {
+    std::vector<Call> calls;
+    std::vector<std::vector<double>> times;
+    double scale;
+  };
+  ProductFloor floor;
+  std::vector<Timed> all;
+  Inputs inputs;
+  for (const Product& p : products) {
+    floor.gflop += p.gflop();
+    const int64_t rows = p.channels > 0 ? p.rows : std::min(p.rows, kMostRows);
+    auto calls = ways(p, rows, precision, inputs);
+    const size_t count = calls.size();
+    all.push_back(
+        {std::move(calls), std::vector<std::vector<double>>(count), double(p.rows) / double(rows)});
+  }
+  try {
+    for (int64_t round = -1; round < repeat; ++round) {  // one to warm up
+      for (size_t way = 0; way < 2; ++way) {
+        for (Timed& timed : all) {
+          if (way >= timed.calls.size()) continue;
+          const auto start = Clock::now();
+          timed.calls[way]();
+          if (round >= 0) timed.times[way].push_back(ms_since(start));
+        }
+      }
+    }
+  } catch (const c10::Error&) {  // no such product in this torch
+    return {0, floor.gflop};
+  }
+  for (const Timed& timed : all) {
+    double best = 1e30;
+    for (const auto& times : timed.times) best = std::min(best, median(times));
+    floor.ms += best * timed.scale;
+  }
+  return floor;
+}
+
+}  // namespace tost

@@ -1,0 +1,41 @@
+// The matrix products of a network alone: what no implementation on the same library can beat by
+// leaving work out elsewhere.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+// x [rows, inputs] times a weight [outputs, inputs]. A convolution is one, too, with a row for
+// every output pixel.
+struct Product {
+  int64_t rows = 0, inputs = 0, outputs = 0;
+  // Of a convolution of stride 1 or 2 with a 3x3 window; else 0.
+  int64_t batch = 0, channels = 0, height = 0, width = 0, stride = 0;
+
+  double gflop() const { return 2e-9 * double(rows) * double(inputs) * double(outputs); }
+  bool operator==(const Product&) const = default;
+};
+
+// The products of ImageClassifier::forward(), LanguageModel::extend() or
+// SequenceClassifier::forward() on `batch` inputs, found by walking over the module's layers; those
+// of attention itself (token by token) are left out. size: side of the picture, or tokens.
+std::vector<Product> model_products(const torch::nn::Module& model, int64_t batch, int64_t size);
+
+struct ProductFloor {
+  double ms = 0, gflop = 0;
+};
+
+// Every product on weights of its own, in the network's order: the median of `repeat` passes of
+// each by at::mm and by at::linear (convolutions by at::mm of their rows and by at::conv2d,
+// channels last), the better of the two, and their sum. precision: fp32, bf16; int8 multiplies
+// whole numbers (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such
+// product. Products of many rows are timed in part and scaled.
+ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
+                              int64_t repeat);
+
+}  // namespace tost

@@ -1,0 +1,198 @@
+// tost bench model: whole networks beside their matrix products alone and one read of their
+// weights.
+#include <torch/version.h>
+
+#include <ctime>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tost/base/cpu_info.h"
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/bench/model_bench.h"
+#include "tost/bench/model_report.h"
+#include "tost/bench/scaling_bench.h"
+#include "tost/cli/build_info.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
+#include "tost/kernels/isa.h"
+
+namespace tost {
+namespace {
+
+struct Options {
+  ModelBenchOptions bench;
+  std::string tokens;
+  std::vector<std::string> engines{"on", "off"};
+  std::string format = "md", plot, compare, save_weights, save_logits;
+  std::vector<std::string> outputs;
+  bool no_floor = false, json = false;
+};
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+BenchOrigin origin() {
+  return {cpu_name(),
+          join(cpu_features(), " "),
+          kernels::current_isa(),
+          build_version(),
+          build_commit(),
+          build_type(),
+          __VERSION__,
+          TORCH_VERSION,
+          utc_now()};
+}
+
+constexpr const char* kFormats[] = {"md", "csv", "json"};
+
+std::string formatted(const std::string& format, const std::vector<ModelBenchRow>& rows) {
+  if (format == "csv") return model_bench_csv(rows, origin());
+  if (format == "json") return model_bench_json(rows, origin()).dump(2) + "\n";
+  return model_bench_markdown(rows, origin());
+}
+
+// The ending of a file decides where it is one of them.
+std::string format_of(const std::string& file, const std::string& otherwise) {
+  for (const char* format : kFormats) {
+    if (ends_with(file, cat(".", format))) return format;
+  }
+  return otherwise;
+}
+
+void check(Options& o) {
+  if (o.json) o.format = "json";
+  if (o.format != "md" && o.format != "csv" && o.format != "json") {
+    fail_usage("--format is '", o.format, "'; it must be md, csv or json.");
+  }
+  o.bench.engines.clear();
+  for (const auto& engine : o.engines) {
+    if (engine != "on" && engine != "off") {
+      fail_usage("--engine is '", engine, "'; write on, off or on,off.");
+    }
+    o.bench.engines.push_back(engine == "on");
+  }
+  if (!o.tokens.empty()) o.bench.tokens = parse_lengths(o.tokens);
+  if (!o.plot.empty() &&
+      (o.no_floor || !(ends_with(o.plot, ".svg") || ends_with(o.plot, ".png")))) {
+    fail_usage("--plot is '", o.plot,
+               "'; it draws the floors to a name that ends in .svg or .png.");
+  }
+  o.bench.floors = !o.no_floor;
+  o.bench.stop = stop_flag();
+  check_model_bench(o.bench);
+}
+
+// Read before anything is measured: a mistake shows at once.
+nlohmann::json read_earlier(const std::string& file) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20;
+  return parse_json(read_file(file, kMostBytes), cat("'", file, "'"));
+}
+
+// To stderr as each is done: the table comes when all are.
+void print_progress(const ModelBenchRow& row) {
+  std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
+            << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ");
+  if (!row.missing.empty()) {
+    std::cerr << row.missing << "\n";
+    return;
+  }
+  std::cerr << std::fixed << std::setprecision(2) << row.median_ms << " ms\n";
+}
+
+void run(Options& o) {
+  check(o);
+  nlohmann::json earlier;
+  if (!o.compare.empty()) earlier = read_earlier(o.compare);
+  if (!o.save_weights.empty()) save_bench_weights(o.bench, o.save_weights);
+  if (!o.save_logits.empty()) save_bench_logits(o.bench, o.save_logits);
+  if (!o.save_weights.empty() || !o.save_logits.empty()) return;
+  const auto rows = run_model_bench(o.bench, print_progress);
+  if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
+  for (const auto& file : o.outputs) {
+    write_file_atomic(file, formatted(format_of(file, o.format), rows));
+  }
+  if (!o.plot.empty()) {
+    const Drawing plot = model_bench_plot(rows);
+    write_file_atomic(o.plot,
+                      ends_with(o.plot, ".svg") ? to_svg_file(plot) : encode_png(to_image(plot)));
+  }
+  if (!o.compare.empty()) {
+    const auto now = model_bench_json(rows, origin());
+    std::cout << changes_markdown(compare_model_bench(earlier, now, o.compare));
+  } else if (o.outputs.empty()) {
+    std::cout << formatted(o.format, rows);
+  }
+}
+
+void add_lists(CLI::App& command, Options& o) {
+  auto& b = o.bench;
+  const auto list = [&](const char* flag, auto& to, const char* text) {
+    command.add_option(flag, to, text)->delimiter(',');
+  };
+  command.add_option("--model", b.models, "Presets or files of pictures, language or sequences")
+      ->delimiter(',')
+      ->capture_default_str();
+  list("--test", b.tests,
+       "forward (pictures, sequences), prefill, decode (language); default: all the model has");
+  list("--batch", b.batches, "Inputs at a time (default: 1)");
+  list("--image-size", b.image_sizes, "Sides of pictures (default: the model's)");
+  command.add_option(
+      "--tokens", o.tokens,
+      "Rising lengths, k for 1024: a text that is read, or that comes before decode");
+  list("--threads", b.threads, "Compute threads (default: all cores)");
+  list("--precision", b.precisions, "fp32, bf16, int8, int4 (default: fp32)");
+  list("--mixer", b.mixers, "Token mixers instead of a preset's own");
+  list("--engine", o.engines, "on, off (the plain modules) or both (default)");
+}
+
+void add_rest(CLI::App& command, Options& o) {
+  auto& b = o.bench;
+  command.add_option("--steps", b.steps, "Tokens of a repetition of decode")->capture_default_str();
+  command.add_option("--warmup", b.warmup, "Repetitions before the measured ones")
+      ->capture_default_str();
+  command.add_option("--repeat", b.repeat, "Repetitions; median and quartiles are reported")
+      ->capture_default_str();
+  command.add_flag("--no-floor", o.no_floor, "Without the matrix products and the read of memory");
+  command.add_option("--format", o.format, "md, csv or json")->capture_default_str();
+  command.add_flag("--json", o.json, "The same as --format json");
+  command
+      .add_option("--output", o.outputs,
+                  "Write the rows to these files; .md, .csv and .json say the format")
+      ->delimiter(',');
+  command.add_option("--plot", o.plot, "Draw the floors' share of the time (.svg or .png)");
+  command.add_option("--compare", o.compare, "Rows of an earlier run (JSON): print what changed");
+  command.add_option("--save-weights", o.save_weights,
+                     "Write the weights to a model file and measure nothing");
+  command.add_option("--save-logits", o.save_logits,
+                     "Write input and logits to a safetensors file and measure nothing");
+}
+
+}  // namespace
+
+void add_bench_model_command(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = bench.add_subcommand(
+      "model", "Whole networks: speed, memory, and the floors of both, in all combinations");
+  add_lists(*command, *options);
+  add_rest(*command, *options);
+  add_example(*command,
+              "  tost bench model --model tost_cab_tiny_12_p16,tost_cab_small_12_p16 --batch 1,16\n"
+              "  tost bench model --model tost_gpt_base --tokens 512,8k --precision fp32,bf16\n"
+              "  tost bench model --format json --output now.json\n"
+              "  tost bench model --compare now.json");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tost

@@ -1,0 +1,17 @@
+#include "tost/cli/build_info.h"
+
+#include "tost_commit.h"
+
+namespace tost {
+
+const char* build_version() {
+  return TOST_VERSION;
+}
+const char* build_commit() {
+  return TOST_COMMIT;
+}
+const char* build_type() {
+  return TOST_BUILD_TYPE;
+}
+
+}  // namespace tost

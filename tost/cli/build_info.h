@@ -1,0 +1,10 @@
+// What this program was built from.
+#pragma once
+
+namespace tost {
+
+const char* build_version();
+const char* build_commit();  // of the source, shortened, "+" behind it where files were changed
+const char* build_type();    // such as Release
+
+}  // namespace tost
