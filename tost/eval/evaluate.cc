@@ -1,6 +1,7 @@
 #include "tost/eval/evaluate.h"
 
 #include <chrono>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/eval/evaluation_mode.h"
@@ -36,8 +37,14 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
   const PrecisionScope precision(options.precision);
   const auto start = Clock::now();
   ClassificationMeter meter(classes);
-  loader.start_epoch(0);
-  while (const std::optional<Batch> batch = loader.next()) {
+  bool begun = false;
+  const auto next = [&] {
+    return read_watched(options.read_guard, [&loader, first = !std::exchange(begun, true)] {
+      if (first) loader.start_epoch(0);
+      return loader.next();
+    });
+  };
+  while (const std::optional<Batch> batch = next()) {
     meter.add(model.forward(batch->images), batch->labels);
     if (options.progress) options.progress(meter.images(), loader.images_per_epoch());
     if (options.stop && options.stop->load()) return std::nullopt;

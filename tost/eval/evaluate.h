@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tost/data/loader.h"
+#include "tost/eval/watched_read.h"
 #include "tost/models/image_classifier.h"
 
 namespace tost {
@@ -15,6 +16,7 @@ struct EvalOptions {
   std::string precision = "fp32";  // or bf16
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t images, int64_t total)> progress;  // after every batch
+  ReadGuard read_guard = {};                                    // of every batch
 };
 
 struct EvalResult {

@@ -143,7 +143,10 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
     for (int64_t first = 0; first < options.samples; first += step) {
       if (options.stop != nullptr && options.stop->load()) return std::nullopt;
       const int64_t count = std::min(step, options.samples - first);
-      const RecallBatch batch = make_recall_batch(source, size, options.split, first, count);
+      const RecallBatch batch =
+          read_watched(options.read_guard, [&source, size, split = options.split, first, count] {
+            return make_recall_batch(source, size, split, first, count);
+          });
       // Outside the clock, which is for reading alone.
       if (bytes == 0 && size.length <= kPiece) bytes = state_after(model, batch);
       const auto start = std::chrono::steady_clock::now();

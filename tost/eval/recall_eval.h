@@ -6,6 +6,7 @@
 
 #include "tost/data/recall_batch.h"
 #include "tost/eval/language_scores.h"
+#include "tost/eval/watched_read.h"
 
 namespace tost {
 
@@ -43,8 +44,9 @@ class RecallTally {
 
 struct RecallEvalOptions : LanguageEvalOptions {
   std::string split = "test";
-  int64_t samples = 200;  // of every case
-  int64_t batch = 0;      // samples read together; 0: as many as make 8,192 tokens
+  int64_t samples = 200;      // of every case
+  int64_t batch = 0;          // samples read together; 0: as many as make 8,192 tokens
+  ReadGuard read_guard = {};  // of every batch, whose text may lie on a disk
 };
 
 // Samples 0 ... samples - 1 of every case. Samples beyond 2,048 tokens are read one by one and in

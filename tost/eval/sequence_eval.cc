@@ -65,8 +65,9 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
   std::vector<bool> right;
   for (size_t begin = 0; begin < order.size();) {
     const size_t end = std::min(order.size(), begin + size_t(options.batch));
-    const SequenceBatch batch = make_sequence_batch(
-        dataset, {order.begin() + int64_t(begin), order.begin() + int64_t(end)});
+    const std::vector<int64_t> rows(order.begin() + int64_t(begin), order.begin() + int64_t(end));
+    const SequenceBatch batch = read_watched(
+        options.read_guard, [&dataset, rows] { return make_sequence_batch(dataset, rows); });
     const torch::Tensor logits = forward_batch(model, batch);
     meter.add(logits, batch.labels);
     const torch::Tensor hits = logits.argmax(1).eq(batch.labels);

@@ -10,6 +10,7 @@
 
 #include "tost/data/sequence_batch.h"
 #include "tost/data/sequence_dataset.h"
+#include "tost/eval/watched_read.h"
 #include "tost/models/sequence_classifier.h"
 
 namespace tost {
@@ -19,6 +20,7 @@ struct SequenceEvalOptions {
   std::string precision = "fp32";  // or bf16
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
+  ReadGuard read_guard = {};                                            // of every batch
 };
 
 // A quarter of the sequences, from the shortest to the longest; more where one length would lie in

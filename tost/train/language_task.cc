@@ -160,8 +160,9 @@ std::optional<json> LanguageTask::evaluate(const std::atomic<bool>* stop) {
   double sum = 0;
   for (int64_t i = 0; i < config_.eval_batches; ++i) {
     if (stop != nullptr && stop->load()) return std::nullopt;
-    const auto [ids, targets] =
-        crop_batch(*scored_, config_.batch, info_.config.block, kEvaluationSeed, i);
+    const auto [ids, targets] = read_watched(read_guard_, [this, i] {
+      return crop_batch(*scored_, config_.batch, info_.config.block, kEvaluationSeed, i);
+    });
     sum += model_->loss(ids, targets).item<double>();
   }
   const double loss = sum / double(config_.eval_batches);

@@ -119,6 +119,7 @@ std::optional<json> RecallTask::evaluate(const std::atomic<bool>* stop) {
   options.samples = config_.eval_samples;
   options.precision = config_.precision;
   options.stop = stop;
+  options.read_guard = read_guard_;
   const auto scores = evaluate_recall(*model_, *scored_, cases_, options);
   if (!scores) return std::nullopt;
   const RecallTotals totals = recall_totals(*scores);

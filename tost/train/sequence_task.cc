@@ -196,9 +196,12 @@ MicroBatch SequenceTask::next_batch() {
 }
 
 std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {
-  const auto result = tost::evaluate(
-      *model_, *scored_,
-      {.batch = config_.eval_batch, .precision = config_.precision, .stop = stop, .progress = {}});
+  const auto result = tost::evaluate(*model_, *scored_,
+                                     {.batch = config_.eval_batch,
+                                      .precision = config_.precision,
+                                      .stop = stop,
+                                      .progress = {},
+                                      .read_guard = read_guard_});
   if (!result) return std::nullopt;
   json metrics = to_json(*result);
   metrics["split"] = scored_split_;

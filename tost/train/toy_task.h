@@ -29,7 +29,7 @@ class ToyTask : public TrainTask {
   // Called with the number of batches given out so far, before each.
   std::function<void(int64_t)> before_batch;
   std::function<torch::Tensor(int64_t, torch::Tensor)> change_loss;
-  std::function<void()> before_eval;
+  std::function<void()> before_eval, before_eval_read;
   std::vector<int64_t> taken;  // places of the batches given out, in the stream of all epochs
 
   torch::nn::Module& model() override { return *net_; }
@@ -67,7 +67,10 @@ class ToyTask : public TrainTask {
     if (before_eval) before_eval();
     if (stop && stop->load()) return std::nullopt;
     const torch::NoGradGuard no_grad;
-    const torch::Tensor x = rows(1000);
+    const torch::Tensor x = read_watched(read_guard_, [this] {
+      if (before_eval_read) before_eval_read();
+      return rows(1000);
+    });
     return nlohmann::json{{"loss", (net_->forward(x) - target(x)).square().mean().item<double>()}};
   }
   BestMetric best_metric() const override { return {"loss", false}; }

@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tost/eval/watched_read.h"
 #include "tost/train/param_groups.h"
 
 namespace tost {
@@ -51,6 +53,8 @@ class TrainTask {
   // it early.
   virtual std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) = 0;
   virtual BestMetric best_metric() const = 0;
+  // How evaluate() and measure_bound() are to read data from outside; empty: without a watch.
+  void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }
 
   // Something the model, in evaluation mode, makes for people to look at. Draws nothing from
   // torch's default generator, so that looking does not change a run.
@@ -68,6 +72,9 @@ class TrainTask {
   virtual std::map<std::string, std::string> model_metadata() const = 0;
   // Warnings gathered since the last call (skipped files and the like).
   virtual std::vector<std::string> take_messages() { return {}; }
+
+ protected:
+  ReadGuard read_guard_;
 };
 
 }  // namespace tost

@@ -213,11 +213,7 @@ bool Trainer::evaluation_due() const {
 }
 
 bool Trainer::evaluate() {
-  std::optional<json> metrics;
-  {
-    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
-    metrics = task_.evaluate(stop_);
-  }
+  std::optional<json> metrics = scored([this] { return task_.evaluate(stop_); });
   if (!metrics) return false;
   const BestMetric rule = task_.best_metric();
   const double value = metrics->at(rule.key).get<double>();
@@ -295,12 +291,7 @@ bool Trainer::bound_due() const {
 }
 
 void Trainer::measure_bound() {
-  json measured;
-  {
-    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
-    measured = task_.measure_bound();
-  }
-  log_->add_bound(state_.step, measured);
+  log_->add_bound(state_.step, *scored([this] { return task_.measure_bound(); }));
   timer_.restart(task_.wait_seconds());
 }
 

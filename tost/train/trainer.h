@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -53,8 +54,8 @@ class Trainer {
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
   // can reach the weights, unless the configuration's guards skip the step or go back (guards.h).
-  // Throws DataTimeout, see there, when no batch comes for data_timeout seconds; everything up to
-  // the last whole step is then saved.
+  // Throws DataTimeout, see there, when no batch comes for data_timeout seconds, be it of training
+  // or of an evaluation; everything up to the last whole step is then saved.
   TrainResult train();
 
  private:
@@ -79,6 +80,8 @@ class Trainer {
   void report_step(double lr);
   bool evaluation_due() const;
   bool evaluate();  // false when stopped
+  // What the task tells of the averaged weights, or the model's own, its reading being watched.
+  std::optional<nlohmann::json> scored(const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
   void save();
   void write_checkpoint(bool in_background);
@@ -94,8 +97,9 @@ class Trainer {
   void report_skipped(const BadStep& bad, double lr);
   bool roll_back(const std::string& reason);  // false where there is nothing to go back to
   void load_batch(bool starts_epoch);
+  bool read_in_time(std::function<void()> reading);
   void report_wait();
-  [[noreturn]] void end_waiting();
+  [[noreturn]] void end_waiting(bool in_step);
 
   LoopConfig config_;
   TrainTask& task_;

@@ -100,23 +100,47 @@ void Trainer::load_batch(bool starts_epoch) {
   if (config_.data_timeout <= 0) {
     start();
   } else {
-    if (!watch_) watch_ = std::make_unique<DataWatch>();
     const auto load = [&task, start] {
       start();
       task.fetch();
     };
-    if (!watch_->run(load, config_.data_timeout, [this] { report_wait(); })) end_waiting();
+    if (!read_in_time(load)) end_waiting(/*in_step=*/true);
   }
   if (!starts_epoch) return;
   timer_.restart(task_.wait_seconds());
   in_epoch_ = true;
 }
 
+bool Trainer::read_in_time(std::function<void()> reading) {
+  if (!watch_) watch_ = std::make_unique<DataWatch>();
+  return watch_->run(std::move(reading), config_.data_timeout, [this] { report_wait(); });
+}
+
+// The model has its own weights again before anything is saved.
+std::optional<json> Trainer::scored(const std::function<std::optional<json>()>& score) {
+  struct GivenUp {};
+  struct Watched {
+    ~Watched() { task.watch_reads({}); }
+    TrainTask& task;
+  } watched{task_};
+  if (config_.data_timeout > 0) {
+    task_.watch_reads([this](std::function<void()> reading) {
+      if (!read_in_time(std::move(reading))) throw GivenUp();
+    });
+  }
+  try {
+    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
+    return score();
+  } catch (const GivenUp&) {
+  }
+  end_waiting(/*in_step=*/false);
+}
+
 // Must not throw: someone else is in the task.
 void Trainer::report_wait() {
   ++data_waits_;
   const double seconds = config_.data_timeout / 2;
-  listener_.on_message(cat("No batch has come for ", seconds, " s at step ", state_.step + 1,
+  listener_.on_message(cat("No batch has come for ", seconds, " s after step ", state_.step,
                            "; after as long again the run is saved and ends."));
   try {
     log_->add_event("data_wait", state_.step, {{"seconds", seconds}});
@@ -126,22 +150,24 @@ void Trainer::report_wait() {
 }
 
 // From here on nothing is asked of the task but its model.
-void Trainer::end_waiting() {
+void Trainer::end_waiting(bool in_step) {
   std::string kept = cat("the run is saved after step ", state_.step);
   try {
     log_->add_event("data_timeout", state_.step, {{"seconds", config_.data_timeout}});
-    start_->restore_buffers();
-    start_->restore_generator();
+    if (in_step) start_->restore_buffers();
+    if (in_step) start_->restore_generator();
     if (unsaved_) write_checkpoint(/*in_background=*/false);
     saver_.wait();
     if (state_.step == 0) kept = "no step was done yet";
   } catch (const Error& error) {
     kept = cat("the run could not be saved (", error.what(), ")");
   }
-  throw DataTimeout(ErrorKind::kData,
-                    cat("No batch has come for ", config_.data_timeout,
-                        " s (data_timeout) at step ", state_.step + 1, "; ", kept,
-                        ": check the disk or network the data lies on, and go on with --resume."));
+  throw DataTimeout(
+      ErrorKind::kData,
+      cat("No batch has come for ", config_.data_timeout, " s (data_timeout) ",
+          in_step ? cat("at step ", state_.step + 1)
+                  : cat("in the evaluation after step ", state_.step),
+          "; ", kept, ": check the disk or network the data lies on, and go on with --resume."));
 }
 
 }  // namespace tost

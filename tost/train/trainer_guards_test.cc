@@ -250,5 +250,33 @@ TEST(TrainerGuards, SlowAStuckReaderEndsTheRunAndNothingIsLost) {
   }
 }
 
+// The same in an evaluation, of averaged weights, which must not be taken for the model's.
+TEST(TrainerGuards, SlowAStuckEvaluationEndsTheRunAndNothingIsLost) {
+  LoopConfig c = config();
+  c.epochs = 4;
+  ASSERT_TRUE(c.evaluate_ema);
+  const testing::TempDir whole, stuck;
+  ToyTask task(5), rest(5);
+  run_toy(whole.path(), task, c);
+  auto* never = new std::promise<void>;  // neither is ever freed, as above
+  auto* reader = new ToyTask(5);
+  int evaluations = 0;
+  reader->before_eval_read = [&evaluations, never] {
+    if (++evaluations == 2) never->get_future().wait();
+  };
+  c.data_timeout = 0.3;
+  const std::string message = data_error([&] { run_toy(stuck.path(), *reader, c); });
+  EXPECT_NE(message.find("in the evaluation after step 12"), std::string::npos) << message;
+  EXPECT_NE(message.find("saved after step 12"), std::string::npos) << message;
+  EXPECT_EQ(testing::newest_checkpoint(stuck.path()).step, 12);
+  const std::vector<json> found = events(stuck.path());
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0]["event"], "data_wait");
+  EXPECT_EQ(found[1]["event"], "data_timeout");
+  c.data_timeout = 0;
+  run_toy(stuck.path(), rest, c);
+  expect_same_checkpoint(whole.path(), stuck.path());
+}
+
 }  // namespace
 }  // namespace tost

@@ -114,6 +114,7 @@ MicroBatch VisionTask::next_batch() {
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
   EvalOptions options;
   options.stop = stop;
+  options.read_guard = read_guard_;
   const std::optional<EvalResult> result = tost::evaluate(*model_, *eval_loader_, options);
   if (!result) return std::nullopt;
   nlohmann::json metrics = to_json(*result);
@@ -135,7 +136,9 @@ torch::Tensor VisionTask::bound_pictures() const {
 
 nlohmann::json VisionTask::measure_bound() {
   const torch::NoGradGuard no_grad;
-  if (!bound_pictures_.defined()) bound_pictures_ = bound_pictures();
+  if (!bound_pictures_.defined()) {
+    bound_pictures_ = read_watched(read_guard_, [this] { return bound_pictures(); });
+  }
   VisionTrace trace;
   model_->forward_traced(bound_pictures_, trace);
   return {{"samples", bound_pictures_.size(0)}, {"layers", to_json(layer_rates(*model_, trace))}};
