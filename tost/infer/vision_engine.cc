@@ -18,8 +18,10 @@ namespace {
 
 using torch::Tensor;
 
-constexpr int64_t kTileRows = 208;   // at most
-constexpr int64_t kTogether = 1;     // pictures that a thread carries at a time
+// Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
+// products are so fast that reading the weights once for 200 rows would hold them up.
+constexpr int64_t kTileRows = 208, kTileRowsHalf = 400;
+constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
 constexpr int64_t kMostImages = 32;  // of one pass
 
 Packing packing_of(const std::string& precision) {
@@ -92,10 +94,16 @@ class VisionEngine::Run {
       }
     }
     workspace_.reset();
-    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, half_, kTileRows);
+    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, half_,
+                                                   half_ ? kTileRowsHalf : kTileRows);
     position_ = torch::linear(FourierPosition::table(shape.rows, shape.columns), weights_.position,
                               weights_.position_bias)
                     .contiguous();
+  }
+
+  int64_t carried_together() const {
+    const int64_t rows = half_ ? kCarriedRowsHalf : kCarriedRows;
+    return std::max<int64_t>(1, rows / workspace_->shape.tokens);
   }
 
   void pass(const Tensor& images, float* logits) {
@@ -104,17 +112,18 @@ class VisionEngine::Run {
     const int64_t count = images.size(0), threads = at::get_num_threads();
     const TokenPass tokens(config_, weights_, *workspace_, position_.const_data_ptr<float>(),
                            half_);
+    const int64_t together = carried_together();
     // Pictures that threads carry on their own; a module brings its own threads.
     const int64_t carried = modules_ || threads == 1 ? 0 : count / threads * threads;
     if (carried > 0) {
       at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
         const int64_t last = carried / threads * end;
-        for (int64_t i = carried / threads * begin; i < last; i += kTogether) {
-          tokens.run(pictures, i, std::min(kTogether, last - i), serial_for, 1);
+        for (int64_t i = carried / threads * begin; i < last; i += together) {
+          tokens.run(pictures, i, std::min(together, last - i), serial_for, 1);
         }
       });
     }
-    const int64_t at_once = threads == 1 && !modules_ ? kTogether : count;
+    const int64_t at_once = threads == 1 && !modules_ ? together : count;
     for (int64_t i = carried; i < count; i += at_once) {
       tokens.run(pictures, i, std::min(at_once, count - i), torch_parallel, threads);
     }

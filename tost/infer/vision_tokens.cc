@@ -13,6 +13,8 @@
 namespace tost {
 namespace {
 
+constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
+
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -61,12 +63,13 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
   }
   const auto& blocks = weights_.blocks;
   for (size_t i = 0; i <= blocks.size(); ++i) {
+    const float* shift = i > 0 ? data(blocks[i - 1].fc2_shift) : nullptr;
     // One block's end and the next one's beginning touch the same rows.
     for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
       if (i > 0) back(blocks[i - 1], rows);
-      if (i < blocks.size()) front(blocks[i], rows);
+      if (i < blocks.size()) front(blocks[i], shift, rows);
     });
-    if (i < blocks.size()) mix(blocks[i], first, count, parallel, threads);
+    if (i < blocks.size()) mix(blocks[i], shift, first, count, parallel, threads);
   }
   for (int64_t image = first; image < first + count; ++image) {
     for_tiles(0, workspace_.shape.patches, parallel, threads,
@@ -131,7 +134,7 @@ void TokenPass::stem_rows(size_t index, const float* picture, int64_t image, int
 
 // Rows of the stream, normalised, in scratch; as float32, or as the products of the blocks want
 // them.
-void TokenPass::norm(const NormWeights& norm, Rows rows, bool as_float) const {
+void TokenPass::norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const {
   const ThreadScratch& own = scratch();
   const bool bytes = !as_float && weights_.blocks[0].fc1.packing() == Packing::kInt8;
   kernels::NormRowsArgs args;
@@ -141,6 +144,7 @@ void TokenPass::norm(const NormWeights& norm, Rows rows, bool as_float) const {
   args.x_stride = config_.dim;
   args.weight = data(norm.weight);
   args.bias = data(norm.bias);
+  args.shift = shift;
   args.y = bytes ? own.bytes : own.normed;
   args.y_stride = config_.dim;
   args.y_type = bytes                ? kernels::RowType::kUint8
@@ -151,8 +155,8 @@ void TokenPass::norm(const NormWeights& norm, Rows rows, bool as_float) const {
   kernels::norm_rows(args);
 }
 
-PackedRows TokenPass::normed_rows(const NormWeights& weights, Rows rows) const {
-  norm(weights, rows, /*as_float=*/false);
+PackedRows TokenPass::normed_rows(const NormWeights& weights, const float* shift, Rows rows) const {
+  norm(weights, shift, rows, /*as_float=*/false);
   const ThreadScratch& own = scratch();
   if (weights_.blocks[0].fc1.packing() == Packing::kInt8) {
     return {rows.count, own.bytes, config_.dim, own.scale, own.zero};
@@ -170,38 +174,73 @@ PackedRows TokenPass::stored_rows(const void* data, int64_t width, int64_t count
   return {count, own.bytes, width, own.scale, own.zero};
 }
 
-void TokenPass::front(const BlockWeights& block, Rows rows) const {
+void TokenPass::front(const BlockWeights& block, const float* shift, Rows rows) const {
   if (block.mixer == EngineMixer::kModule) return;
-  const PackedRows x = normed_rows(block.norm1, rows);
+  const PackedRows x = normed_rows(block.norm1, shift, rows);
   void* to = at(workspace_.projected, rows.first, config_.dim);
   block.in.run(x, {.data = to, .stride = config_.dim, .dtype = dtype()}, scratch().product);
 }
 
 void TokenPass::back(const BlockWeights& block, Rows rows) const {
   const ThreadScratch& own = scratch();
-  const int64_t dim = config_.dim, hidden = block.fc1.outputs();
-  PackedResult residual{.data = stream(rows.first), .stride = dim, .add = true};
+  const int64_t dim = config_.dim;
+  const bool int8 = block.fc1.packing() == Packing::kInt8;
   if (block.mixer != EngineMixer::kModule) {
     void* from = block.mixer == EngineMixer::kNone ? workspace_.projected : workspace_.mixed;
-    residual.gamma = data(block.gamma1);
-    block.out.run(stored_rows(at(from, rows.first, dim), dim, rows.count, block.out.packing()),
-                  residual, own.product);
+    const PackedRows y =
+        stored_rows(at(from, rows.first, dim), dim, rows.count, block.out.packing());
+    if (int8) {
+      const PackedResult residual{
+          .data = stream(rows.first), .stride = dim, .add = true, .gamma = data(block.gamma1)};
+      block.out.run(y, residual, own.product);
+    } else {
+      block.out.accumulate(y, stream(rows.first), dim, 0, dim, own.product);
+    }
   }
-  block.fc1.run(normed_rows(block.norm2, rows),
+  const PackedRows x = normed_rows(block.norm2, data(block.out_shift), rows);
+  int8 ? mlp_in_int8(block, x, rows) : mlp_onto_stream(block, x, rows);
+}
+
+// A part of the hidden columns at a time, as wide as it stays in the second-level cache.
+void TokenPass::mlp_onto_stream(const BlockWeights& block, const PackedRows& x, Rows rows) const {
+  const ThreadScratch& own = scratch();
+  const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
+  const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
+  for (int64_t p = 0; p < panels; p += at_once) {
+    const int64_t last = std::min(panels, p + at_once);
+    const int64_t first = p * columns;
+    const int64_t count = std::min(block.fc1.outputs(), last * columns) - first;
+    block.fc1.run(x,
+                  {.data = own.hidden,
+                   .stride = count,
+                   .first_column = first,
+                   .dtype = dtype(),
+                   .activation = kernels::Activation::kGelu},
+                  own.product, p, last);
+    block.fc2.accumulate({.rows = rows.count, .data = own.hidden, .stride = count},
+                         stream(rows.first), config_.dim, first, count, own.product);
+  }
+}
+
+void TokenPass::mlp_in_int8(const BlockWeights& block, const PackedRows& x, Rows rows) const {
+  const ThreadScratch& own = scratch();
+  const int64_t hidden = block.fc1.outputs();
+  block.fc1.run(x,
                 {.data = own.hidden,
                  .stride = hidden,
                  .dtype = dtype(),
                  .activation = kernels::Activation::kGelu},
                 own.product);
-  residual.gamma = data(block.gamma2);
+  const PackedResult residual{
+      .data = stream(rows.first), .stride = config_.dim, .add = true, .gamma = data(block.gamma2)};
   block.fc2.run(stored_rows(own.hidden, hidden, rows.count, block.fc2.packing()), residual,
                 own.product);
 }
 
-void TokenPass::mix(const BlockWeights& block, int64_t first, int64_t count, ParallelFor parallel,
-                    int64_t threads) const {
+void TokenPass::mix(const BlockWeights& block, const float* shift, int64_t first, int64_t count,
+                    ParallelFor parallel, int64_t threads) const {
   if (block.mixer == EngineMixer::kNone) return;
-  if (block.mixer == EngineMixer::kModule) return mix_by_module(block, first, count);
+  if (block.mixer == EngineMixer::kModule) return mix_by_module(block, shift, first, count);
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
   kernels::TssaForwardArgs args;
   args.shape = {count, tokens, config_.heads, dim / config_.heads};
@@ -214,7 +253,8 @@ void TokenPass::mix(const BlockWeights& block, int64_t first, int64_t count, Par
 }
 
 // Normalised tokens through the mixer's own forward, onto the stream.
-void TokenPass::mix_by_module(const BlockWeights& block, int64_t first, int64_t count) const {
+void TokenPass::mix_by_module(const BlockWeights& block, const float* shift, int64_t first,
+                              int64_t count) const {
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim, rows = count * tokens;
   const c10::InferenceMode no_grad;
   auto x = torch::empty({count, tokens, dim});
@@ -224,6 +264,7 @@ void TokenPass::mix_by_module(const BlockWeights& block, int64_t first, int64_t 
   norm.x = stream(first * tokens);
   norm.weight = data(block.norm1.weight);
   norm.bias = data(block.norm1.bias);
+  norm.shift = shift;
   norm.y = x.mutable_data_ptr<float>();
   kernels::norm_rows(norm);
   torch::Tensor y;
@@ -254,11 +295,12 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
     norm1.x = stream(stored.first);
     norm1.weight = data(block.norm1.weight);
     norm1.bias = data(block.norm1.bias);
+    if (i == 0) norm1.shift = data(weights_.blocks.back().fc2_shift);
     norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
     norm1.y_type = half_ ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(norm1);
     if (i + 1 == weights_.class_blocks.size()) break;
-    norm(block.norm1, stored, /*as_float=*/true);
+    norm(block.norm1, nullptr, stored, /*as_float=*/true);
     kernels::FinishRowsArgs add;
     add.rows = rows.count;
     add.columns = add.sums_stride = add.out_stride = dim;
@@ -269,6 +311,7 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
     kernels::finish_rows(add);
     if (block.doubled.weight.defined()) {
       kernels::NormRowsArgs norm2 = norm1;
+      norm2.shift = nullptr;
       norm2.weight = data(block.doubled.weight);
       norm2.bias = data(block.doubled.bias);
       norm2.y = stream(stored.first);

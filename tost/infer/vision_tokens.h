@@ -35,15 +35,18 @@ class TokenPass {
 
   void embed(const float* images, int64_t image, ParallelFor parallel, int64_t threads) const;
   void stem_rows(size_t stage, const float* picture, int64_t image, int64_t owner, Rows rows) const;
-  void mix(const BlockWeights& block, int64_t first, int64_t count, ParallelFor parallel,
-           int64_t threads) const;
-  void mix_by_module(const BlockWeights& block, int64_t first, int64_t count) const;
-  void front(const BlockWeights& block, Rows rows) const;
+  void mix(const BlockWeights& block, const float* shift, int64_t first, int64_t count,
+           ParallelFor parallel, int64_t threads) const;
+  void mix_by_module(const BlockWeights& block, const float* shift, int64_t first,
+                     int64_t count) const;
+  void front(const BlockWeights& block, const float* shift, Rows rows) const;
   void back(const BlockWeights& block, Rows rows) const;
+  void mlp_onto_stream(const BlockWeights& block, const PackedRows& x, Rows rows) const;
+  void mlp_in_int8(const BlockWeights& block, const PackedRows& x, Rows rows) const;
   void class_rows(int64_t image, Rows rows) const;
 
-  void norm(const NormWeights& norm, Rows rows, bool as_float) const;
-  PackedRows normed_rows(const NormWeights& norm, Rows rows) const;
+  void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
+  PackedRows normed_rows(const NormWeights& norm, const float* shift, Rows rows) const;
   PackedRows stored_rows(const void* data, int64_t width, int64_t count, Packing packing) const;
   template <class Body>
   void for_tiles(int64_t first, int64_t count, ParallelFor parallel, int64_t threads,

@@ -23,6 +23,14 @@ PackedLinear packed(const Linear& linear, Packing packing) {
   return {linear.weight, linear.bias, packing};
 }
 
+// The same times gamma, its bias apart in `shift`; int8 products keep theirs for the scaling.
+PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
+                                Tensor& shift) {
+  if (packing == Packing::kInt8) return packed(linear, packing);
+  shift = values(linear.bias * gamma);
+  return {linear.weight * gamma.unsqueeze(1), Tensor(), packing};
+}
+
 // weight [to, from, 3, 3] with its batch norm (in evaluation mode) folded in.
 StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
   const auto& conv = *stage.named_children()["0"]->as<torch::nn::Conv2dImpl>();
@@ -43,7 +51,7 @@ BlockWeights block_weights(const Block& block, Packing packing) {
   weights.norm1 = norm_weights(*block.norm1);
   weights.norm2 = norm_weights(*block.norm2);
   weights.fc1 = packed(*block.mlp->fc1, packing);
-  weights.fc2 = packed(*block.mlp->fc2, packing);
+  weights.fc2 = packed_onto_stream(*block.mlp->fc2, block.gamma2, packing, weights.fc2_shift);
   weights.gamma1 = values(block.gamma1);
   weights.gamma2 = values(block.gamma2);
   weights.module = block.attn;
@@ -52,7 +60,8 @@ BlockWeights block_weights(const Block& block, Packing packing) {
   const auto& projections = static_cast<const TokenStatisticsMixer&>(*block.attn);
   weights.mixer = tssa != nullptr ? EngineMixer::kTssa : EngineMixer::kNone;
   weights.in = packed(*projections.qkv, packing);
-  weights.out = packed(*projections.to_out->named_children()["0"]->as<Linear>(), packing);
+  weights.out = packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(),
+                                   block.gamma1, packing, weights.out_shift);
   if (tssa != nullptr) weights.temp = values(tssa->temp.flatten());
   return weights;
 }

@@ -39,7 +39,10 @@ struct BlockWeights {
   torch::Tensor temp;    // [H], kTssa
   std::shared_ptr<TokenMixer> module;
   PackedLinear fc1, fc2;
-  torch::Tensor gamma1, gamma2;
+  // Of float products gamma is part of `out` and fc2, which add onto the residual stream itself;
+  // their biases times gamma [C] follow with the next norm.
+  torch::Tensor out_shift, fc2_shift;
+  torch::Tensor gamma1, gamma2;  // [C]
 };
 
 // Attention of the class token without keys and values of the patches (attend_rows.h): per head the

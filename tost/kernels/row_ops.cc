@@ -66,6 +66,22 @@ struct SumValues {
   }
 };
 
+// The same after x += shift.
+struct ShiftValues {
+  float* x;
+  const float* shift;
+  Sums& sums;
+
+  template <bool kPartial>
+  HWY_INLINE void run(int64_t i, int64_t lanes, int s) const {
+    const Wide d;
+    const auto v =
+        hn::Add(load_lanes<kPartial>(d, x + i, lanes), load_lanes<kPartial>(d, shift + i, lanes));
+    store_lanes<kPartial>(d, v, x + i, lanes);
+    sums.of[s] = hn::Add(sums.of[s], v);
+  }
+};
+
 template <class T>
 struct SumSquares {
   const T* x;
@@ -93,7 +109,12 @@ struct NormedRow {
     const Wide d;
     const float width = static_cast<float>(a.width);
     Sums values, squares;
-    for_each_vector(a.width, SumValues<T>{row, values});
+    if (sizeof(T) == sizeof(float) && a.shift != nullptr) {
+      auto* own = reinterpret_cast<float*>(const_cast<T*>(row));
+      for_each_vector(a.width, ShiftValues{own, a.shift, values});
+    } else {
+      for_each_vector(a.width, SumValues<T>{row, values});
+    }
     mean = hn::Set(d, values.total() / width);
     for_each_vector(a.width, SumSquares<T>{row, mean, squares});
     scale = hn::Set(d, 1.0f / std::sqrt(squares.total() / width + a.eps));

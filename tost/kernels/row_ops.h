@@ -39,6 +39,8 @@ struct NormRowsArgs {
   // With kUint8 alone.
   float* scale = nullptr;   // [rows]
   int32_t* zero = nullptr;  // [rows]
+  // [width], added to x in place before anything else; x is float32 and writable then.
+  const float* shift = nullptr;
 };
 void norm_rows(const NormRowsArgs& args);
 

@@ -3,85 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
-#include "tost/base/random.h"
-#include "tost/kernels/attend_rows.h"
-#include "tost/kernels/isa.h"
+#include "tost/kernels/row_test_util.h"
 
 namespace tost::kernels {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-float from_bf16(uint16_t bits) {
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-uint16_t to_bf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-// Rows of float32 or bfloat16 with a stride beyond their width and marks behind.
-class RowsOf {
- public:
-  static constexpr float kMark = -77;
-
-  RowsOf(DType dtype, int64_t rows, int64_t width)
-      : dtype(dtype),
-        width(width),
-        stride(width + 3),
-        wide_(static_cast<size_t>(rows * stride + 1), kMark),
-        half_(wide_.size(), to_bf16(kMark)) {}
-
-  void set(int64_t r, int64_t c, float value) {
-    wide_[index(r, c)] = value;
-    half_[index(r, c)] = to_bf16(value);
-  }
-  float get(int64_t r, int64_t c) const {
-    return dtype == DType::kBfloat16 ? from_bf16(half_[index(r, c)]) : wide_[index(r, c)];
-  }
-  void* data() {
-    return dtype == DType::kBfloat16 ? static_cast<void*>(half_.data()) : wide_.data();
-  }
-  void expect_marks(int64_t rows) const {
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = width; c < stride; ++c) ASSERT_EQ(get(r, c), kMark) << r << ", " << c;
-    }
-  }
-
-  const DType dtype;
-  const int64_t width, stride;
-
- private:
-  size_t index(int64_t r, int64_t c) const { return static_cast<size_t>(r * stride + c); }
-
-  std::vector<float> wide_;
-  std::vector<uint16_t> half_;
-};
-
-void fill(RowsOf& rows, int64_t count, float scale, float shift, uint64_t seed) {
-  Random random(seed);
-  for (int64_t r = 0; r < count; ++r) {
-    for (int64_t c = 0; c < rows.width; ++c) {
-      rows.set(r, c, scale * static_cast<float>(random.normal()) + shift);
-    }
-  }
-}
-
-std::vector<float> numbers(int64_t count, float scale, float shift, uint64_t seed) {
-  Random random(seed);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& v : values) v = scale * static_cast<float>(random.normal()) + shift;
-  return values;
-}
 
 std::vector<double> normed(const RowsOf& x, int64_t r, const std::vector<float>& weight,
                            const float* bias, double eps) {
@@ -98,19 +29,7 @@ std::vector<double> normed(const RowsOf& x, int64_t r, const std::vector<float>&
   return y;
 }
 
-// Every instruction set, the best one again afterwards.
-class RowOps : public testing::Test {
- protected:
-  template <class Body>
-  void on_every_isa(const Body& body) {
-    for (const auto& isa : supported_isas()) {
-      SCOPED_TRACE(isa);
-      force_isa(isa);
-      body();
-    }
-  }
-  void TearDown() override { force_isa("auto"); }
-};
+using RowOps = RowTest;
 
 constexpr int64_t kWidths[] = {1, 2, 7, 16, 17, 48, 64, 100, 384};
 
@@ -156,6 +75,34 @@ TEST_F(RowOps, NormTakesHugeAndTinyValuesAndItsOwnMemory) {
         ASSERT_NEAR(x.get(0, c), first[static_cast<size_t>(c)], 1e-5);
         ASSERT_NEAR(x.get(1, c), second[static_cast<size_t>(c)], 1e-5);
       }
+    }
+  });
+}
+
+TEST_F(RowOps, NormAddsTheShiftInPlaceFirst) {
+  on_every_isa([] {
+    for (const int64_t width : kWidths) {
+      RowsOf x(DType::kFloat32, 2, width), y(DType::kFloat32, 2, width);
+      fill(x, 2, 2, 0, 20);
+      const auto weight = numbers(width, 1, 1, 21), shift = numbers(width, 3, 0, 22);
+      RowsOf moved = x;
+      for (int64_t r = 0; r < 2; ++r) {
+        for (int64_t c = 0; c < width; ++c) {
+          moved.set(r, c, x.get(r, c) + shift[static_cast<size_t>(c)]);
+        }
+      }
+      NormRowsArgs a{2,       width, x.data(), x.stride, DType::kFloat32, weight.data(),
+                     nullptr, 1e-6f, y.data(), y.stride};
+      a.shift = shift.data();
+      norm_rows(a);
+      for (int64_t r = 0; r < 2; ++r) {
+        const auto expected = normed(moved, r, weight, nullptr, 1e-6);
+        for (int64_t c = 0; c < width; ++c) {
+          ASSERT_EQ(x.get(r, c), moved.get(r, c));
+          ASSERT_NEAR(y.get(r, c), expected[static_cast<size_t>(c)], 1e-5);
+        }
+      }
+      x.expect_marks(2);
     }
   });
 }
@@ -358,40 +305,6 @@ TEST_F(RowOps, FinishingScalesIntegerSums) {
         const double centred = double(sums[i]) - double(row_zero[r]) * column_sum[c];
         const double e = double(row_scale[r]) * scale[c] * centred + bias[c];
         ASSERT_NEAR(out[i], e, 1e-5 + 2e-6 * std::abs(e)) << i;
-      }
-    }
-  });
-}
-
-TEST_F(RowOps, AttentionIsThatOfFloat64) {
-  on_every_isa([] {
-    for (const int64_t width : {5, 48, 100}) {
-      for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
-        constexpr int64_t kRows = 21, kQueries = 5;
-        RowsOf x(dtype, kRows, width);
-        fill(x, kRows, 1, 0.5f, 17);
-        const auto query = numbers(kQueries * width, 0.7f, 0, 18);
-        std::vector<float> weights(kQueries * kRows), out(static_cast<size_t>(kQueries * width));
-        attend_rows({kRows, width, kQueries, x.data(), x.stride, dtype, query.data(), 0.5f,
-                     weights.data(), out.data(), DType::kFloat32});
-        for (int64_t h = 0; h < kQueries; ++h) {
-          std::vector<double> p;
-          double total = 0;
-          for (int64_t j = 0; j < kRows; ++j) {
-            double logit = 0;
-            for (int64_t c = 0; c < width; ++c) {
-              logit += 0.5 * x.get(j, c) * query[static_cast<size_t>(h * width + c)];
-            }
-            p.push_back(std::exp(logit));
-            total += p.back();
-          }
-          for (int64_t c = 0; c < width; ++c) {
-            double e = 0;
-            for (int64_t j = 0; j < kRows; ++j)
-              e += p[static_cast<size_t>(j)] / total * x.get(j, c);
-            ASSERT_NEAR(out[static_cast<size_t>(h * width + c)], e, 2e-5) << h << ", " << c;
-          }
-        }
       }
     }
   });

@@ -1,9 +1,9 @@
 #include "tost/ops/packed_linear.h"
 
 #include <ATen/native/CPUBlas.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/mm.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace blas = at::native::cpublas;
 
 // Columns a panel: what the microkernel keeps in registers, and sums that stay in cache. 96 columns
 // read the rows less often than 64; a last narrow panel would cost more than that gains.
-int64_t panel_columns(Packing packing, int64_t outputs) {
+int64_t columns_of_panel(Packing packing, int64_t outputs) {
   if (packing == Packing::kFloat32) return 48;
   return outputs % 96 == 0 ? 96 : 64;
 }
 // Rows of a tile at most, for the same reason.
-constexpr int64_t kTileRows = 224;
+constexpr int64_t kTileRows = 400;
 
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -70,7 +70,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
     fail_usage("The bias of a packed linear map with ", outputs_, " outputs has ", bias.numel(),
                " values.");
   }
-  panel_columns_ = panel_columns(packing, outputs_);
+  panel_columns_ = columns_of_panel(packing, outputs_);
   panels_ = divide_up(outputs_, panel_columns_);
   native_ = product_support().of(packing) && inputs_ % group_of(packing) == 0;
   auto rounded = weight.detach().to(at::kFloat).contiguous();
@@ -104,14 +104,20 @@ int64_t PackedLinear::scratch_bytes(int64_t rows) const {
 // One call of run(): the rows in the form the product wants, and its loops.
 class PackedLinear::Run {
  public:
-  Run(const PackedLinear& map, const PackedRows& x, const PackedResult& result, void* scratch)
-      : map_(map), x_(x), result_(result), sums_(scratch) {
+  Run(const PackedLinear& map, const PackedRows& x, const PackedResult& result, void* scratch,
+      int64_t first_input, int64_t inputs)
+      : map_(map),
+        x_(x),
+        result_(result),
+        sums_(scratch),
+        first_input_(first_input),
+        inputs_(inputs) {
     if (map.native_ || map.packing_ == Packing::kFloat32) return;
     const int64_t sums = std::min(x.rows, kTileRows) * map.panel_columns_ * 4;
     auto* wide = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(sums));
     map.packing_ == Packing::kInt8 ? widen_bytes(wide) : widen_bfloat16(wide);
     x_.data = wide;
-    x_.stride = map.inputs_;
+    x_.stride = inputs_;
   }
 
   void panel(int64_t index) const {
@@ -121,17 +127,24 @@ class PackedLinear::Run {
     const int64_t even = divide_up(divide_up(x_.rows, std::max<int64_t>(1, tiles)), 16) * 16;
     for (int64_t r = 0; r < x_.rows; r += even) {
       const int64_t rows = std::min(even, x_.rows - r);
-      multiply(r, rows, first, columns);
+      multiply(r, rows, first, columns, sums_, columns, /*add=*/false);
       finish(r, rows, first, columns);
     }
+  }
+
+  // Of all rows at once: there are no sums to keep in cache.
+  void add_panel(int64_t index, float* sums, int64_t stride) const {
+    const int64_t first = index * map_.panel_columns_;
+    const int64_t columns = std::min(map_.panel_columns_, map_.outputs_ - first);
+    multiply(0, x_.rows, first, columns, sums + first, stride, /*add=*/true);
   }
 
  private:
   void widen_bytes(float* wide) const {
     for (int64_t r = 0; r < x_.rows; ++r) {
       const auto* from = static_cast<const uint8_t*>(x_.data) + r * x_.stride;
-      float* to = wide + r * map_.inputs_;
-      for (int64_t i = 0; i < map_.inputs_; ++i) {
+      float* to = wide + r * inputs_;
+      for (int64_t i = 0; i < inputs_; ++i) {
         to[i] = x_.scale[r] * static_cast<float>(from[i] - x_.zero[r]);
       }
     }
@@ -139,37 +152,50 @@ class PackedLinear::Run {
   void widen_bfloat16(float* wide) const {
     for (int64_t r = 0; r < x_.rows; ++r) {
       const auto* from = static_cast<const at::BFloat16*>(x_.data) + r * x_.stride;
-      for (int64_t i = 0; i < map_.inputs_; ++i) wide[r * map_.inputs_ + i] = from[i];
+      for (int64_t i = 0; i < inputs_; ++i) wide[r * inputs_ + i] = from[i];
     }
+  }
+
+  // A panel of the weight, from the first input on.
+  template <class T>
+  const T* panel_at(int64_t first, int64_t columns) const {
+    return static_cast<const T*>(map_.weight_.const_data_ptr()) + first * map_.inputs_ +
+           first_input_ * columns;
   }
 
   template <class A, class B, class C>
-  void microkernel(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+  void microkernel(int64_t r, int64_t rows, int64_t first, int64_t columns, void* sums,
+                   int64_t stride, bool add) const {
     constexpr bool kVnni = sizeof(A) < 4;
-    blas::brgemm(rows, columns, map_.inputs_, x_.stride, columns, columns, /*add_C=*/false,
-                 static_cast<const A*>(x_.data) + r * x_.stride,
-                 static_cast<const B*>(map_.weight_.const_data_ptr()) + first * map_.inputs_,
-                 static_cast<C*>(sums_), kVnni);
+    blas::brgemm(rows, columns, inputs_, x_.stride, columns, stride, add,
+                 static_cast<const A*>(x_.data) + r * x_.stride, panel_at<B>(first, columns),
+                 static_cast<C*>(sums), kVnni);
   }
 
-  void multiply(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+  void multiply(int64_t r, int64_t rows, int64_t first, int64_t columns, void* sums, int64_t stride,
+                bool add) const {
     if (map_.native_ && map_.packing_ == Packing::kBfloat16) {
-      return microkernel<at::BFloat16, at::BFloat16, float>(r, rows, first, columns);
+      return microkernel<at::BFloat16, at::BFloat16, float>(r, rows, first, columns, sums, stride,
+                                                            add);
     }
     if (map_.native_ && map_.packing_ == Packing::kInt8) {
-      return microkernel<unsigned char, signed char, int32_t>(r, rows, first, columns);
+      return microkernel<unsigned char, signed char, int32_t>(r, rows, first, columns, sums, stride,
+                                                              add);
     }
-    if (product_support().float32) return microkernel<float, float, float>(r, rows, first, columns);
-    general_product(r, rows, first, columns);
+    if (product_support().float32) {
+      return microkernel<float, float, float>(r, rows, first, columns, sums, stride, add);
+    }
+    general_product(r, rows, first, columns, sums, stride, add);
   }
 
-  void general_product(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+  void general_product(int64_t r, int64_t rows, int64_t first, int64_t columns, void* sums,
+                       int64_t stride, bool add) const {
     const c10::InferenceMode no_grad;
     auto* x = const_cast<float*>(static_cast<const float*>(x_.data)) + r * x_.stride;
-    auto* panel = const_cast<float*>(map_.weight_.const_data_ptr<float>()) + first * map_.inputs_;
-    auto sums = at::from_blob(sums_, {rows, columns}, at::kFloat);
-    at::mm_out(sums, at::from_blob(x, {rows, map_.inputs_}, {x_.stride, 1}, at::kFloat),
-               at::from_blob(panel, {map_.inputs_, columns}, at::kFloat));
+    auto* panel = const_cast<float*>(panel_at<float>(first, columns));
+    auto out = at::from_blob(sums, {rows, columns}, {stride, 1}, at::kFloat);
+    at::addmm_out(out, out, at::from_blob(x, {rows, inputs_}, {x_.stride, 1}, at::kFloat),
+                  at::from_blob(panel, {inputs_, columns}, at::kFloat), /*beta=*/add ? 1 : 0);
   }
 
   void finish(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
@@ -189,7 +215,8 @@ class PackedLinear::Run {
     a.add = result_.add;
     if (result_.gamma != nullptr) a.gamma = result_.gamma + first;
     const int64_t size = result_.dtype == kernels::DType::kBfloat16 ? 2 : 4;
-    a.out = static_cast<char*>(result_.data) + (r * result_.stride + first) * size;
+    const int64_t column = first - result_.first_column;
+    a.out = static_cast<char*>(result_.data) + (r * result_.stride + column) * size;
     a.out_stride = result_.stride;
     a.out_dtype = result_.dtype;
     kernels::finish_rows(a);
@@ -199,13 +226,22 @@ class PackedLinear::Run {
   PackedRows x_;
   const PackedResult& result_;
   void* sums_;
+  const int64_t first_input_, inputs_;
 };
 
 void PackedLinear::run(const PackedRows& x, const PackedResult& result, void* scratch,
                        int64_t first, int64_t last) const {
   if (x.rows == 0 || first >= last) return;
-  const Run run(*this, x, result, scratch);
+  const Run run(*this, x, result, scratch, 0, inputs_);
   for (int64_t p = first; p < last; ++p) run.panel(p);
+}
+
+void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first,
+                              int64_t count, void* scratch) const {
+  if (x.rows == 0 || count == 0) return;
+  const PackedResult none;
+  const Run run(*this, x, none, scratch, first, count);
+  for (int64_t p = 0; p < panels_; ++p) run.add_panel(p, sums, stride);
 }
 
 void PackedLinear::release() {

@@ -23,9 +23,9 @@ struct PackedRows {
 
 // Where the result goes; see FinishRowsArgs.
 struct PackedResult {
-  void* data =
-      nullptr;  // [rows, outputs]; column 0 of the whole result, also for a range of panels
+  void* data = nullptr;  // [rows, outputs], or fewer columns for a range of panels
   int64_t stride = 0;
+  int64_t first_column = 0;  // of the whole result, the one that `data` begins with
   kernels::DType dtype = kernels::DType::kFloat32;
   kernels::Activation activation = kernels::Activation::kNone;
   bool add = false;              // onto what stands there
@@ -63,6 +63,14 @@ class PackedLinear {
   }
   void run(const PackedRows& x, const PackedResult& result, void* scratch, int64_t first,
            int64_t last) const;
+
+  // sums += x Wᵀ over `count` inputs from `first` on, which are the columns of x, bias left out:
+  // the residual stream itself can be the sums. `first` and, but for the last inputs, `count` are
+  // multiples of 4. Not for kInt8.
+  void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,
+                  void* scratch) const;
+
+  int64_t panel_columns() const { return panel_columns_; }
 
   // Gives the matrix units back; each thread that called run() calls it when it is done for a while
   // (once a region, not once a product).

@@ -134,6 +134,32 @@ TEST(PackedLinear, AppliesWhatFollows) {
   }
 }
 
+TEST(PackedLinear, AccumulatesPartsOfTheInputs) {
+  torch::manual_seed(6);
+  for (const Packing packing : {Packing::kFloat32, Packing::kBfloat16}) {
+    for (const int64_t inputs : {64, 67}) {
+      const auto weight = torch::randn({130, inputs});
+      const PackedLinear map(weight, torch::randn({130}), packing);
+      const auto x = torch::randn({11, inputs}), before = torch::randn({11, 140});
+      auto sums = before.clone();
+      auto scratch = torch::empty({map.scratch_bytes(11)}, torch::kByte);
+      auto exact = before.to(torch::kDouble);
+      for (int64_t first = 0; first < inputs; first += 24) {
+        const int64_t count = std::min<int64_t>(24, inputs - first);
+        const Rows part(x.narrow(1, first, count).contiguous(), packing);
+        map.accumulate(part.rows, sums.mutable_data_ptr<float>(), 140, first, count,
+                       scratch.mutable_data_ptr());
+        exact.narrow(1, 0, 130) +=
+            part.values.to(torch::kDouble)
+                .matmul(rounded(weight, packing).narrow(1, first, count).t());
+      }
+      PackedLinear::release();
+      EXPECT_LE(relative_error(sums, exact), 2e-6) << inputs;
+      EXPECT_TRUE(torch::equal(sums.narrow(1, 130, 10), before.narrow(1, 130, 10)));
+    }
+  }
+}
+
 // The error of float32 GELU as a multiple of torch's own.
 TEST(PackedLinear, GeluIsAsExactAsTorchs) {
   const auto x = torch::linspace(-8, 8, 200001);
