@@ -122,10 +122,10 @@ TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
       LanguageEngine engine(model, precision);
       const auto plain = rounded(*model, precision);
       LanguageState wanted_state, steps, whole;
-      const auto ids = ids_of(config, 2, 40);
+      const auto ids = ids_of(config, 2, 20);
       const auto wanted = plain->extend(ids, wanted_state);
       Tensor last;
-      for (int64_t t = 0; t < 40; ++t) last = engine.extend(ids.narrow(1, t, 1), steps);
+      for (int64_t t = 0; t < 20; ++t) last = engine.extend(ids.narrow(1, t, 1), steps);
       const bool biased = config.bias && std::string(precision) == "bf16";
       EXPECT_LE(distance(last, wanted), biased ? 5e-3 : 3e-4) << config.mixer << " " << precision;
       EXPECT_LE(distance(engine.extend(ids, whole), wanted), 4e-2)

@@ -6,6 +6,7 @@
 #include "tost/models/causal_tssa.h"
 #include "tost/models/quantizable.h"
 #include "tost/models/state_dict.h"
+#include "tost/ops/caching_allocator.h"
 
 namespace tost {
 
@@ -153,6 +154,31 @@ LanguageWeights::LanguageWeights(std::shared_ptr<LanguageModel> from, WeightType
   for (const auto& block : model->blocks()) blocks.emplace_back(*block, model->config(), type);
   mlp_hidden = blocks.empty() ? 0 : blocks[0].fc.outputs();
   if (model->config().activation == "gelu-tanh") activation = kernels::Activation::kGeluTanh;
+  if (type != WeightType::kFloat32) gather();
+}
+
+// One block for all weights: huge pages, which a stream of many small tensors would not get.
+void LanguageWeights::gather() {
+  std::vector<Tensor*> parts;
+  const auto add = [&parts](StepWeight& weight) {
+    for (Tensor* part : {&weight.values, &weight.scales}) {
+      if (part->defined()) parts.push_back(part);
+    }
+  };
+  for (auto& b : blocks) {
+    for (auto* weight : {&b.in, &b.out, &b.fc, &b.proj}) add(*weight);
+  }
+  add(table);
+  const auto room = [](const Tensor& x) { return (int64_t(x.nbytes()) + 63) / 64 * 64; };
+  int64_t bytes = 0;
+  for (const Tensor* part : parts) bytes += room(*part);
+  const auto all = empty_cached({bytes}, torch::kByte);
+  int64_t at = 0;
+  for (Tensor* part : parts) {
+    const auto place = all.narrow(0, at, int64_t(part->nbytes())).view(part->scalar_type());
+    at += room(*part);
+    *part = place.view(part->sizes()).copy_(*part);
+  }
 }
 
 void check_statistics(const Tensor& sums, int64_t batch, int64_t size) {

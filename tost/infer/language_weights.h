@@ -80,6 +80,9 @@ struct LanguageWeights {
   NormWeight norm;
   int64_t mlp_hidden = 0;
   kernels::Activation activation = kernels::Activation::kGelu;
+
+ private:
+  void gather();
 };
 
 }  // namespace tost

@@ -47,6 +47,7 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
   int64_t i = 0;
   for (; i + kSums * lanes <= inputs; i += kSums * lanes) {
+    fetch_ahead(w + i, kSums * lanes * static_cast<int64_t>(sizeof(T)));
     for (int u = 0; u < kSums; ++u) {
       const auto v = load_weights(w + i + u * lanes);
       for (int r = 0; r < kRows; ++r) {

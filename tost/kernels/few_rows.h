@@ -57,11 +57,14 @@ void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
 // Outputs begin to end - 1 alone, on the calling thread.
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
 
-// x [rows, inputs] in the form the kernel for kInt4 reads: each group rounded to 16 bits, within
-// 1.6e-5 of its largest value. A value that is not finite makes every output so. `prepared` is
-// 64-byte aligned and has room for int4_input_bytes().
+// x [rows, inputs] in the form the kernel for kInt4 reads: each row rounded to 16 bits, within
+// 1.6e-5 of its largest value. A value that is not finite makes every output of its row so.
+// `prepared` is 64-byte aligned and has room for int4_input_bytes().
+inline constexpr int64_t int4_input_stride(int64_t groups) {
+  return (groups * 68 + 68 + 63) / 64 * 64;
+}
 inline constexpr int64_t int4_input_bytes(int64_t rows, int64_t inputs) {
-  return rows * int4_groups(inputs) * 96;
+  return rows * int4_input_stride(int4_groups(inputs));
 }
 void prepare_int4_input(const float* x, int64_t rows, int64_t inputs, void* prepared);
 

@@ -9,23 +9,34 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 
 #include "tost/kernels/vec-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// One row of inputs: planes [4][8 groups], and for each of a group's four sums its factor, and
-// -8 times the group's inputs in the first of them.
+// Asks for the `bytes` bytes that a stream read front to back reaches some cache lines after
+// `from`: processors' own prefetchers stop at every page of 4 KiB. May point past the end of the
+// stream.
+HWY_INLINE void fetch_ahead(const void* from, int64_t bytes) {
+  constexpr int64_t kAhead = 1024;
+  for (int64_t b = 0; b < bytes; b += 64) {
+    hwy::Prefetch(static_cast<const char*>(from) + kAhead + b);
+  }
+}
+
+// One row of inputs in whole numbers: planes [4][8 groups], each group's sum (with a vector of
+// zeros behind the last), and what they all are to be multiplied by.
 struct Int4Row {
   int16_t* planes;
-  float* factors;
-  int32_t* offsets;
+  float* sums;
+  float* factor;
 };
 HWY_INLINE Int4Row int4_row(const void* prepared, int64_t groups, int64_t row) {
-  auto* base = static_cast<char*>(const_cast<void*>(prepared)) + row * groups * 96;
-  return {reinterpret_cast<int16_t*>(base), reinterpret_cast<float*>(base + groups * 64),
-          reinterpret_cast<int32_t*>(base + groups * 80)};
+  auto* base = static_cast<char*>(const_cast<void*>(prepared)) + row * int4_input_stride(groups);
+  auto* sums = reinterpret_cast<float*>(base + groups * 64);
+  return {reinterpret_cast<int16_t*>(base), sums, sums + groups + 16};
 }
 
 HWY_INLINE float to_float(Bf16 v) {
@@ -35,50 +46,56 @@ HWY_INLINE float to_float(Bf16 v) {
   return value;
 }
 
-// The 32 inputs at `x` become group g of `row`.
-HWY_INLINE void prepare_int4_group(const float* x, int64_t groups, int64_t g, const Int4Row& row) {
+// The largest size of `count` values; NaN where one is not finite.
+inline float largest_value(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto largest = hn::Zero(d), poison = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    largest = hn::Max(largest, hn::Abs(v));
+    poison = hn::MulAdd(v, hn::Zero(d), poison);
+  }
+  float top = hn::GetLane(hn::MaxOfLanes(d, largest)), bad = sum_lanes(d, poison);
+  for (; i < count; ++i) {
+    top = std::max(top, std::abs(x[i]));
+    bad += x[i] * 0;
+  }
+  return top + bad;
+}
+
+// The 32 inputs at `x` times `inverse` become group g of `row`.
+HWY_INLINE void prepare_int4_group(const float* x, float inverse, int64_t groups, int64_t g,
+                                   const Int4Row& row) {
   const hn::CappedTag<float, 8> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<int16_t, decltype(d)> d16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto largest = hn::Zero(d), poison = hn::Zero(d);
-  for (int64_t j = 0; j < kInt4Group; j += lanes) {
-    const auto v = hn::LoadU(d, x + j);
-    largest = hn::Max(largest, hn::Abs(v));
-    poison = hn::MulAdd(v, hn::Zero(d), poison);  // NaN as soon as one value is not finite
-  }
-  const float top = hn::GetLane(hn::MaxOfLanes(d, largest));
-  const float bad = hn::GetLane(hn::SumOfLanes(d, poison));
-  const bool usable = bad == 0 && top > 1e-30f;
-  const auto inverse = hn::Set(d, usable ? 32767 / top : 0.0f);
   auto sum = hn::Zero(di);
   for (int64_t j = 0; j < kInt4Group; j += lanes) {
-    const auto v = usable ? hn::NearestInt(hn::Mul(hn::LoadU(d, x + j), inverse)) : hn::Zero(di);
+    const auto v = hn::NearestInt(hn::Mul(hn::LoadU(d, x + j), hn::Set(d, inverse)));
     sum = hn::Add(sum, v);
     hn::StoreU(hn::DemoteTo(d16, v), d16, row.planes + (j / 8 * groups + g) * 8 + j % 8);
   }
-  const float factor = bad == 0 ? top * (1.0f / 32767) : bad;
-  for (int64_t i = 0; i < 4; ++i) {
-    row.factors[4 * g + i] = factor;
-    row.offsets[4 * g + i] = 0;
-  }
-  row.offsets[4 * g] = -8 * hn::GetLane(hn::SumOfLanes(di, sum));
+  row.sums[g] = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
 }
 
 inline void prepare_int4(const float* x, int64_t rows, int64_t inputs, void* prepared) {
-  const int64_t groups = int4_groups(inputs);
+  const int64_t groups = int4_groups(inputs), whole = inputs / kInt4Group;
   for (int64_t r = 0; r < rows; ++r, x += inputs) {
     const auto row = int4_row(prepared, groups, r);
-    for (int64_t g = 0; g < groups; ++g) {
-      const int64_t left = std::clamp<int64_t>(inputs - g * kInt4Group, 0, kInt4Group);
-      if (left == kInt4Group) {
-        prepare_int4_group(x + g * kInt4Group, groups, g, row);
-        continue;
-      }
-      float some[kInt4Group] = {};
-      for (int64_t j = 0; j < left; ++j) some[j] = x[g * kInt4Group + j];
-      prepare_int4_group(some, groups, g, row);
+    const float top = largest_value(x, inputs), inverse = top > 1e-30f ? 32767 / top : 0;
+    *row.factor = top * (1.0f / 32767);
+    for (int64_t g = 0; g < whole; ++g) {
+      prepare_int4_group(x + g * kInt4Group, inverse, groups, g, row);
     }
+    for (int64_t g = whole; g < groups; ++g) {
+      float some[kInt4Group] = {};
+      for (int64_t j = g * kInt4Group; j < inputs; ++j) some[j % kInt4Group] = x[j];
+      prepare_int4_group(some, inverse, groups, g, row);
+    }
+    std::fill_n(row.sums + groups, 16, 0.0f);
   }
 }
 
@@ -92,14 +109,15 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
     const auto row = int4_row(x, groups, r);
     sums[r] = 0;
     for (int64_t g = 0; g < groups; ++g) {
-      int32_t sum = row.offsets[4 * g];
+      int32_t sum = 0;
       for (int64_t i = 0; i < kInt4Group; ++i) {
         const auto at = int4_position(i);
         const int32_t value = (w[g * 16 + at.byte] >> at.shift) & 15;
         sum += value * row.planes[(i / 8 * groups + g) * 8 + i % 8];
       }
-      sums[r] += static_cast<float>(sum) * (to_float(scales[g]) * row.factors[4 * g]);
+      sums[r] += (static_cast<float>(sum) - 8 * row.sums[g]) * to_float(scales[g]);
     }
+    sums[r] *= *row.factor;
   }
 }
 
@@ -118,19 +136,23 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
   // Which scale each of a vector's sums has, where `lanes` scales serve four vectors.
   const auto quarter = hn::ShiftRight<2>(hn::Iota(di, 0));
   Int4Row row[kRows];
-  hn::Vec<decltype(d)> total[kRows];
+  hn::Vec<decltype(d)> total[kRows], eighth[kRows];  // of the weights + 8, and of the inputs alone
   for (int r = 0; r < kRows; ++r) {
     row[r] = int4_row(x, groups, r);
-    total[r] = hn::Zero(d);
+    total[r] = eighth[r] = hn::Zero(d);
   }
   for (int64_t first = 0; first < groups; first += lanes) {
     const int64_t left = std::min(lanes, groups - first);
     const auto some = left == lanes ? load(d, scales + first)
                                     : load_first(d, scales + first, static_cast<size_t>(left));
+    for (int r = 0; r < kRows; ++r) {
+      eighth[r] = hn::MulAdd(some, hn::LoadU(d, row[r].sums + first), eighth[r]);
+    }
     auto which = quarter;
     for (int64_t g = first; g < first + left; g += step) {
       const auto scale = hn::TableLookupLanes(some, hn::IndicesFromVec(d, which));
       which = hn::Add(which, hn::Set(di, static_cast<int32_t>(step)));
+      fetch_ahead(w + g * 16, step * 16);
       const auto words = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(w + g * 16));
       const hn::Vec<decltype(d16)> parts[4] = {
           hn::BitCast(d16, hn::And(words, mask)),
@@ -143,14 +165,15 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
           const auto inputs = hn::LoadU(d16, row[r].planes + (k * groups + g) * 8);
           even = hn::ReorderWidenMulAccumulate(di, parts[k], inputs, even, odd);
         }
-        const auto sum =
-            hn::Add(hn::RearrangeToOddPlusEven(even, odd), hn::LoadU(di, row[r].offsets + 4 * g));
-        const auto factor = hn::Mul(scale, hn::LoadU(d, row[r].factors + 4 * g));
-        total[r] = hn::MulAdd(hn::ConvertTo(d, sum), factor, total[r]);
+        const auto sum = hn::RearrangeToOddPlusEven(even, odd);
+        total[r] = hn::MulAdd(hn::ConvertTo(d, sum), scale, total[r]);
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) sums[r] = sum_lanes(d, total[r]);
+  for (int r = 0; r < kRows; ++r) {
+    const auto sum = hn::NegMulAdd(hn::Set(d, 8.0f), eighth[r], total[r]);
+    sums[r] = sum_lanes(d, sum) * *row[r].factor;
+  }
 }
 
 #endif

@@ -17,7 +17,7 @@ at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const 
 
 // The same with a weight in eight bits, or in four as int4_rows() orders it; x [1 to 4 rows, in]
 // and bias float32. For four bits x is rounded to sixteen, within 1.6e-5 of the largest of each
-// group.
+// row.
 at::Tensor linear_few_rows(const at::Tensor& x, const QuantizedWeight& weight,
                            const at::Tensor& bias);
 
