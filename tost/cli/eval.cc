@@ -84,7 +84,9 @@ void run_image_eval(EvalCommand& options) {
 
   ProgressLine progress(options.quiet || options.run.json);
   EvalOptions wanted;
-  wanted.precision = chosen_precision(options.precision, loaded.precision, {"fp32", "bf16"});
+  wanted.precision =
+      chosen_precision(options.precision, loaded.precision, {"fp32", "bf16", "int8"});
+  wanted.engine = options.engine;
   wanted.stop = stop_flag();
   wanted.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "images scored");
@@ -113,6 +115,8 @@ std::vector<CLI::Option*> add_image_eval_options(CLI::App& command, EvalCommand&
       command.get_option("--data-format"),
       command.add_option("--workers", options.workers, "Loader threads")->capture_default_str(),
       command.add_flag("--per-class", options.per_class, "Accuracy of each class as well"),
+      command.add_flag("--engine,!--no-engine", options.engine,
+                       "Through the inference engine, or layer by layer"),
       command.add_option("--corrupt", options.corruption.kind,
                          "Damage the pictures, once they have the model's size: " +
                              join(corruption_kinds(), ", "))};
@@ -159,8 +163,9 @@ void add_eval_command(CLI::App& app) {
       "--batch", options->batch,
       "Images (default 100), sequences (default 32), windows or passages at a time (recall above "
       "2,048 tokens: one)");
-  command->add_option("--precision", options->precision,
-                      "fp32 or bf16, of language models also int8 and int4 (default: the file's)");
+  command->add_option(
+      "--precision", options->precision,
+      "fp32 or bf16, of images int8, of language models int8 and int4 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);

@@ -27,6 +27,7 @@ struct EvalCommand {
   // Pictures alone.
   int64_t workers = 1;
   bool per_class = false;
+  bool engine = true;
   Corruption corruption{"", 3};
   // Language alone.
   std::string task = "loss";  // loss, lambada, choice, mqar, needle, copying

@@ -111,7 +111,9 @@ void add_predict_command(CLI::App& app) {
   auto flags = std::make_shared<KindFlags>();
   flags->image = {command->add_option("images", options->images, "JPEG or PNG files"),
                   command->add_option("--batch", options->predict.batch_size, "Images at a time")
-                      ->capture_default_str()};
+                      ->capture_default_str(),
+                  command->add_flag("--engine,!--no-engine", options->predict.engine,
+                                    "Images through the inference engine, or layer by layer")};
   // Without allow_extra_args a text in brackets is one text, not a list.
   flags->sequence = {
       command
@@ -128,7 +130,8 @@ void add_predict_command(CLI::App& app) {
                           "The other document, for a model of pairs of them")};
   command->add_option("--top", options->predict.top_k, "Classes shown for each image")
       ->capture_default_str();
-  command->add_option("--precision", options->predict.precision, "fp32 or bf16")
+  command
+      ->add_option("--precision", options->predict.precision, "fp32 or bf16, of images also int8")
       ->capture_default_str();
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   add_run_options(*command, options->run);

@@ -5,8 +5,8 @@
 
 #include "tost/base/error.h"
 #include "tost/eval/evaluation_mode.h"
+#include "tost/eval/image_runner.h"
 #include "tost/eval/metrics.h"
-#include "tost/eval/precision.h"
 
 namespace tost {
 namespace {
@@ -34,7 +34,7 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);
-  const PrecisionScope precision(options.precision);
+  ImageRunner runner(model, options.precision, options.engine);
   const auto start = Clock::now();
   ClassificationMeter meter(classes);
   bool begun = false;
@@ -45,7 +45,7 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
     });
   };
   while (const std::optional<Batch> batch = next()) {
-    meter.add(model.forward(batch->images), batch->labels);
+    meter.add(runner.logits(batch->images), batch->labels);
     if (options.progress) options.progress(meter.images(), loader.images_per_epoch());
     if (options.stop && options.stop->load()) return std::nullopt;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/eval/precision.h"
+#include "tost/eval/image_runner.h"
 
 namespace tost {
 namespace {
@@ -43,11 +43,11 @@ std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& 
     fail_usage("The batch is ", options.batch_size, " but must be at least 1.");
   if (paths.empty()) fail_usage("No image was given to predict.");
   const torch::InferenceMode no_grad;
-  const PrecisionScope precision(options.precision);
+  ImageRunner runner(model, options.precision, options.engine);
   std::vector<Prediction> predictions;
   for (size_t begin = 0; begin < paths.size();) {
     const size_t end = std::min(paths.size(), begin + size_t(options.batch_size));
-    const Tensor logits = model.forward(read_batch(info.preprocess, paths, begin, end));
+    const Tensor logits = runner.logits(read_batch(info.preprocess, paths, begin, end));
     const Tensor probabilities = logits.to(torch::kDouble).softmax(1);
     for (size_t i = begin; i < end; ++i) {
       predictions.push_back(

@@ -1,0 +1,27 @@
+#include "tost/eval/image_runner.h"
+
+#include "tost/base/error.h"
+
+namespace tost {
+
+ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, bool engine)
+    : model_(model), precision_(precision) {
+  if (engine && VisionEngine::supports(model)) {
+    engine_.emplace(model, precision);
+  } else if (precision == "int8") {
+    fail_usage("int8 needs the inference engine, which ",
+               engine ? "does not run model '" + model.config().name + "'" : "is switched off",
+               "; use fp32 or bf16.");
+  } else {
+    const PrecisionScope known(precision);
+  }
+}
+
+torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
+  if (engine_) return engine_->forward(images);
+  const torch::InferenceMode no_grad;
+  const PrecisionScope precision(precision_);
+  return model_.forward(images);
+}
+
+}  // namespace tost

@@ -1,0 +1,33 @@
+// Pictures to logits at a precision, by the inference engine or by the module itself.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <optional>
+#include <string>
+
+#include "tost/eval/precision.h"
+#include "tost/infer/vision_engine.h"
+#include "tost/models/image_classifier.h"
+
+namespace tost {
+
+class ImageRunner {
+ public:
+  // `model` is in evaluation mode and outlives the runner. `engine`: through VisionEngine where it
+  // supports the model. precision: fp32, bf16 or, by the engine alone, int8; throws a usage Error
+  // for other names and for int8 without the engine.
+  ImageRunner(ImageClassifier& model, const std::string& precision, bool engine);
+
+  // images [B, in_channels, Y, X] → logits [B, classes], without gradients.
+  torch::Tensor logits(const torch::Tensor& images);
+
+  bool by_engine() const { return engine_.has_value(); }
+
+ private:
+  ImageClassifier& model_;
+  std::string precision_;
+  std::optional<VisionEngine> engine_;
+};
+
+}  // namespace tost
