@@ -207,7 +207,7 @@ void LanguagePrefill::mix(int64_t index, LanguageState& state) {
   x_.addcmul_(block.gamma1, mixed.reshape({batch_ * tokens_, dim_}));
 }
 
-void LanguagePrefill::tssa(const BlockWeights& block, Tensor& statistics) {
+void LanguagePrefill::tssa(const LanguageBlockWeights& block, Tensor& statistics) {
   const int64_t heads = weights_.model->config().heads, size = 2 * dim_ + heads;
   auto after = torch::empty({batch_, size}, torch::kDouble);
   if (statistics.defined()) check_statistics(statistics, batch_, size);

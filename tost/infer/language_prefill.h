@@ -45,7 +45,7 @@ class LanguagePrefill {
   void open(int64_t block, const Tile& tile);   // from a block's beginning to its mixer's input
   void norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow);
   void mix(int64_t block, LanguageState& state);
-  void tssa(const BlockWeights& block, torch::Tensor& statistics);
+  void tssa(const LanguageBlockWeights& block, torch::Tensor& statistics);
   torch::Tensor rows_of(const torch::Tensor& buffer, int64_t width, bool narrow) const;
 
   const LanguageWeights& weights_;

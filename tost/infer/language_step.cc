@@ -223,7 +223,8 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
   return range;
 }
 
-void LanguageStep::expand(const BlockWeights& block, const float* x, int thread, int threads) {
+void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int thread,
+                          int threads) {
   const int64_t rows = batch_ * tokens_, hidden = weights_.mlp_hidden;
   const auto range = multiply(block.fc, x, rows, data(sums_), nullptr, thread, threads);
   kernels::FinishRowsArgs a;
@@ -253,7 +254,7 @@ void LanguageStep::prepare_workspace() {
   }
 }
 
-void LanguageStep::tssa(const BlockWeights& block, double* statistics) const {
+void LanguageStep::tssa(const LanguageBlockWeights& block, double* statistics) const {
   auto a = tssa_args();
   a.temp = block.temp.const_data_ptr<float>();
   a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1), position_};

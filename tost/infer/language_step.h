@@ -46,9 +46,9 @@ class LanguageStep {
   // This thread's outputs of the product, which it returns; with gamma added onto y.
   Range multiply(const StepWeight& weight, const float* x, int64_t rows, float* y,
                  const torch::Tensor* gamma, int thread, int threads);
-  void expand(const BlockWeights& block, const float* x, int thread, int threads);
+  void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
   kernels::CausalForwardArgs tssa_args() const;
-  void tssa(const BlockWeights& block, double* statistics) const;
+  void tssa(const LanguageBlockWeights& block, double* statistics) const;
   void call_module(const Stage& stage, LanguageState& state);
 
   const LanguageWeights& weights_;

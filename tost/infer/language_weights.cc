@@ -122,7 +122,8 @@ Tensor StepWeight::rounded() const {
 NormWeight::NormWeight(const LayerNorm& norm)
     : weight(plain(norm.weight)), bias(plain(norm.bias)) {}
 
-BlockWeights::BlockWeights(const GptBlock& block, const LanguageConfig& config, WeightType type)
+LanguageBlockWeights::LanguageBlockWeights(const GptBlock& block, const LanguageConfig& config,
+                                           WeightType type)
     : kind(mixer_kind(*block.attn, config)),
       norm1(*block.ln_1),
       norm2(*block.ln_2),

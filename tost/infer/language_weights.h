@@ -47,8 +47,9 @@ enum class BlockMixer : uint8_t {
   kModule,   // anything else: the module as a whole, on rounded weights
 };
 
-struct BlockWeights {
-  BlockWeights(const GptBlock& block, const LanguageConfig& config, kernels::WeightType type);
+struct LanguageBlockWeights {
+  LanguageBlockWeights(const GptBlock& block, const LanguageConfig& config,
+                       kernels::WeightType type);
 
   BlockMixer kind;
   NormWeight norm1, norm2;
@@ -76,7 +77,7 @@ struct LanguageWeights {
   torch::Tensor positions;  // [block, C] float32, or undefined
   // Token and position [C] of one row.
   void embed(int64_t id, int64_t position, float* to) const;
-  std::vector<BlockWeights> blocks;
+  std::vector<LanguageBlockWeights> blocks;
   NormWeight norm;
   int64_t mlp_hidden = 0;
   kernels::Activation activation = kernels::Activation::kGelu;

@@ -174,14 +174,14 @@ PackedRows TokenPass::stored_rows(const void* data, int64_t width, int64_t count
   return {count, own.bytes, width, own.scale, own.zero};
 }
 
-void TokenPass::front(const BlockWeights& block, const float* shift, Rows rows) const {
+void TokenPass::front(const VisionBlockWeights& block, const float* shift, Rows rows) const {
   if (block.mixer == EngineMixer::kModule) return;
   const PackedRows x = normed_rows(block.norm1, shift, rows);
   void* to = at(workspace_.projected, rows.first, config_.dim);
   block.in.run(x, {.data = to, .stride = config_.dim, .dtype = dtype()}, scratch().product);
 }
 
-void TokenPass::back(const BlockWeights& block, Rows rows) const {
+void TokenPass::back(const VisionBlockWeights& block, Rows rows) const {
   const ThreadScratch& own = scratch();
   const int64_t dim = config_.dim;
   const bool int8 = block.fc1.packing() == Packing::kInt8;
@@ -202,7 +202,8 @@ void TokenPass::back(const BlockWeights& block, Rows rows) const {
 }
 
 // A part of the hidden columns at a time, as wide as it stays in the second-level cache.
-void TokenPass::mlp_onto_stream(const BlockWeights& block, const PackedRows& x, Rows rows) const {
+void TokenPass::mlp_onto_stream(const VisionBlockWeights& block, const PackedRows& x,
+                                Rows rows) const {
   const ThreadScratch& own = scratch();
   const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
   const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
@@ -222,7 +223,7 @@ void TokenPass::mlp_onto_stream(const BlockWeights& block, const PackedRows& x, 
   }
 }
 
-void TokenPass::mlp_in_int8(const BlockWeights& block, const PackedRows& x, Rows rows) const {
+void TokenPass::mlp_in_int8(const VisionBlockWeights& block, const PackedRows& x, Rows rows) const {
   const ThreadScratch& own = scratch();
   const int64_t hidden = block.fc1.outputs();
   block.fc1.run(x,
@@ -237,8 +238,8 @@ void TokenPass::mlp_in_int8(const BlockWeights& block, const PackedRows& x, Rows
                 own.product);
 }
 
-void TokenPass::mix(const BlockWeights& block, const float* shift, int64_t first, int64_t count,
-                    ParallelFor parallel, int64_t threads) const {
+void TokenPass::mix(const VisionBlockWeights& block, const float* shift, int64_t first,
+                    int64_t count, ParallelFor parallel, int64_t threads) const {
   if (block.mixer == EngineMixer::kNone) return;
   if (block.mixer == EngineMixer::kModule) return mix_by_module(block, shift, first, count);
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
@@ -253,7 +254,7 @@ void TokenPass::mix(const BlockWeights& block, const float* shift, int64_t first
 }
 
 // Normalised tokens through the mixer's own forward, onto the stream.
-void TokenPass::mix_by_module(const BlockWeights& block, const float* shift, int64_t first,
+void TokenPass::mix_by_module(const VisionBlockWeights& block, const float* shift, int64_t first,
                               int64_t count) const {
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim, rows = count * tokens;
   const c10::InferenceMode no_grad;

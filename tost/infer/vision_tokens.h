@@ -35,14 +35,14 @@ class TokenPass {
 
   void embed(const float* images, int64_t image, ParallelFor parallel, int64_t threads) const;
   void stem_rows(size_t stage, const float* picture, int64_t image, int64_t owner, Rows rows) const;
-  void mix(const BlockWeights& block, const float* shift, int64_t first, int64_t count,
+  void mix(const VisionBlockWeights& block, const float* shift, int64_t first, int64_t count,
            ParallelFor parallel, int64_t threads) const;
-  void mix_by_module(const BlockWeights& block, const float* shift, int64_t first,
+  void mix_by_module(const VisionBlockWeights& block, const float* shift, int64_t first,
                      int64_t count) const;
-  void front(const BlockWeights& block, const float* shift, Rows rows) const;
-  void back(const BlockWeights& block, Rows rows) const;
-  void mlp_onto_stream(const BlockWeights& block, const PackedRows& x, Rows rows) const;
-  void mlp_in_int8(const BlockWeights& block, const PackedRows& x, Rows rows) const;
+  void front(const VisionBlockWeights& block, const float* shift, Rows rows) const;
+  void back(const VisionBlockWeights& block, Rows rows) const;
+  void mlp_onto_stream(const VisionBlockWeights& block, const PackedRows& x, Rows rows) const;
+  void mlp_in_int8(const VisionBlockWeights& block, const PackedRows& x, Rows rows) const;
   void class_rows(int64_t image, Rows rows) const;
 
   void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;

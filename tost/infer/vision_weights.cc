@@ -46,8 +46,8 @@ StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
           PackedLinear(matrix, bias, packing)};
 }
 
-BlockWeights block_weights(const Block& block, Packing packing) {
-  BlockWeights weights;
+VisionBlockWeights block_weights(const Block& block, Packing packing) {
+  VisionBlockWeights weights;
   weights.norm1 = norm_weights(*block.norm1);
   weights.norm2 = norm_weights(*block.norm2);
   weights.fc1 = packed(*block.mlp->fc1, packing);

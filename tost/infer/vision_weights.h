@@ -32,7 +32,7 @@ enum class EngineMixer : uint8_t {
   kModule,  // by the module's own forward
 };
 
-struct BlockWeights {
+struct VisionBlockWeights {
   NormWeights norm1, norm2;
   EngineMixer mixer = EngineMixer::kModule;
   PackedLinear in, out;  // unless kModule
@@ -59,7 +59,7 @@ struct ClassBlockWeights {
 
 struct VisionWeights {
   std::vector<StemStage> stem;
-  std::vector<BlockWeights> blocks;
+  std::vector<VisionBlockWeights> blocks;
   std::vector<ClassBlockWeights> class_blocks;
   torch::Tensor position, position_bias;  // [C, 64] and [C], of the Fourier code
   torch::Tensor class_token;              // [C]
