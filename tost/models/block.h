@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tost/models/layers.h"
+#include "tost/models/recompute.h"
 #include "tost/models/token_mixer.h"
 
 namespace tost {
@@ -38,10 +39,16 @@ class Block : public torch::nn::Module {
   std::shared_ptr<LayerNorm> norm1, norm2;
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
-  torch::Tensor gamma1, gamma2;  // [C]
+  torch::Tensor gamma1, gamma2;            // [C]
+  bool branches = true;                    // false: gradients go layer by layer, to compare
+  Recompute recompute = Recompute::kNone;  // where gradients are wanted and nothing is traced
 
  private:
   torch::Tensor dropped(const torch::Tensor& x) const;
+  // The definition, and the same of functions that keep less for backward (branch.h).
+  torch::Tensor layer_by_layer(const torch::Tensor& x, BlockTrace* trace,
+                               const torch::Tensor& lengths);
+  torch::Tensor in_branches(const torch::Tensor& x, const torch::Tensor& lengths);
 
   double drop_path_, dropout_;
 };

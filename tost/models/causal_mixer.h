@@ -64,6 +64,10 @@ class CausalMixer : public torch::nn::Module {
   // x [B, T, C] → [B, T, C]. Output t depends on tokens 0..t alone.
   virtual torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) = 0;
 
+  // As in TokenMixer, for calls without trace and state.
+  virtual MixerMaps maps() const { return {}; }
+  virtual torch::Tensor between(const torch::Tensor& /*w*/) { return {}; }
+
   // As in TokenMixer, for mixers that give w and pi. Where there is a convolution, w is that of
   // x U + bias over the tokens; project() takes x for a whole sequence.
   virtual torch::Tensor subspaces() const { return {}; }

@@ -81,8 +81,20 @@ std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
   return {y.reshape(w.sizes()).to(w.scalar_type()), pi};
 }
 
+MixerMaps CausalTssaMixer::maps() const {
+  if (gate != nullptr || values != nullptr) return {};  // these read x as well
+  return {c_attn.get(), c_proj.get()};
+}
+
+Tensor CausalTssaMixer::between(const Tensor& w) {
+  return mix(conv != nullptr ? conv->forward(w, nullptr) : w, {}, {});
+}
+
 Tensor CausalTssaMixer::forward(const Tensor& x, const CausalCall& call) {
-  const auto w = project_in(x, call.state);
+  return project_out(mix(project_in(x, call.state), x, call), x, call.trace);
+}
+
+Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const CausalCall& call) {
   Tensor y, pi;  // pi [B, H, T]
   if (config_.options.decay != "none") {
     std::tie(y, pi) = forgetting(w, call);
@@ -104,7 +116,7 @@ Tensor CausalTssaMixer::forward(const Tensor& x, const CausalCall& call) {
     y = y +
         means->forward(values != nullptr ? values->forward(x) : w, share, rates->log_rates(), sums);
   }
-  return project_out(y, x, call.trace);
+  return y;
 }
 
 Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {

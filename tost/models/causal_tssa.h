@@ -38,6 +38,8 @@ class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  MixerMaps maps() const override;
+  torch::Tensor between(const torch::Tensor& w) override;
 
   torch::Tensor temp;        // [H, 1], starts at 1
   torch::Tensor denom_bias;  // [H, bias_positions, 1], starts at 0
@@ -49,6 +51,8 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   // The operator's formula (ops/tssa_causal_plain.h) with forgetting sums; y and pi [B, T, H].
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
                                                      const CausalCall& call) const;
+  // The mixed tokens from the projected ones; `x` is read where means are of values.
+  torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const CausalCall& call);
 };
 
 // Membership fixed to 1/H. State: "statistics" [B, H, P] float64.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tost/models/branch.h"
+
 namespace tost {
 
 using torch::Tensor;
@@ -30,7 +32,8 @@ Tensor GptBlock::dropped(const Tensor& x) const {
   return is_training() && dropout_ > 0 ? torch::dropout(x, dropout_, /*train=*/true) : x;
 }
 
-Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace) {
+Tensor GptBlock::layer_by_layer(const Tensor& x, MixerState* state, int64_t position,
+                                GptTrace* trace) {
   const CausalCall call{trace != nullptr ? &trace->mixer : nullptr, state, position};
   const auto mixer_input = ln_1->forward(x);
   const auto mixer_output = attn->forward(mixer_input, call);
@@ -43,6 +46,34 @@ Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, G
     trace->output = output;
   }
   return output;
+}
+
+Tensor GptBlock::in_branches(const Tensor& x) {
+  Tensor mixed;
+  if (const MixerMaps maps = attn->maps(); maps.in != nullptr) {
+    auto [residual, w] = norm_and_map(x, *ln_1, *maps.in);
+    const auto y = attn->between(w);
+    mixed = map_and_add(residual, y, *maps.out, gamma1, {});
+  } else {
+    mixed = add_scaled(x, gamma1, attn->forward(ln_1->forward(x), {}));
+  }
+  const MlpBranch branch{.norm = *ln_2,
+                         .in = *mlp->c_fc,
+                         .out = *mlp->c_proj,
+                         .gamma = gamma2,
+                         .tanh_gelu = mlp->tanh_gelu(),
+                         .recompute = recompute == Recompute::kMlp};
+  return mlp_branch(mixed, branch, {});
+}
+
+Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace) {
+  if (state != nullptr || trace != nullptr) return layer_by_layer(x, state, position, trace);
+  const bool joins = branches && is_training() && dropout_ == 0;
+  const bool joined = joins && branches_apply(x, *ln_1);
+  const auto run = [this, joined, position](const Tensor& input) {
+    return joined ? in_branches(input) : layer_by_layer(input, nullptr, position, nullptr);
+  };
+  return recompute == Recompute::kBlock ? recomputed(run, x) : run(x);
 }
 
 }  // namespace tost

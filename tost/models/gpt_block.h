@@ -4,6 +4,7 @@
 
 #include "tost/models/causal_mixer.h"
 #include "tost/models/layers.h"
+#include "tost/models/recompute.h"
 
 namespace tost {
 
@@ -30,6 +31,7 @@ class GptMlp : public torch::nn::Module {
  public:
   GptMlp(int64_t dim, int64_t hidden, bool bias, bool tanh_gelu = false);
   torch::Tensor forward(const torch::Tensor& x) const;
+  bool tanh_gelu() const { return tanh_gelu_; }
 
   std::shared_ptr<Linear> c_fc, c_proj;
 
@@ -48,10 +50,16 @@ class GptBlock : public torch::nn::Module {
   std::shared_ptr<LayerNorm> ln_1, ln_2;
   std::shared_ptr<CausalMixer> attn;
   std::shared_ptr<GptMlp> mlp;
-  torch::Tensor gamma1, gamma2;  // [C]
+  torch::Tensor gamma1, gamma2;            // [C]
+  bool branches = true;                    // false: gradients go layer by layer, to compare
+  Recompute recompute = Recompute::kNone;  // of whole sequences where gradients are wanted
 
  private:
   torch::Tensor dropped(const torch::Tensor& x) const;
+  // As in Block.
+  torch::Tensor layer_by_layer(const torch::Tensor& x, MixerState* state, int64_t position,
+                               GptTrace* trace);
+  torch::Tensor in_branches(const torch::Tensor& x);
 
   double dropout_;
 };

@@ -45,6 +45,7 @@ LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_
                              .tanh_gelu = c.activation == "gelu-tanh"};
   transformer_ = register_module("transformer", std::make_shared<torch::nn::Module>("transformer"));
   wte_ = transformer_->register_module("wte", std::make_shared<Embedding>(c.vocab, c.dim));
+  wte_->in_products = true;
   if (c.positions == "learned") {
     wpe_ = transformer_->register_module("wpe", std::make_shared<Embedding>(c.block, c.dim));
   }
@@ -121,7 +122,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, LanguageState* state, LanguageTr
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
   if (read_otherwise()) return reader_->logits(hidden);
-  return tost::linear(hidden, wte_->weight);
+  return tost::linear(hidden, product_weight(wte_->weight, wte_->copy));
 }
 
 Tensor LanguageModel::forward(const Tensor& ids) {
@@ -139,7 +140,7 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
   if (read_otherwise()) {
     return torch::cross_entropy_loss(reader_->logits(rows), wanted, {}, at::Reduction::Mean, -1);
   }
-  return head_cross_entropy(rows, wte_->weight, wanted);
+  return head_cross_entropy(rows, product_weight(wte_->weight, wte_->copy), wanted);
 }
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {

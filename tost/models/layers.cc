@@ -16,7 +16,7 @@ Linear::Linear(int64_t in, int64_t out, bool with_bias) {
 }
 
 torch::Tensor Linear::forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const {
-  return torch::linear(x, weight.narrow(0, first, count),
+  return torch::linear(x, product_weight().narrow(0, first, count),
                        bias.defined() ? bias.narrow(0, first, count) : bias);
 }
 
@@ -49,9 +49,13 @@ torch::Tensor Mlp::forward(const torch::Tensor& x) const {
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path) {
   if (drop_path <= 0) return torch::addcmul(x, gamma, branch);
+  return torch::addcmul(x, gamma * keep_factors(x, drop_path).view({-1, 1, 1}), branch);
+}
+
+torch::Tensor keep_factors(const torch::Tensor& x, double drop_path) {
+  if (drop_path <= 0) return {};
   const double keep = 1 - drop_path;
-  auto kept = torch::empty({x.size(0), 1, 1}, gamma.options()).bernoulli_(keep).div_(keep);
-  return torch::addcmul(x, gamma * kept, branch);
+  return torch::empty({x.size(0)}, x.options().dtype(torch::kFloat)).bernoulli_(keep).div_(keep);
 }
 
 void init_linears(torch::nn::Module& module) {

@@ -14,32 +14,35 @@ torch::Tensor TokenStatisticsMixer::subspaces() const {
   return qkv->weight.view({heads_, -1, qkv->weight.size(1)}).transpose(1, 2);
 }
 
+torch::Tensor TokenStatisticsMixer::forward(const torch::Tensor& x, const MixerCall& call) {
+  auto w = qkv->forward(x);
+  auto y = between(w, call);
+  w.reset();  // a third of the memory that a call without gradients takes at its peak
+  return out_->forward(y);
+}
+
 TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
   temp = register_parameter("temp", torch::ones({config.heads, 1}));
 }
 
-torch::Tensor TssaMixer::forward(const torch::Tensor& x, const MixerCall& call) {
-  auto w = qkv->forward(x);
+torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
   auto [y, pi] = tssa(w, temp, call.lengths);
   if (call.trace != nullptr) *call.trace = {w, pi};
-  w.reset();  // a third of the memory that a call without gradients takes at its peak
-  return project_out(y);
+  return y;
 }
 
-torch::Tensor TssaUniformMixer::forward(const torch::Tensor& x, const MixerCall& call) {
-  auto w = qkv->forward(x);
+torch::Tensor TssaUniformMixer::between(const torch::Tensor& w, const MixerCall& call) {
   if (call.trace != nullptr) {
     auto pi = torch::full({w.size(0), heads_, w.size(1)}, 1.0 / heads_, w.options());
     if (call.lengths.defined()) pi = pi * own_tokens(call.lengths, w.size(1)).unsqueeze(1);
     *call.trace = {w, pi};
   }
-  return project_out(tssa_uniform(w, heads_, call.lengths));
+  return tssa_uniform(w, heads_, call.lengths);
 }
 
-torch::Tensor NoMixer::forward(const torch::Tensor& x, const MixerCall& call) {
-  auto w = qkv->forward(x);
+torch::Tensor NoMixer::between(const torch::Tensor& w, const MixerCall& call) {
   if (call.trace != nullptr) call.trace->w = w;
-  return project_out(w);
+  return w;
 }
 
 }  // namespace tost

@@ -13,6 +13,8 @@ class TokenStatisticsMixer : public TokenMixer {
  public:
   explicit TokenStatisticsMixer(const MixerConfig& config);
 
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+  MixerMaps maps() const override { return {qkv.get(), out_.get()}; }
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override { return qkv->forward(x); }
 
@@ -20,8 +22,6 @@ class TokenStatisticsMixer : public TokenMixer {
   std::shared_ptr<torch::nn::Module> to_out;  // holds "0"
 
  protected:
-  torch::Tensor project_out(const torch::Tensor& y) const { return out_->forward(y); }
-
   int64_t heads_;
 
  private:
@@ -32,7 +32,7 @@ class TokenStatisticsMixer : public TokenMixer {
 class TssaMixer : public TokenStatisticsMixer {
  public:
   explicit TssaMixer(const MixerConfig& config);
-  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+  torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 
   torch::Tensor temp;  // [H, 1], starts at 1
 };
@@ -41,7 +41,7 @@ class TssaMixer : public TokenStatisticsMixer {
 class TssaUniformMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
-  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+  torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 };
 
 // Both projections and nothing between them: tokens never meet. The floor of every comparison, at
@@ -49,7 +49,7 @@ class TssaUniformMixer : public TokenStatisticsMixer {
 class NoMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
-  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+  torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
   // It has no heads.
   torch::Tensor subspaces() const override { return {}; }
   torch::Tensor project(const torch::Tensor&) const override { return {}; }

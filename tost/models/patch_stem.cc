@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "tost/models/norm_gelu.h"
+
 namespace tost {
 
 PatchStem::PatchStem(int64_t in_channels, int64_t dim, int64_t patch, int64_t depth) {
@@ -27,10 +29,10 @@ void PatchStem::add_stage(int64_t from, int64_t to, int64_t stride) {
 torch::Tensor PatchStem::forward(const torch::Tensor& images) {
   auto x = images;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    if (i > 0) x = torch::gelu(x);
     // With one channel the layout is ambiguous and the first convolution may answer channels-first.
     x = stages_[i].conv->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
-    x = stages_[i].norm->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
+    x = norm_gelu(*stages_[i].norm, x.contiguous(torch::MemoryFormat::ChannelsLast),
+                  /*gelu=*/i + 1 < stages_.size());
   }
   return x.permute({0, 2, 3, 1}).contiguous();
 }

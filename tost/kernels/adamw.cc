@@ -1,0 +1,113 @@
+#include "tost/kernels/adamw.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tost/kernels/adamw.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include "tost/kernels/mlp_grad-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+template <class T>
+void adamw_range(const AdamWArgs& args, int64_t begin, int64_t end) {
+  const Wide d;
+  const AdamWArgs a = args;
+  const T* gradient = static_cast<const T*>(a.gradient) + begin;
+  float *p = a.p + begin, *m = a.m + begin, *v = a.v + begin;
+  Bf16* copy = a.copy != nullptr ? static_cast<Bf16*>(a.copy) + begin : nullptr;
+  const Vec scale = hn::Set(d, a.scale), decay = hn::Set(d, a.decay), eps = hn::Set(d, a.eps);
+  const Vec rest1 = hn::Set(d, 1 - a.beta1), rest2 = hn::Set(d, 1 - a.beta2);
+  const Vec beta2 = hn::Set(d, a.beta2), rate = hn::Set(d, a.rate), root = hn::Set(d, a.root);
+  over_row(end - begin, [&](auto partial, int64_t i, size_t n) HWY_ATTR {
+    const Vec g = hn::Mul(load_part<partial>(gradient + i, n), scale);
+    const Vec m_old = load_part<partial>(m + i, n);
+    const Vec m_new = hn::MulAdd(rest1, hn::Sub(g, m_old), m_old);
+    const Vec v_new =
+        hn::MulAdd(hn::Mul(g, g), rest2, hn::Mul(beta2, load_part<partial>(v + i, n)));
+    const Vec divisor = hn::MulAdd(hn::Sqrt(v_new), root, eps);
+    const Vec moved = hn::Mul(rate, hn::Div(m_new, divisor));
+    const Vec p_new = hn::Sub(hn::Mul(load_part<partial>(p + i, n), decay), moved);
+    store_part<partial>(m_new, m + i, n);
+    store_part<partial>(v_new, v + i, n);
+    store_part<partial>(p_new, p + i, n);
+    if (copy != nullptr) store_part<partial>(p_new, copy + i, n);
+  });
+}
+
+template <class T>
+double squares_range(const void* x, int64_t begin, int64_t end) {
+  const T* from = static_cast<const T*>(x) + begin;
+  Vec total = hn::Zero(Wide());
+  over_row(end - begin, [&](auto partial, int64_t i, size_t n) HWY_ATTR {
+    const Vec value = load_part<partial>(from + i, n);
+    total = hn::MulAdd(value, value, total);
+  });
+  return sum_lanes(Wide(), total);
+}
+
+struct AdamWRuns {
+  static auto step(DType dtype) {
+    return dtype == DType::kBfloat16 ? &adamw_range<Bf16> : &adamw_range<float>;
+  }
+  static auto squares(DType dtype) {
+    return dtype == DType::kBfloat16 ? &squares_range<Bf16> : &squares_range<float>;
+  }
+};
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+
+#include "tost/kernels/isa.h"
+#include "tost/kernels/targets.h"
+
+namespace tost::kernels {
+namespace {
+
+constexpr int64_t kPiece = 16 << 10;  // numbers
+
+template <class Choose>
+auto of_target(const Choose& choose) {
+  const int64_t target = current_isa_target();
+#define TOST_CASE(TARGET, NAMESPACE) \
+  if (target == (TARGET)) return choose(NAMESPACE::AdamWRuns());
+  TOST_FOR_EACH_TARGET(TOST_CASE)
+#undef TOST_CASE
+  __builtin_unreachable();  // isa.h gives only targets that are built in
+}
+
+}  // namespace
+
+void adamw(const AdamWArgs& args, ParallelFor parallel) {
+  const auto run = of_target([&](auto runs) { return runs.step(args.gradient_dtype); });
+  const int64_t pieces = (args.count + kPiece - 1) / kPiece;
+  parallel(pieces, [&](int64_t begin, int64_t end) {
+    run(args, begin * kPiece, std::min(args.count, end * kPiece));
+  });
+}
+
+int64_t sum_of_squares_parts(int64_t count) {
+  return (count + kPiece - 1) / kPiece;
+}
+
+double sum_of_squares(const void* x, DType dtype, int64_t count, double* partial,
+                      ParallelFor parallel) {
+  const auto run = of_target([&](auto runs) { return runs.squares(dtype); });
+  const int64_t pieces = sum_of_squares_parts(count);
+  parallel(pieces, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      partial[i] = run(x, i * kPiece, std::min(count, (i + 1) * kPiece));
+    }
+  });
+  double sum = 0;
+  for (int64_t i = 0; i < pieces; ++i) sum += partial[i];
+  return sum;
+}
+
+}  // namespace tost::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,34 @@
+// AdamW on float32 weights that have a bfloat16 copy, in one pass over memory, and the sum of
+// squares that clipping needs.
+#pragma once
+
+#include <cstdint>
+
+#include "tost/base/parallel.h"
+#include "tost/kernels/tssa.h"
+
+namespace tost::kernels {
+
+// With g = scale gradient, in this order: p <- decay p; m <- m + (1 - beta1) (g - m);
+// v <- beta2 v + (1 - beta2) g^2; p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to
+// nearest even. Element by element, so no result depends on the number of threads.
+struct AdamWArgs {
+  int64_t count = 0;
+  float* p = nullptr;
+  float* m = nullptr;
+  float* v = nullptr;
+  const void* gradient = nullptr;
+  DType gradient_dtype = DType::kFloat32;
+  void* copy = nullptr;  // bfloat16, may be null
+  float scale = 1, decay = 1, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f;
+  float rate = 0;  // learning rate / (1 - beta1^t)
+  float root = 1;  // 1 / sqrt(1 - beta2^t)
+};
+void adamw(const AdamWArgs& args, ParallelFor parallel);
+
+// In float64, of pieces cut from the count alone. `partial` holds sum_of_squares_parts() numbers.
+int64_t sum_of_squares_parts(int64_t count);
+double sum_of_squares(const void* x, DType dtype, int64_t count, double* partial,
+                      ParallelFor parallel);
+
+}  // namespace tost::kernels

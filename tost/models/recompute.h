@@ -1,0 +1,33 @@
+// Activations computed again in backward instead of being kept.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+enum class Recompute {
+  kNone,
+  kMlp,    // the hidden values of each MLP
+  kBlock,  // everything within a block: only its input is kept
+};
+
+std::vector<std::string> recompute_names();  // none, mlp, block
+// Throws a usage Error for another name.
+Recompute recompute_from_name(const std::string& name);
+
+// Sets every block below `module`.
+void set_recompute(torch::nn::Module& module, Recompute recompute);
+
+// run(x), of which only x is kept; backward runs it again, under the autocast and from the state of
+// torch's default generator it had, so that values and gradients are the same bit for bit.
+// Gradients of what `run` reads besides x go into their .grad at once: for backward(), not for
+// torch::autograd::grad() of them, and not to be differentiated (a usage Error). Without gradients
+// of x it just runs. `run` lives as long as the graph.
+torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
+                         const torch::Tensor& x);
+
+}  // namespace tost
