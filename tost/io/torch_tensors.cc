@@ -1,7 +1,12 @@
 #include "tost/io/torch_tensors.h"
 
+#include <ATen/Parallel.h>
+
+#include <atomic>
 #include <cstring>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "tost/base/error.h"
 #include "tost/io/safe_text.h"
@@ -52,6 +57,20 @@ void check_booleans(std::string_view bytes, const std::string& file) {
   }
 }
 
+// Compares the checksums of all storages of the dict, on all threads: one takes as long as reading
+// the file.
+void check_storages(const TorchFile& file, const std::vector<PickleId>& fields) {
+  std::set<size_t> found;
+  for (const PickleId id : fields) {
+    if (const TorchTensor* tensor = file.tensor(id)) found.insert(tensor->storage);
+  }
+  const std::vector<size_t> storages(found.begin(), found.end());
+  std::atomic<size_t> next = 0;
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < storages.size(); i = next++) file.storage_bytes(storages[i]);
+  });
+}
+
 }  // namespace
 
 TorchTensorReader::TorchTensorReader(std::shared_ptr<const TorchFile> file)
@@ -91,6 +110,7 @@ std::map<std::string, torch::Tensor> TorchTensorReader::state_dict(PickleId dict
   const PickleTree& tree = file_->tree();
   std::map<std::string, torch::Tensor> state;
   const auto fields = torch_fields(tree, dict);
+  check_storages(*file_, fields);
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
     if (file_->tensor(fields[i + 1]) == nullptr) continue;
     if (!tree.is(fields[i], PickleKind::kString)) {
