@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/ops/adamw_step.h"
 
 namespace tost {
 namespace {
@@ -24,9 +25,32 @@ void copy_state(Tensor& into, const std::map<std::string, Tensor>& state, const 
   into.copy_(from);
 }
 
+// The whole gradient of a parameter with a working copy: in the copy, unless a dense part of it
+// reached the parameter itself. Lookups in a table leave a sparse part there, of few rows.
+Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
+  Tensor own = p.grad(), other = copy.target().grad();
+  if (own.defined() && other.defined()) {
+    if (own.is_sparse()) {
+      const Tensor rows = own.coalesce();
+      other.index_add_(0, rows.indices()[0], rows.values().to(other.scalar_type()));
+      own.reset();
+    } else {
+      own.add_(other);
+      other.reset();
+    }
+  } else if (own.defined() && own.is_sparse()) {
+    own = own.to_dense();
+  }
+  if (own.defined()) own = own.contiguous();
+  if (other.defined()) other = other.contiguous();
+  Tensor(p).mutable_grad() = own;
+  copy.target().mutable_grad() = other;
+  return own.defined() ? own : other;
+}
+
 }  // namespace
 
-AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options)
+AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies)
     : groups_(std::move(groups)), options_(options) {
   for (const ParamGroup& group : groups_) {
     auto& moments = moments_.emplace_back();
@@ -36,38 +60,89 @@ AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options)
                          torch::zeros({}, torch::kFloat)});
     }
   }
+  for (auto& copy : copies) {
+    const void* key = copy->weight().unsafeGetTensorImpl();
+    copies_[key] = std::move(copy);
+  }
+}
+
+WorkingCopy* AdamW::copy_of(const Tensor& p) const {
+  const auto found = copies_.find(p.unsafeGetTensorImpl());
+  return found == copies_.end() ? nullptr : found->second.get();
 }
 
 void AdamW::step(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
-  std::optional<Tensor> divisor;
-  if (gradient_scale != 1) divisor = torch::tensor(1 / gradient_scale, torch::kFloat);
-  for (size_t i = 0; i < groups_.size(); ++i) step_group(groups_[i], moments_[i], lr, divisor);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    step_group(groups_[i], moments_[i], lr, gradient_scale);
+  }
 }
 
 // ATen's fused kernel reads p, g, m, v and writes p, m, v once: 28 bytes an element in float32.
 void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
-                       const std::optional<Tensor>& divisor) {
+                       double gradient_scale) {
   std::vector<Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (size_t i = 0; i < group.params.size(); ++i) {
-    if (!group.params[i].grad().defined()) continue;
+    const Tensor& p = group.params[i];
+    if (WorkingCopy* copy = copy_of(p)) {
+      step_copied(p, *copy, moments[i], lr, group.weight_decay, gradient_scale);
+      continue;
+    }
+    if (!p.grad().defined()) continue;
     moments[i].step.add_(1);
-    params.push_back(group.params[i]);
-    grads.push_back(group.params[i].grad());
+    params.push_back(p);
+    grads.push_back(p.grad());
     exp_avgs.push_back(moments[i].exp_avg);
     exp_avg_sqs.push_back(moments[i].exp_avg_sq);
     steps.push_back(moments[i].step);
   }
   if (params.empty()) return;
+  std::optional<Tensor> divisor;
+  if (gradient_scale != 1) divisor = torch::tensor(1 / gradient_scale, torch::kFloat);
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                     /*maximize=*/false, divisor);
+}
+
+void AdamW::step_copied(const Tensor& p, WorkingCopy& copy, const Moments& moments, double lr,
+                        double weight_decay, double gradient_scale) const {
+  const Tensor gradient = copied_gradient(p, copy);
+  if (!gradient.defined()) return;
+  moments.step.add_(1);
+  adamw_step({.lr = lr,
+              .beta1 = options_.beta1,
+              .beta2 = options_.beta2,
+              .eps = options_.eps,
+              .weight_decay = weight_decay,
+              .gradient_scale = gradient_scale,
+              .step = moments.step.item<double>()},
+             p, moments.exp_avg, moments.exp_avg_sq, copy.target(), gradient);
+  copy.note_written();
 }
 
 void AdamW::zero_grad() {
   for (ParamGroup& group : groups_) {
     for (Tensor& p : group.params) p.mutable_grad() = Tensor();
   }
+  for (const auto& [key, copy] : copies_) copy->target().mutable_grad() = Tensor();
+}
+
+double AdamW::gradient_norm() {
+  const torch::NoGradGuard no_grad;
+  std::vector<Tensor> others;
+  double squares = 0;
+  for (const ParamGroup& group : groups_) {
+    for (const Tensor& p : group.params) {
+      WorkingCopy* copy = copy_of(p);
+      if (copy == nullptr) {
+        others.push_back(p);
+      } else if (const Tensor gradient = copied_gradient(p, *copy); gradient.defined()) {
+        squares += sum_of_squares(gradient);
+      }
+    }
+  }
+  const double rest = tost::gradient_norm(others);
+  return copies_.empty() ? rest : std::sqrt(squares + rest * rest);
 }
 
 std::vector<Tensor> AdamW::parameters() const {

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "tost/models/working_copy.h"
 #include "tost/train/param_groups.h"
 
 namespace tost {
@@ -20,15 +21,20 @@ struct AdamWOptions {
 // p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
 // p <- p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Equal to torch.optim.AdamW to
 // rounding. Deterministic for any thread count (element by element). Parameters are float32 or
-// float64.
+// float64. Those with a working copy have their gradient there or in themselves, or a part in
+// either; the copy is written in the same pass.
 class AdamW {
  public:
-  AdamW(std::vector<ParamGroup> groups, AdamWOptions options);
+  using Copies = std::vector<std::shared_ptr<WorkingCopy>>;
+  // `copies`: of some of the parameters. They are no part of the state.
+  AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies = {});
 
   // Takes each gradient times `gradient_scale` (> 0). Parameters without a gradient are left alone,
   // and their moments too.
   void step(double lr, double gradient_scale = 1);
   void zero_grad();
+  // The 2-norm of all gradients together.
+  double gradient_norm();
 
   const std::vector<ParamGroup>& groups() const { return groups_; }
   std::vector<torch::Tensor> parameters() const;
@@ -44,14 +50,18 @@ class AdamW {
     torch::Tensor exp_avg, exp_avg_sq, step;
   };
   void step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
-                  const std::optional<torch::Tensor>& divisor);
+                  double gradient_scale);
+  void step_copied(const torch::Tensor& p, WorkingCopy& copy, const Moments& moments, double lr,
+                   double weight_decay, double gradient_scale) const;
+  WorkingCopy* copy_of(const torch::Tensor& p) const;
 
   std::vector<ParamGroup> groups_;
   std::vector<std::vector<Moments>> moments_;  // beside groups_
   AdamWOptions options_;
+  std::map<const void*, std::shared_ptr<WorkingCopy>> copies_;  // by parameter
 };
 
-// The 2-norm of all gradients together.
+// The 2-norm of the gradients of parameters without working copies.
 double gradient_norm(const std::vector<torch::Tensor>& parameters);
 
 // What gradients of that norm are to be multiplied by so that it is at most max_norm, as torch's

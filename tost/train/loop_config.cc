@@ -1,6 +1,7 @@
 #include "tost/train/loop_config.h"
 
 #include "tost/base/error.h"
+#include "tost/models/recompute.h"
 
 namespace tost {
 namespace {
@@ -31,7 +32,11 @@ void add_optimizer_fields(FieldTable<LoopConfig>& t) {
       .number("eps", &C::eps, 1e-20, 1, kWarn, "AdamW epsilon")
       .number("clip", &C::clip, 0, 1e9, kWarn, "largest gradient norm (0: no clipping)")
       .choice("precision", &C::precision, {"fp32", "bf16"}, kWarn,
-              "bf16: autocast matrix products, weights stay fp32")
+              "bf16: matrix products in bfloat16 on copies of the weights, which stay fp32")
+      .choice(
+          "recompute", &C::recompute, recompute_names(), kFree,
+          "activations computed again in backward instead of kept: each MLP's hidden values, or "
+          "all within a block; slower, less memory, the same results")
       .number("ema_decay", &C::ema_decay, 0, 0.9999999, kFixed,
               "decay of the averaged weights (0: none)")
       .flag("evaluate_ema", &C::evaluate_ema, kWarn,

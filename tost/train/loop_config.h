@@ -28,6 +28,7 @@ struct LoopConfig {
   double eps = 1e-8;
   double clip = 0;
   std::string precision = "fp32";
+  std::string recompute = "none";
   double ema_decay = 0;
   bool evaluate_ema = false;
 

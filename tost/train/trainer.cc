@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
 #include "tost/eval/precision.h"
 #include "tost/eval/run_layout.h"
+#include "tost/models/recompute.h"
 
 namespace tost {
 namespace {
@@ -16,6 +18,12 @@ using torch::Tensor;
 ScheduleForm form_of(const std::string& name) {
   if (name == "epoch") return ScheduleForm::kEpoch;
   return name == "rsqrt" ? ScheduleForm::kRsqrt : ScheduleForm::kStep;
+}
+
+// Gradients that are added up over several batches are so in float32.
+AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model) {
+  if (config.precision != "bf16") return {};
+  return keep_working_copies(model, /*own_gradients=*/config.accumulate == 1);
 }
 
 }  // namespace
@@ -54,9 +62,11 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
       stop_(stop),
       steps_per_epoch_(steps_per_epoch(config, task)),
       schedule_(make_schedule(config, steps_per_epoch_, task.samples_per_batch())),
-      optimizer_(task.param_groups(), {config.beta1, config.beta2, config.eps}),
+      optimizer_(task.param_groups(), {config.beta1, config.beta2, config.eps},
+                 working_copies(config, task.model())),
       store_(run_ / kCheckpointFolder, config.keep_last),
       saver_(store_, retry_pauses(config.save_retries)) {
+  set_recompute(task.model(), recompute_from_name(config.recompute));
   if (config.ema_decay > 0)
     ema_ = std::make_unique<Ema>(state_dict(task.model()), config.ema_decay);
   const int64_t leftovers = store_.clean();
@@ -139,7 +149,7 @@ void Trainer::step() {
   std::optional<BadStep> bad = accumulate_gradients(sums);
   double norm = 0;
   if (!bad && measures_norm()) {
-    norm = gradient_norm(optimizer_.parameters());
+    norm = optimizer_.gradient_norm();
     bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
   }
   if (bad && !pass_over(*bad, lr)) return;
@@ -202,7 +212,20 @@ void Trainer::report_step(double lr) {
   listener_.on_step(report);
   if (state_.step % config_.log_every != 0 && state_.step != total_steps()) return;
   log_->add_step(report);
+  warn_of_waiting(report.wait_share);
   state_.sums = {};
+}
+
+// Once a run: the first batches always come slowly, so it takes a few lines in a row.
+void Trainer::warn_of_waiting(double wait_share) {
+  constexpr double kHigh = 0.2;
+  constexpr int64_t kLines = 4;
+  if (waiting_lines_ >= kLines) return;
+  waiting_lines_ = wait_share > kHigh ? waiting_lines_ + 1 : 0;
+  if (waiting_lines_ < kLines) return;
+  listener_.on_message(cat("Data is the bottleneck: ", std::llround(100 * wait_share),
+                           " % of the time goes into waiting for batches; raise workers, or move "
+                           "the data to a faster disk."));
 }
 
 bool Trainer::evaluation_due() const {

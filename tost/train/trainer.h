@@ -78,6 +78,7 @@ class Trainer {
   bool measures_norm() const;
   void update(double lr, double norm, const StepSums& sums);
   void report_step(double lr);
+  void warn_of_waiting(double wait_share);
   bool evaluation_due() const;
   bool evaluate();  // false when stopped
   // What the task tells of the averaged weights, or the model's own, its reading being watched.
@@ -119,6 +120,7 @@ class Trainer {
   std::unique_ptr<DataWatch> watch_;
   std::optional<StepStart> start_;  // of the running step, where a guard may need it
   int64_t data_waits_ = 0;
+  int64_t waiting_lines_ = 0;  // of the log, in a row, with a high share of waiting
   nlohmann::json last_eval_;
   bool in_epoch_ = false;     // the task stands at the place data_step() says
   bool unsaved_ = false;      // something happened since the last checkpoint
