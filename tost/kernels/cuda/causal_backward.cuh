@@ -5,12 +5,12 @@
 
 namespace tost::kernels::cuda {
 
-// r and D of the thread's tokens, from w, g and the second moments (which become D).
+// r of the thread's tokens, from w, g and the second moments.
 template <int V, int K>
 __device__ __forceinline__ void moment_gradients(const CausalPlace<V, K>& at, const float* shares,
                                                  const float* inverse, const float (&w)[K][V],
-                                                 const float (&g)[K][V], float (&moment)[K][V],
-                                                 float (&r)[K][V]) {
+                                                 const float (&g)[K][V],
+                                                 const float (&moment)[K][V], float (&r)[K][V]) {
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
     const int t = at.row * K + i;
@@ -18,8 +18,16 @@ __device__ __forceinline__ void moment_gradients(const CausalPlace<V, K>& at, co
     for (int v = 0; v < V; ++v) {
       const float damping = 1.0f / (1.0f + moment[i][v]);
       r[i][v] = damping * damping * (g[i][v] * w[i][v] * shares[t]) * inverse[t];
-      moment[i][v] = damping;
     }
+  }
+}
+// Second moments become D.
+template <int V, int K>
+__device__ __forceinline__ void dampings(float (&moment)[K][V]) {
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) moment[i][v] = 1.0f / (1.0f + moment[i][v]);
   }
 }
 
@@ -38,15 +46,11 @@ __global__ void __launch_bounds__(kThreads)
   load_chunk(w, cut, at, x);
   load_chunk(grad, cut, at, g);
   second_moments<V, K>(cut, at, sums, x, scratch, shares, inverse, moment);
+  moment_gradients<V, K>(at, shares, inverse, x, g, moment, r);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
-    const int t = at.row * K + i;
     TOST_UNROLL
-    for (int v = 0; v < V; ++v) {
-      const float damping = 1.0f / (1.0f + moment[i][v]);
-      r[i][v] = damping * damping * (g[i][v] * x[i][v] * shares[t]) * inverse[t];
-      moment[i][v] *= r[i][v];
-    }
+    for (int v = 0; v < V; ++v) moment[i][v] *= r[i][v];
   }
   sum_channels<V, K>(cut, at, moment, scratch, of_token);
   for (int t = static_cast<int>(threadIdx.x); t < kChunk; t += cut.threads()) {
@@ -78,6 +82,7 @@ __global__ void __launch_bounds__(kThreads)
   load_chunk(grad, cut, at, g);
   second_moments<V, K>(cut, at, sums, x, scratch, shares, inverse, damping);
   moment_gradients<V, K>(at, shares, inverse, x, g, damping, r);
+  dampings<V, K>(damping);
   sums_behind<V, K>(cut, at, behind.moment + at.chunk_channel(cut), scratch, r);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
@@ -202,6 +207,7 @@ __global__ void __launch_bounds__(kThreads)
   load_chunk(grad, cut, at, g);
   second_moments<V, K>(cut, at, sums, x, scratch, shares, inverse, damping);
   moment_gradients<V, K>(at, shares, inverse, x, g, damping, r);
+  dampings<V, K>(damping);
   sums_behind<V, K>(cut, at, behind.moment + at.chunk_channel(cut), scratch, r);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {

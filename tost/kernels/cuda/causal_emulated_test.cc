@@ -55,6 +55,8 @@ class EmulatedCausalTssa : public testing::TestWithParam<Case> {
     std::vector<float> carry(shape.batch * chunks * 2 * shape.channels());
     std::vector<double> pi_carry(shape.batch * chunks * shape.heads);
     Result r;
+    std::vector<float> grad_pi(shape.batch * shape.heads * shape.tokens);
+    for (size_t i = 0; i < grad_pi.size(); ++i) grad_pi[i] = 0.02f * float(i % 11) - 0.1f;
     r.pi.resize(shape.batch * shape.heads * shape.tokens);
     r.grad_temp.resize(shape.heads), r.grad_bias.resize(bias.size());
     r.state.assign(shape.batch * causal_state_size(shape), 0.25 * scale * scale);
@@ -72,6 +74,7 @@ class EmulatedCausalTssa : public testing::TestWithParam<Case> {
     backward.carry = carry.data(), backward.pi_carry = pi_carry.data();
     backward.grad_w = grad_w.tokens(), backward.grad_temp = r.grad_temp.data();
     backward.grad_bias = r.grad_bias.data();
+    backward.grad_pi = grad_pi.data();
     if (emulated) {
       EXPECT_TRUE(supports(forward) && supports(backward));
       Workspace one(forward_workspace(forward)), two(backward_workspace(backward));
@@ -107,6 +110,18 @@ TEST_P(EmulatedCausalTssa, WithoutCarryAndInOneStepIsTheSame) {
   expect_close(bare.y, kept.y, 1e-6, "y");
   expect_close(bare.pi, kept.pi, 1e-6, "pi");
   expect_close(bare.state, kept.state, 1e-6, "state");
+}
+
+TEST_P(EmulatedCausalTssa, DoesNotDependOnTheOrderOfThreads) {
+  const Result one = run(true, true);
+  const DescendingThreads descending;
+  const Result two = run(true, true);
+  EXPECT_EQ(one.y, two.y);
+  EXPECT_EQ(one.pi, two.pi);
+  EXPECT_EQ(one.grad_w, two.grad_w);
+  EXPECT_EQ(one.grad_temp, two.grad_temp);
+  EXPECT_EQ(one.grad_bias, two.grad_bias);
+  EXPECT_EQ(one.state, two.state);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedCausalTssa, testing::ValuesIn(kCases));

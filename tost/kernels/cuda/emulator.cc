@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace tost::kernels::cuda::emulator {
 
 thread_local dim3 thread_index, block_index, block_size, grid_size;
 thread_local unsigned char* shared = nullptr;
+thread_local bool descending = false;
 
 namespace {
 
@@ -37,7 +39,8 @@ void fiber_main() {
 // Lets each fiber run to its next barrier or its end; false when all have ended.
 bool run_round(std::vector<Fiber>& fibers) {
   size_t ended = 0;
-  for (size_t i = 0; i < fibers.size(); ++i) {
+  for (size_t turn = 0; turn < fibers.size(); ++turn) {
+    const size_t i = descending ? fibers.size() - 1 - turn : turn;
     if (!fibers[i].done) {
       thread_index = dim3(static_cast<unsigned>(i));
       current.running = &fibers[i];
@@ -81,6 +84,7 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void
   grid_size = grid;
   for (unsigned x = 0; x < grid.x; ++x) {
     block_index = dim3(x);
+    std::memset(shared, 0xff, shared_bytes);
     run_block(fibers);
   }
 }

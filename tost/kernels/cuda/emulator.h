@@ -20,6 +20,8 @@ namespace tost::kernels::cuda::emulator {
 extern thread_local dim3 thread_index, block_index, block_size, grid_size;
 extern thread_local unsigned char* shared;
 
+extern thread_local bool descending;  // the last thread of a block runs first
+
 void barrier();
 // Calls body once for every thread of every block.
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body);

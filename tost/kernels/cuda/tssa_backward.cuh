@@ -63,17 +63,62 @@ struct LogitResults {
   float* partial_temp;  // [B, splits, H]: sum of dlogit a
 };
 
+struct LogitInputs {
+  const float* spread;   // [B, H]
+  const float* temp;     // [H]
+  const float* grad_pi;  // [B, H, N] or null
+};
+
+// Shared memory of logit_pass().
+struct LogitTile {
+  float *parts, *logits;    // [tile, lanes]: shares of dPi and of a
+  float *grads, *energies;  // [tile, H]: dPi, then da; a, then dlogit a
+};
+
+// From the parts to da and dlogit a of the tile's first `count` tokens, which begin at `start`.
+__device__ __forceinline__ void tile_logit_gradients(const Cut& cut, const Place& at,
+                                                     const LogitTile& tile, const float* pi,
+                                                     const LogitInputs& in, int64_t start,
+                                                     int64_t count, float* grad_logit) {
+  const int64_t first = at.sample * cut.heads * cut.tokens + start;
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+    const int token = k / cut.heads, head = k % cut.heads;
+    const float outside =
+        in.grad_pi != nullptr ? in.grad_pi[first + head * cut.tokens + token] : 0.0f;
+    tile.grads[k] =
+        head_sum(cut, tile.parts, token, head) - in.spread[at.sample * cut.heads + head] + outside;
+    tile.energies[k] = head_sum(cut, tile.logits, token, head);
+  }
+  __syncthreads();
+  for (int token = static_cast<int>(threadIdx.x); token < count; token += cut.threads()) {
+    const float* shares = pi + first + token;
+    float dot = 0;
+    for (int k = 0; k < cut.heads; ++k) {
+      dot += shares[k * cut.tokens] * tile.grads[token * cut.heads + k];
+    }
+    for (int k = 0; k < cut.heads; ++k) {
+      const int here = token * cut.heads + k;
+      const float gradient = shares[k * cut.tokens] * (tile.grads[here] - dot);
+      tile.energies[here] *= gradient;
+      tile.grads[here] = gradient * in.temp[k];
+      grad_logit[first + k * cut.tokens + token] = tile.grads[here];
+    }
+  }
+  __syncthreads();
+}
+
 // The gradient of the membership logits.
 template <class T, int V, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     logit_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, Kept kept, const float* grad_moment,
-               const float* spread, const float* temp, const float* grad_pi, LogitResults results) {
+               LogitInputs in, LogitResults results) {
   TOST_SHARED(memory);
   const int64_t room = int64_t{cut.tile()} * cut.lanes, other = cut.rows * cut.channels();
-  float* parts = reinterpret_cast<float*>(memory);            // [tile, lanes]: of dPi
-  float* logits = parts + (room > other ? room : other);      // [tile, lanes]: of a
-  float* grads = logits + room;                               // [tile, H]: dPi, then da
-  float* energies = grads + int64_t{cut.tile()} * cut.heads;  // [tile, H]: a, then dlogit a
+  const int64_t shares = int64_t{cut.tile()} * cut.heads;
+  float* parts = reinterpret_cast<float*>(memory);
+  float* logits = parts + (room > other ? room : other);
+  const LogitTile tile{parts, logits, logits + room, logits + room + shares};
   const Place at(cut);
   const int64_t channel = at.sample * cut.channels() + at.lane * V;
   float inverse[V], damping[V], moment_grad[V], sums[V] = {};
@@ -91,6 +136,7 @@ __global__ void __launch_bounds__(kThreads)
     load_tile(grad, cut, at, start + at.row, at.own_end, g);
     TOST_UNROLL
     for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+      const int64_t place = int64_t{i * cut.rows + at.row} * cut.lanes + at.lane;
       float part = 0, logit = 0;
       TOST_UNROLL
       for (int v = 0; v < V; ++v) {
@@ -98,54 +144,19 @@ __global__ void __launch_bounds__(kThreads)
         part += value * (value * moment_grad[v] - to_float(g[i].values[v]) * damping[v]);
         logit += unit * unit;
       }
-      parts[(i * cut.rows + at.row) * cut.lanes + at.lane] = part;
-      logits[(i * cut.rows + at.row) * cut.lanes + at.lane] = logit;
+      tile.parts[place] = part;
+      tile.logits[place] = logit;
     }
-    __syncthreads();
-    for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
-      const int token = k / cut.heads, head = k % cut.heads;
-      const int64_t place = (at.sample * cut.heads + head) * cut.tokens + start + token;
-      grads[k] = head_sum(cut, parts, token, head) - spread[at.sample * cut.heads + head] +
-                 (grad_pi != nullptr ? grad_pi[place] : 0.0f);
-      energies[k] = head_sum(cut, logits, token, head);
-    }
-    __syncthreads();
-    for (int token = static_cast<int>(threadIdx.x); token < count; token += cut.threads()) {
-      const float* shares = kept.pi + at.sample * cut.heads * cut.tokens + start + token;
-      float dot = 0;
-      for (int k = 0; k < cut.heads; ++k) {
-        dot += shares[k * cut.tokens] * grads[token * cut.heads + k];
-      }
-      for (int k = 0; k < cut.heads; ++k) {
-        const int here = token * cut.heads + k;
-        const float gradient = shares[k * cut.tokens] * (grads[here] - dot);
-        energies[here] *= gradient;
-        grads[here] = gradient * temp[k];
-        results.grad_logit[(at.sample * cut.heads + k) * cut.tokens + start + token] = grads[here];
-      }
-    }
-    __syncthreads();
-    TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
-      const int token = i * cut.rows + at.row;
-      if (token >= count) continue;
-      const float gradient = grads[token * cut.heads + at.head];
-      TOST_UNROLL
-      for (int v = 0; v < V; ++v) {
-        const float unit = to_float(x[i].values[v]) * inverse[v];
-        sums[v] += gradient * (unit * unit);
-      }
-    }
-    if (static_cast<int>(threadIdx.x) < cut.heads) {
-      for (int t = 0; t < count; ++t) temp_sum += energies[t * cut.heads + threadIdx.x];
-    }
+    tile_logit_gradients(cut, at, tile, kept.pi, in, start, count, results.grad_logit);
+    weigh_squares(cut, at, x, count, tile.grads, inverse, sums);
+    temp_sum += sum_tokens(cut, tile.energies, count);
     __syncthreads();
   }
   if (static_cast<int>(threadIdx.x) < cut.heads) {
     results.partial_temp[int64_t{blockIdx.x} * cut.heads + threadIdx.x] =
         static_cast<float>(temp_sum);
   }
-  reduce_rows<V>(cut, at, sums, parts, results.partial_sum + blockIdx.x * cut.channels());
+  reduce_rows<V>(cut, at, sums, tile.parts, results.partial_sum + blockIdx.x * cut.channels());
 }
 
 // grad_temp[k] = sum over samples and splits; one thread a head.

@@ -23,7 +23,8 @@ using Stream = void*;  // a cudaStream_t
 // where the head width or an address does not divide into packs.
 bool supports(const TssaForwardArgs& args);
 bool supports(const TssaBackwardArgs& args);
-// At most 256 channels a head.
+// At most kWidestCausalHead channels a head.
+inline constexpr int64_t kWidestCausalHead = 256;
 bool supports(const CausalForwardArgs& args);
 bool supports(const CausalBackwardArgs& args);
 

@@ -55,6 +55,8 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     std::vector<float> temp(shape.heads);
     for (int64_t k = 0; k < shape.heads; ++k) temp[k] = 0.5f + float(k);
     Result r;
+    std::vector<float> grad_pi(shape.batch * shape.heads * shape.tokens);
+    for (size_t i = 0; i < grad_pi.size(); ++i) grad_pi[i] = 0.02f * float(i % 11) - 0.1f;
     r.pi.resize(memberships), r.energy.resize(stats), r.moment.resize(stats);
     r.pi_sum.resize(shape.batch * shape.heads), r.grad_temp.resize(shape.heads);
     const DeviceFacts device{multiprocessors, 200 << 10};
@@ -70,6 +72,7 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     backward.energy = r.energy.data(), backward.moment = r.moment.data();
     backward.pi_sum = r.pi_sum.data(), backward.grad_w = grad_w.tokens();
     backward.grad_temp = r.grad_temp.data();
+    backward.grad_pi = grad_pi.data();
     if (emulated) {
       EXPECT_TRUE(supports(forward) && supports(backward));
       Workspace one(forward_workspace(forward, device)), two(backward_workspace(backward, device));
@@ -101,14 +104,49 @@ TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
   expect_close(found.grad_temp, wanted.grad_temp, 2e-5f, "grad_temp", floor);
 }
 
-TEST_P(EmulatedTssa, Repeats) {
-  const Result one = run(true), two = run(true);
+TEST_P(EmulatedTssa, DoesNotDependOnTheOrderOfThreads) {
+  const Result one = run(true);
+  const DescendingThreads descending;
+  const Result two = run(true);
   EXPECT_EQ(one.y, two.y);
+  EXPECT_EQ(one.pi, two.pi);
   EXPECT_EQ(one.grad_w, two.grad_w);
   EXPECT_EQ(one.grad_temp, two.grad_temp);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedTssa, testing::ValuesIn(kCases));
+
+// y of values stored in 16 bits is that of the same values in 32, rounded.
+template <class T>
+void expect_rounded(DType dtype, double limit) {
+  const TssaShape shape{2, 70, 3, 16};
+  const int64_t count = shape.batch * shape.tokens * shape.channels();
+  Padded values(shape, 0, 0);
+  values.fill(1);
+  std::vector<float> plain;
+  values.for_each([&](float x) { plain.push_back(x); });
+  const auto narrow = stored<T>(plain);
+  const auto wide = widened(narrow);
+  const std::vector<float> temp(shape.heads, 1.0f);
+  std::vector<T> y(count);
+  std::vector<float> wide_y(count);
+  TssaForwardArgs args;
+  args.shape = shape, args.dtype = dtype, args.temp = temp.data();
+  args.w = {narrow.data(), shape.tokens * shape.channels(), shape.channels()};
+  args.y = {y.data(), shape.tokens * shape.channels(), shape.channels()};
+  const DeviceFacts device{2, 200 << 10};
+  Workspace one(forward_workspace(args, device));
+  ASSERT_EQ(tssa_forward(args, one.data, device, nullptr), 0);
+  args.dtype = DType::kFloat32, args.w.data = wide.data(), args.y.data = wide_y.data();
+  Workspace two(tssa_forward_workspace(args));
+  kernels::tssa_forward(args, two.data, serial_for, 1);
+  expect_close(widened(y), wide_y, limit, "y");
+}
+
+TEST(EmulatedTssa, RoundsSixteenBitStorage) {
+  expect_rounded<Bfloat16>(DType::kBfloat16, 1.0 / 256);
+  expect_rounded<Float16>(DType::kFloat16, 1.0 / 2048);
+}
 
 TEST(EmulatedTssa, RefusesTokensOfTooManyPacks) {
   TssaForwardArgs args;

@@ -37,8 +37,33 @@ static __global__ void combine_splits(const float* partial, Cut cut, int64_t wid
   out[i] = static_cast<float>(sum);
 }
 
+// shares [tile, H] = the memberships of the tile's first `count` tokens. parts [tile, lanes].
+template <class T, int V, int K>
+__device__ __forceinline__ void tile_memberships(const Cut& cut, const Place& at,
+                                                 const Pack<T, V> (&tile)[K], int64_t count,
+                                                 const float (&inverse)[V], const float* temp,
+                                                 float* parts, float* shares) {
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    float part = 0;
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) {
+      const float x = to_float(tile[i].values[v]) * inverse[v];
+      part += x * x;
+    }
+    parts[(i * cut.rows + at.row) * cut.lanes + at.lane] = part;
+  }
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+    const int head = k % cut.heads;
+    shares[k] = head_sum(cut, parts, k / cut.heads, head) * temp[head];
+  }
+  __syncthreads();
+  softmax_heads(cut, shares, count);
+  __syncthreads();
+}
+
 // Memberships of the split's tokens, and partial sums of Pi w^2 [b, split, C] and Pi [b, split, H].
-// pi [B, H, N] may be null.
 template <class T, int V, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     membership_pass(TokensIn<T> w, Cut cut, const float* energy, const float* temp, float* pi,
@@ -48,54 +73,24 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t room = int64_t{cut.tile()} * cut.lanes, other = cut.rows * cut.channels();
   float* shares = parts + (room > other ? room : other);  // [tile, H]
   const Place at(cut);
-  float inverse[V], moment[V] = {};
+  float inverse[V], one[V], moment[V] = {};
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
     inverse[v] = inverse_norm(energy[at.sample * cut.channels() + at.lane * V + v]);
+    one[v] = 1;
   }
   double pi_sum = 0;  // of head threadIdx.x
   Pack<T, V> tile[kTileTokens<kThreads>];
   for (int64_t start = at.begin; start < at.own_end; start += cut.tile()) {
     const int64_t left = at.own_end - start, count = left < cut.tile() ? left : cut.tile();
     load_tile(w, cut, at, start + at.row, at.own_end, tile);
-    TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
-      float part = 0;
-      TOST_UNROLL
-      for (int v = 0; v < V; ++v) {
-        const float x = to_float(tile[i].values[v]) * inverse[v];
-        part += x * x;
-      }
-      parts[(i * cut.rows + at.row) * cut.lanes + at.lane] = part;
-    }
-    __syncthreads();
+    tile_memberships(cut, at, tile, count, inverse, temp, parts, shares);
+    weigh_squares(cut, at, tile, count, shares, one, moment);
+    pi_sum += sum_tokens(cut, shares, count);
     for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
-      const int head = k % cut.heads;
-      shares[k] = head_sum(cut, parts, k / cut.heads, head) * temp[head];
-    }
-    __syncthreads();
-    softmax_heads(cut, shares, count);
-    __syncthreads();
-    TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
-      const int token = i * cut.rows + at.row;
-      if (token >= count) continue;
-      const float share = shares[token * cut.heads + at.head];
-      TOST_UNROLL
-      for (int v = 0; v < V; ++v) {
-        const float x = to_float(tile[i].values[v]);
-        moment[v] += share * (x * x);
-      }
-    }
-    if (static_cast<int>(threadIdx.x) < cut.heads) {
-      for (int t = 0; t < count; ++t) pi_sum += shares[t * cut.heads + threadIdx.x];
-    }
-    if (pi != nullptr) {
-      for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
-        const int token = static_cast<int>(k % count), head = static_cast<int>(k / count);
-        pi[(at.sample * cut.heads + head) * cut.tokens + start + token] =
-            shares[token * cut.heads + head];
-      }
+      const int token = static_cast<int>(k % count), head = static_cast<int>(k / count);
+      pi[(at.sample * cut.heads + head) * cut.tokens + start + token] =
+          shares[token * cut.heads + head];
     }
     __syncthreads();
   }

@@ -125,7 +125,7 @@ int run_backward(const TssaBackwardArgs& args, const Cut& cut, void* workspace, 
   TOST_LAUNCH(moment_gradient, blocks_of(cut.batch * cut.heads), kBlockThreads, 0, stream, cut,
               kept, scratch.grad_moment, scratch.spread);
   TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2), stream, w, grad, cut, kept,
-              scratch.grad_moment, scratch.spread, args.temp, args.grad_pi,
+              scratch.grad_moment, (LogitInputs{scratch.spread, args.temp, args.grad_pi}),
               (LogitResults{scratch.grad_logit, scratch.partial, scratch.partial_temp}));
   TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
               cut.channels(), scratch.logit_sum);

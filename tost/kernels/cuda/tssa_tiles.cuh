@@ -51,7 +51,7 @@ struct Place {
         begin(split * cut.split_tokens),
         end(begin + cut.split_tokens < cut.tokens ? begin + cut.split_tokens : cut.tokens) {
     const int64_t own = cut.lengths == nullptr ? cut.tokens : cut.lengths[sample];
-    own_end = own < end ? own : end;
+    own_end = own < 0 ? 0 : own < end ? own : end;
   }
 
   int64_t sample;
@@ -126,6 +126,34 @@ __device__ __forceinline__ void softmax_heads(const Cut& cut, float* values, int
     for (int k = 0; k < cut.heads; ++k) sum += row[k] = expf(row[k] - most);
     for (int k = 0; k < cut.heads; ++k) row[k] /= sum;
   }
+}
+
+// sums[v] += weights[token, head] (x factor)^2 over the thread's tokens among the first `count`.
+template <class T, int V, int K>
+__device__ __forceinline__ void weigh_squares(const Cut& cut, const Place& at,
+                                              const Pack<T, V> (&tile)[K], int64_t count,
+                                              const float* weights, const float (&factor)[V],
+                                              float (&sums)[V]) {
+  TOST_UNROLL
+  for (int i = 0; i < K; ++i) {
+    const int token = i * cut.rows + at.row;
+    if (token >= count) continue;
+    const float weight = weights[token * cut.heads + at.head];
+    TOST_UNROLL
+    for (int v = 0; v < V; ++v) {
+      const float x = to_float(tile[i].values[v]) * factor[v];
+      sums[v] += weight * (x * x);
+    }
+  }
+}
+
+// The sum over the first `count` tokens of values[token, head], for head threadIdx.x.
+__device__ __forceinline__ double sum_tokens(const Cut& cut, const float* values, int64_t count) {
+  double sum = 0;
+  if (static_cast<int>(threadIdx.x) < cut.heads) {
+    for (int t = 0; t < count; ++t) sum += values[t * cut.heads + threadIdx.x];
+  }
+  return sum;
 }
 
 }  // namespace tost::kernels::cuda
