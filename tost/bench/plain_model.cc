@@ -52,7 +52,10 @@ PlainModel::PlainModel(LanguageModel& model) : model_(model) {
 }
 
 void PlainModel::swap_mixers() {
-  for (size_t i = 0; i < blocks_.size(); ++i) std::swap(blocks_[i]->attn, other_[i]);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    std::swap(blocks_[i]->attn, other_[i]);
+    blocks_[i]->branches = !blocks_[i]->branches;
+  }
 }
 
 Tensor PlainModel::loss(const Tensor& ids, const Tensor& targets) {

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <memory>
 
 #include "tost/base/error.h"
-#include "tost/bench/model_checks.h"
+#include "tost/bench/plain_adamw.h"
 #include "tost/bench/plain_model.h"
 #include "tost/bench/timing.h"
+#include "tost/bench/train_bench_floor.h"
+#include "tost/bench/train_bench_model.h"
 #include "tost/eval/precision.h"
-#include "tost/models/decay_groups.h"
-#include "tost/models/language_model.h"
+#include "tost/models/recompute.h"
+#include "tost/models/working_copy.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/train/adamw.h"
@@ -20,60 +22,31 @@ namespace {
 
 using torch::Tensor;
 
-// Every matrix product of one training step, on operands of its shapes and type.
-class Floor {
- public:
-  Floor(const LanguageModel& model, int64_t rows, torch::Dtype type) : rows_(rows), type_(type) {
-    for (const auto& module : model.modules(/*include_self=*/false)) {
-      if (const auto* linear = module->as<Linear>()) add(linear->weight);
-      if (const auto* table = module->as<Embedding>()) {
-        if (table->weight.size(0) == model.config().vocab) add(table->weight);  // the tied head
-      }
-    }
-  }
-
-  void run() const {
-    const torch::NoGradGuard no_grad;
-    for (const Tensor& w : weights_) at::linear(rows_of(w.size(1)), w);
-    for (const Tensor& w : weights_) {
-      at::mm(rows_of(w.size(0)), w);
-      at::mm(rows_of(w.size(0)).t(), rows_of(w.size(1)));
-    }
-  }
-
-  double gflop() const {
-    double sum = 0;
-    for (const Tensor& w : weights_) sum += 6e-9 * double(rows_) * double(w.numel());
-    return sum;
-  }
-
- private:
-  void add(const Tensor& weight) {
-    weights_.push_back(weight.detach().to(type_));
-    for (const int64_t width : weight.sizes()) {
-      if (!inputs_.contains(width)) inputs_[width] = torch::randn({rows_, width}).to(type_);
-    }
-  }
-  const Tensor& rows_of(int64_t width) const { return inputs_.at(width); }
-
-  int64_t rows_;
-  torch::Dtype type_;
-  std::vector<Tensor> weights_;
-  std::map<int64_t, Tensor> inputs_;
-};
-
 // A model with its optimiser, and the steps of it that were taken.
 class Runner {
  public:
-  Runner(const LanguageConfig& config, const TrainBenchOptions& options, std::string precision)
-      : model_(make_language_model(config)),
-        optimizer_(groups(*model_), {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}),
-        precision_(std::move(precision)) {
-    ids_ = torch::randint(0, config.vocab, {options.batch, config.block}, torch::kLong);
-    targets_ = torch::randint(0, config.vocab, {options.batch, config.block}, torch::kLong);
+  Runner(const TrainBenchOptions& options, const std::string& precision, bool plain)
+      : model_(make_model(options)), precision_(precision), plain_(plain) {
+    if (plain) {
+      model_->check(precision);
+      plain_optimizer_ = std::make_unique<PlainAdamW>(groups(*model_), kAdamW);
+    } else {
+      AdamW::Copies copies;
+      if (precision == "bf16") copies = keep_working_copies(model_->module(), true);
+      set_recompute(model_->module(), recompute_from_name(options.recompute));
+      optimizer_ = std::make_unique<AdamW>(groups(*model_), kAdamW, copies);
+      copy_bytes_ = bytes_of(copies);
+    }
   }
 
-  LanguageModel& model() { return *model_; }
+  TrainBenchModel& model() { return *model_; }
+  int64_t parameters() const {
+    int64_t count = 0;
+    for (const Tensor& p : model_->module().parameters()) count += p.numel();
+    return count;
+  }
+  // Weights, both moments and working copies.
+  int64_t state_bytes() const { return 12 * parameters() + copy_bytes_; }
 
   struct Times {
     std::vector<double> whole, forward, backward, update;
@@ -81,15 +54,15 @@ class Runner {
     double first_loss = NAN;
   };
 
-  void step(Times& times, const LossOf& loss_of) {
-    optimizer_.zero_grad();
+  void step(Times& times) {
+    plain_ ? plain_optimizer_->zero_grad() : optimizer_->zero_grad();
     BlockCache::instance().reset_peak();
     const int64_t before = BlockCache::instance().stats().in_use_bytes;
     const auto start = Clock::now();
     Tensor loss;
     {
       const PrecisionScope scope(precision_);
-      loss = loss_of(ids_, targets_);
+      loss = plain_ ? model_->plain_loss() : model_->loss();
     }
     const double value = loss.item<double>();
     times.forward.push_back(ms_since(start));
@@ -97,7 +70,7 @@ class Runner {
     loss.backward();
     times.backward.push_back(ms_since(middle));
     const auto late = Clock::now();
-    optimizer_.step(6e-4, clip_scale(gradient_norm(optimizer_.parameters()), 1.0));
+    update();
     times.update.push_back(ms_since(late));
     times.whole.push_back(ms_since(start));
     times.bytes = BlockCache::instance().stats().peak_bytes - before;
@@ -105,20 +78,37 @@ class Runner {
   }
 
  private:
-  static std::vector<ParamGroup> groups(const LanguageModel& model) {
-    const DecayGroups found = language_decay_groups(model);
+  static constexpr AdamWOptions kAdamW{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+
+  void update() {
+    if (plain_) return plain_optimizer_->step(6e-4, 1.0);
+    optimizer_->step(6e-4, clip_scale(optimizer_->gradient_norm(), 1.0));
+  }
+  static int64_t bytes_of(const AdamW::Copies& copies) {
+    int64_t bytes = 0;
+    for (const auto& copy : copies) bytes += int64_t(copy->target().nbytes());
+    return bytes;
+  }
+  static std::unique_ptr<TrainBenchModel> make_model(const TrainBenchOptions& options) {
+    if (options.vision) return make_bench_model(*options.vision, options.batch, options.image_size);
+    return make_bench_model(options.config, options.batch);
+  }
+  static std::vector<ParamGroup> groups(const TrainBenchModel& model) {
+    const DecayGroups found = model.decay_groups();
     return {{found.decayed.names, found.decayed.params, 0.1},
             {found.exempt.names, found.exempt.params, 0}};
   }
 
-  std::shared_ptr<LanguageModel> model_;
-  AdamW optimizer_;
+  std::unique_ptr<TrainBenchModel> model_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<PlainAdamW> plain_optimizer_;
   std::string precision_;
-  Tensor ids_, targets_;
+  bool plain_;
+  int64_t copy_bytes_ = 0;
 };
 
 // The first step of a kind only warms up.
-StepCost cost(Runner::Times times) {
+StepCost cost(const Runner& runner, Runner::Times times) {
   for (auto* list : {&times.whole, &times.forward, &times.backward, &times.update}) {
     list->erase(list->begin());
   }
@@ -127,53 +117,47 @@ StepCost cost(Runner::Times times) {
           .backward_ms = median(times.backward),
           .update_ms = median(times.update),
           .bytes = caching_allocator_enabled() ? times.bytes : 0,
+          .state_bytes = runner.state_bytes(),
           .loss = times.first_loss};
 }
 
-StepCost measure_twin(const TrainBenchOptions& options, const std::string& precision) {
-  LanguageConfig config = options.config;
-  config.mixer = "softmax";
-  config.options = {};
-  Runner runner(config, options, precision);
-  Runner::Times times;
-  for (int64_t i = 0; i <= options.repeat; ++i) {
-    runner.step(times, [&](const Tensor& ids, const Tensor& targets) {
-      return runner.model().loss(ids, targets);
-    });
+StepCost measure_twin(TrainBenchOptions options, const std::string& precision) {
+  if (options.vision) {
+    options.vision->mixer = "softmax";
+  } else {
+    options.config.mixer = "softmax";
+    options.config.options = {};
   }
-  return cost(std::move(times));
+  Runner runner(options, precision, /*plain=*/false);
+  Runner::Times times;
+  for (int64_t i = 0; i <= options.repeat; ++i) runner.step(times);
+  return cost(runner, std::move(times));
 }
 
 TrainBenchRow measure(const TrainBenchOptions& options, const std::string& precision) {
   TrainBenchRow row;
   row.precision = precision;
-  row.tokens = options.batch * options.config.block;
   {
-    Runner runner(options.config, options, precision);
-    for (const Tensor& p : runner.model().parameters()) row.parameters += p.numel();
-    const Floor floor(runner.model(), row.tokens,
-                      precision == "bf16" ? torch::kBFloat16 : torch::kFloat);
+    Runner runner(options, precision, /*plain=*/false);
+    row.parameters = runner.parameters();
+    row.samples = runner.model().samples();
+    std::unique_ptr<Runner> plain;
+    if (options.plain) plain = std::make_unique<Runner>(options, precision, /*plain=*/true);
+    const StepFloor floor(runner.model().products(),
+                          precision == "bf16" ? torch::kBFloat16 : torch::kFloat);
     row.floor_gflop = floor.gflop();
-    PlainModel plain(runner.model());
-    const LossOf fused_loss = [&](const Tensor& ids, const Tensor& targets) {
-      return runner.model().loss(ids, targets);
-    };
-    const LossOf plain_loss = [&](const Tensor& ids, const Tensor& targets) {
-      return plain.loss(ids, targets);
-    };
-    if (options.plain) check_same_loss(runner.model(), plain_loss, precision);
     Runner::Times step, plain_step;
     std::vector<double> floors;
     for (int64_t i = 0; i <= options.repeat; ++i) {
-      runner.step(step, fused_loss);
+      runner.step(step);
       const auto start = Clock::now();
       floor.run();
       if (i > 0) floors.push_back(ms_since(start));
-      if (options.plain) runner.step(plain_step, plain_loss);
+      if (plain != nullptr) plain->step(plain_step);
     }
     row.floor_ms = median(floors);
-    row.step = cost(std::move(step));
-    if (options.plain) row.plain = cost(std::move(plain_step));
+    row.step = cost(runner, std::move(step));
+    if (plain != nullptr) row.plain = cost(*plain, std::move(plain_step));
   }
   if (options.twin) row.twin = measure_twin(options, precision);
   return row;
@@ -194,12 +178,29 @@ std::vector<std::string> parse_precisions(const std::string& text) {
   return found;
 }
 
+namespace {
+
+void check_images(const VisionConfig& config, int64_t side) {
+  validate(config);
+  if (side >= config.patch && side % config.patch == 0 && side <= 4096) return;
+  fail_usage("--image-size is ", side, "; it must be a multiple of the model's patch, ",
+             config.patch, ", up to 4096.");
+}
+
+}  // namespace
+
 std::vector<TrainBenchRow> run_train_bench(
     const TrainBenchOptions& options, const std::function<void(const TrainBenchRow&)>& report) {
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.batch < 1) fail_usage("--batch is ", options.batch, "; it must be at least 1.");
-  validate(options.config);
-  if (options.plain) check_plain_form(options.config);
+  recompute_from_name(options.recompute);
+  if (options.vision) {
+    check_images(*options.vision, options.image_size);
+    if (options.plain) check_plain_vision(*options.vision);
+  } else {
+    validate(options.config);
+    if (options.plain) check_plain_form(options.config);
+  }
   torch::manual_seed(0);
   std::vector<TrainBenchRow> rows;
   for (const std::string& precision : options.precisions) {

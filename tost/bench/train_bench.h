@@ -1,19 +1,24 @@
-// Time and memory of whole training steps of a language model, beside the matrix products alone,
-// the plain form of its mixer and its softmax twin, in the same process.
+// Time and memory of whole training steps of an image or language model, beside the matrix products
+// alone, the plain form and its softmax twin, in the same process.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tost/models/language_config.h"
+#include "tost/models/vision_config.h"
 
 namespace tost {
 
 struct TrainBenchOptions {
-  LanguageConfig config;  // its block is the length of a sequence
+  LanguageConfig config;               // its block is the length of a sequence
+  std::optional<VisionConfig> vision;  // instead of it
+  int64_t image_size = 224;            // with it: pixels a side
   int64_t batch = 1;
+  std::string recompute = "none";                  // as in training; not of the plain form
   std::vector<std::string> precisions = {"fp32"};  // and bf16
   int64_t repeat = 5;                              // rounds; medians are reported
   bool plain = true, twin = true;                  // measure these as well
@@ -25,17 +30,18 @@ std::vector<std::string> parse_precisions(const std::string& text);
 struct StepCost {
   double ms = 0;                                          // a whole step; 0: not measured
   double forward_ms = 0, backward_ms = 0, update_ms = 0;  // its parts; forward includes the loss
-  int64_t bytes = 0;  // gradients, activations and scratch at their peak; 0: not counted
-  double loss = 0;    // of the first step
+  int64_t bytes = 0;        // gradients, activations and scratch at their peak; 0: not counted
+  int64_t state_bytes = 0;  // weights, moments and bfloat16 copies
+  double loss = 0;          // of the first step
 };
 
 struct TrainBenchRow {
   std::string precision;
-  int64_t parameters = 0, tokens = 0;
+  int64_t parameters = 0, samples = 0;  // tokens or images a step
   double floor_ms = 0;     // every matrix product of a step: forward, and both of backward
   double floor_gflop = 0;  // multiplications and additions
   StepCost step;           // forward, loss, backward, clipping, AdamW, as the trainer does them
-  StepCost plain;          // causal TSSA as its ATen definition, and torch's cross-entropy
+  StepCost plain;          // the official formula through ATen, with an eager AdamW
   StepCost twin;           // softmax instead of the mixer
 };
 

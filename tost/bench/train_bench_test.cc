@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/bench/plain_model.h"
+#include "tost/models/vision_presets.h"
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
@@ -34,7 +35,7 @@ TEST(TrainBench, MeasuresEveryFigure) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(reported, 2);
   for (const TrainBenchRow& row : rows) {
-    EXPECT_EQ(row.tokens, 32);
+    EXPECT_EQ(row.samples, 32);
     // Two products for each of 24x24 twice, 24x96, 96x24 and 24x11, forward and twice backward.
     EXPECT_NEAR(row.floor_gflop, 6e-9 * 32 * (2 * 24 * 24 + 2 * 24 * 96 + 24 * 11), 1e-12);
     for (const StepCost* cost : {&row.step, &row.plain, &row.twin}) {
@@ -42,6 +43,34 @@ TEST(TrainBench, MeasuresEveryFigure) {
       EXPECT_GE(cost->ms, cost->forward_ms);
       EXPECT_GT(cost->backward_ms, 0.0);
       EXPECT_GT(cost->update_ms, 0.0);
+    }
+  }
+}
+
+TEST(TrainBench, MeasuresImageModels) {
+  install_caching_allocator();
+  TrainBenchOptions options = tiny();
+  options.vision = vision_preset("tost_nano_p4");
+  options.vision->dim = 24, options.vision->heads = 2, options.vision->depth = 1;
+  options.vision->classes = 5;
+  options.image_size = 8;
+  options.batch = 3;
+  options.precisions = {"fp32", "bf16"};
+  for (const char* recompute : {"none", "block"}) {
+    options.recompute = recompute;
+    for (const TrainBenchRow& row : run_train_bench(options, [](const TrainBenchRow&) {})) {
+      EXPECT_EQ(row.samples, 3);
+      EXPECT_GT(row.floor_ms, 0.0);
+      // 3 x 4 tokens: two maps of the mixer, two of the MLP, keys and values of each class block;
+      // the head; and convolutions of 27 x 12 on 4 x 4 and 108 x 24 on 2 x 2 pixels, the first
+      // without a gradient of its input.
+      const int64_t blocks = 2 * 24 * 24 + 2 * 24 * 96 + options.vision->class_blocks * 48 * 24;
+      const int64_t stem = 2 * 16 * 27 * 12 + 3 * 4 * 108 * 24;
+      EXPECT_NEAR(row.floor_gflop, 2e-9 * 3 * double(3 * 4 * blocks + stem + 3 * 24 * 5), 1e-12);
+      for (const StepCost* cost : {&row.step, &row.plain, &row.twin}) {
+        EXPECT_GT(cost->ms, 0.0);
+        EXPECT_GT(cost->state_bytes, 12 * row.parameters - 1);
+      }
     }
   }
 }
@@ -57,6 +86,9 @@ TEST(TrainBench, RefusesBadOptions) {
   fails([](auto& o) { o.config.heads = 5; });
   fails([](auto& o) { o.config.mixer = "softmax"; });
   fails([](auto& o) { o.config.hybrid_every = 1; });
+  fails([](auto& o) { o.recompute = "half"; });
+  fails([](auto& o) { o.vision = vision_preset("tost_nano_p4"), o.image_size = 10; });
+  fails([](auto& o) { o.vision = vision_preset("xcit_nano_p4"), o.image_size = 8; });
 }
 
 TEST(TrainBench, HasNoPlainFormOfAdditions) {

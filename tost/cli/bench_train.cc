@@ -1,6 +1,7 @@
 // tost bench train: whole training steps beside their matrix products alone.
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/models/language_model.h"
+#include "tost/models/vision_presets.h"
 
 namespace tost {
 namespace {
@@ -26,6 +28,7 @@ struct BenchTrainOptions {
   std::string precisions = "fp32,bf16";
   std::string mixer;
   int64_t block = 0;
+  int64_t batch = 0;
 };
 
 json cost_json(const StepCost& cost, double floor_ms) {
@@ -35,12 +38,13 @@ json cost_json(const StepCost& cost, double floor_ms) {
           {"forward_ms", cost.forward_ms},
           {"backward_ms", cost.backward_ms},
           {"update_ms", cost.update_ms},
-          {"bytes", cost.bytes}};
+          {"bytes", cost.bytes},
+          {"state_bytes", cost.state_bytes}};
 }
 
 json row_json(const TrainBenchRow& row) {
   return {{"precision", row.precision},
-          {"tokens", row.tokens},
+          {"samples", row.samples},
           {"parameters", row.parameters},
           {"floor_ms", row.floor_ms},
           {"floor_gflop", row.floor_gflop},
@@ -56,7 +60,9 @@ void print_cost(const char* name, const StepCost& cost, double floor_ms) {
             << cost.ms / floor_ms << " of the floor  (forward " << std::setprecision(1)
             << cost.forward_ms << ", backward " << cost.backward_ms << ", update " << cost.update_ms
             << ")";
-  if (cost.bytes > 0) std::cout << "  " << human_bytes(cost.bytes);
+  if (cost.bytes > 0) {
+    std::cout << "  " << human_bytes(cost.bytes) << " + " << human_bytes(cost.state_bytes);
+  }
   std::cout << "\n";
 }
 
@@ -70,18 +76,38 @@ void print_row(const TrainBenchRow& row) {
   std::cout << std::flush;
 }
 
+void take_model(BenchTrainOptions& options) {
+  TrainBenchOptions& bench = options.bench;
+  const auto vision = vision_preset_names();
+  const bool is_vision = std::count(vision.begin(), vision.end(), options.model) > 0;
+  bench.batch = options.batch > 0 ? options.batch : is_vision ? 16 : 1;
+  if (options.batch < 0) fail_usage("--batch is ", options.batch, "; it must be 0 or above.");
+  if (options.block < 0) fail_usage("--block is ", options.block, "; it must be 0 or above.");
+  if (is_vision) {
+    if (options.block > 0) fail_usage("--block is for language models; images have --image-size.");
+    bench.vision = vision_preset(options.model);
+    if (!options.mixer.empty()) bench.vision->mixer = options.mixer;
+    return;
+  }
+  bench.config = language_preset(options.model);
+  if (options.block > 0) bench.config.block = options.block;
+  if (!options.mixer.empty()) bench.config.mixer = options.mixer;
+}
+
+std::string sample_text(const TrainBenchOptions& bench) {
+  if (bench.vision) return cat(bench.image_size, "x", bench.image_size, " pixels");
+  return cat(bench.config.block, " tokens");
+}
+
 void run(BenchTrainOptions& options) {
   set_threads(options.run.threads);
   TrainBenchOptions& bench = options.bench;
-  bench.config = language_preset(options.model);
-  if (options.block < 0) fail_usage("--block is ", options.block, "; it must be 0 or above.");
-  if (options.block > 0) bench.config.block = options.block;
-  if (!options.mixer.empty()) bench.config.mixer = options.mixer;
+  take_model(options);
   bench.precisions = parse_precisions(options.precisions);
   if (!options.run.json) {
-    std::cout << options.model << ", batch " << bench.batch << " x " << bench.config.block
-              << " tokens, " << at::get_num_threads() << " threads, median of " << bench.repeat
-              << "; memory: gradients and activations of a step\n"
+    std::cout << options.model << ", batch " << bench.batch << " x " << sample_text(bench) << ", "
+              << at::get_num_threads() << " threads, median of " << bench.repeat
+              << "; memory: gradients and activations + weights and moments\n"
               << std::flush;
   }
   const auto rows = run_train_bench(bench, [&](const TrainBenchRow& row) {
@@ -92,7 +118,8 @@ void run(BenchTrainOptions& options) {
   for (const TrainBenchRow& row : rows) list.push_back(row_json(row));
   print_json({{"model", options.model},
               {"batch", bench.batch},
-              {"block", bench.config.block},
+              {bench.vision ? "image_size" : "block",
+               bench.vision ? bench.image_size : bench.config.block},
               {"threads", at::get_num_threads()},
               {"repeat", bench.repeat},
               {"precisions", list}});
@@ -104,10 +131,18 @@ void add_bench_train_command(CLI::App& bench) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App* command = bench.add_subcommand(
       "train",
-      "A language model's training step against its matrix products, its plain form and its twin");
-  command->add_option("--model", options->model, "Preset")->capture_default_str();
+      "A training step against its matrix products, the model's plain form and its softmax twin");
+  command->add_option("--model", options->model, "Preset of an image or language model")
+      ->capture_default_str();
   command->add_option("--mixer", options->mixer, "Token mixer instead of the preset's");
-  command->add_option("--batch", options->bench.batch, "Sequences")->capture_default_str();
+  command->add_option("--batch", options->batch, "Sequences or images (0: 1 or 16)")
+      ->capture_default_str();
+  command->add_option("--image-size", options->bench.image_size, "Pixels a side of an image")
+      ->capture_default_str();
+  command
+      ->add_option("--recompute", options->bench.recompute,
+                   "What backward computes again: none, mlp or block")
+      ->capture_default_str();
   command->add_option("--block", options->block, "Tokens a sequence (0: the preset's)")
       ->capture_default_str();
   command->add_option("--precision", options->precisions, "fp32, bf16 or both")
@@ -117,6 +152,7 @@ void add_bench_train_command(CLI::App& bench) {
   command->add_flag("--plain,!--no-plain", options->bench.plain, "Measure the plain form (on)");
   command->add_flag("--twin,!--no-twin", options->bench.twin, "Measure the softmax twin (on)");
   add_run_options(*command, options->run);
+  add_example(*command, "  tost bench train --model tost_cab_small_12_p16 --batch 16");
   add_example(*command, "  tost bench train --model tost_gpt_base --batch 1 --precision fp32,bf16");
   command->callback([options] { run(*options); });
 }

@@ -1,0 +1,54 @@
+// What `tost bench train` takes steps of: a model on fixed random data, its plain form, and its
+// matrix products.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/models/decay_groups.h"
+#include "tost/models/language_config.h"
+#include "tost/models/vision_config.h"
+
+namespace tost {
+
+// Rows times a matrix [in, out], or a convolution where `kernel` is above 0: rows are then pixels
+// of the output.
+struct StepProduct {
+  int64_t rows = 0, in = 0, out = 0;
+  int64_t kernel = 0, stride = 1, batch = 1, side = 0;  // of the output, square
+  bool input_gradient = true;
+
+  // Multiplications and additions of a step: forward, and both of backward.
+  double flop() const;
+};
+
+class TrainBenchModel {
+ public:
+  virtual ~TrainBenchModel() = default;
+
+  virtual torch::nn::Module& module() = 0;
+  virtual DecayGroups decay_groups() const = 0;
+  virtual int64_t samples() const = 0;  // tokens or images a step
+  virtual std::vector<StepProduct> products() const = 0;
+
+  virtual torch::Tensor loss() = 0;
+  // Of the official formula as ATen has it: the mixer's plain definition, every layer on its own,
+  // torch's cross-entropy over whole logits. On the weights of module().
+  virtual torch::Tensor plain_loss() = 0;
+  // Throws a data Error if the two differ.
+  virtual void check(const std::string& precision) = 0;
+};
+
+std::unique_ptr<TrainBenchModel> make_bench_model(const LanguageConfig& config, int64_t batch);
+// Square images of `side` pixels.
+std::unique_ptr<TrainBenchModel> make_bench_model(const VisionConfig& config, int64_t batch,
+                                                  int64_t side);
+
+// Throws a usage Error if a model has no plain form; see check_plain_form for language models.
+void check_plain_vision(const VisionConfig& config);
+
+}  // namespace tost
