@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -19,28 +20,29 @@ double side(int64_t pixels) {
 
 // A part of the asked area and aspect; if none fits in ten attempts, the largest central one whose
 // aspect ratio is in range.
-Box random_part(const Image& image, const AugmentConfig& config, Random& random) {
-  const double area = side(image.width) * side(image.height);
+Box random_part(int64_t image_width, int64_t image_height, const AugmentConfig& config,
+                Random& random) {
+  const double area = side(image_width) * side(image_height);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const double target = area * random.uniform(config.min_scale, config.max_scale);
     const double ratio =
         std::exp(random.uniform(std::log(config.min_ratio), std::log(config.max_ratio)));
     const auto width = static_cast<int64_t>(std::nearbyint(std::sqrt(target * ratio)));
     const auto height = static_cast<int64_t>(std::nearbyint(std::sqrt(target / ratio)));
-    if (width < 1 || height < 1 || width > image.width || height > image.height) continue;
-    const int64_t y = random.below(image.height - height + 1);
-    const int64_t x = random.below(image.width - width + 1);
+    if (width < 1 || height < 1 || width > image_width || height > image_height) continue;
+    const int64_t y = random.below(image_height - height + 1);
+    const int64_t x = random.below(image_width - width + 1);
     return {x, y, width, height};
   }
-  int64_t width = image.width;
-  int64_t height = image.height;
+  int64_t width = image_width;
+  int64_t height = image_height;
   const double ratio = side(width) / side(height);
   if (ratio < config.min_ratio) {
     height = std::max<int64_t>(1, std::lround(side(width) / config.min_ratio));
   } else if (ratio > config.max_ratio) {
     width = std::max<int64_t>(1, std::lround(side(height) * config.max_ratio));
   }
-  return {(image.width - width) / 2, (image.height - height) / 2, width, height};
+  return {(image_width - width) / 2, (image_height - height) / 2, width, height};
 }
 
 // What the picture shows when moved by up to `pad` pixels, black coming in from outside.
@@ -146,19 +148,36 @@ void check_augment(const AugmentConfig& c) {
 Augmenter::Augmenter(const Preprocess& preprocess, const AugmentConfig& config)
     : preprocess_(preprocess), config_(config), normalize_(preprocess) {}
 
-Image Augmenter::augment(const Image& original, Random& random) const {
-  Image image;
-  if (config_.crop == "random") {
-    const Image whole = to_channels(original, preprocess_.channels);
-    const Box part = random_part(whole, config_, random);
-    const Filter filter = random_filter(config_.interpolation, random);
-    image = resize(whole, part, preprocess_.size, preprocess_.size, filter);
-  } else {
-    image = fit_image(original, preprocess_);
-    if (config_.crop == "pad" && config_.pad > 0) {
-      image = shift_randomly(image, config_.pad, random);
-    }
+PartPlan Augmenter::plan(int64_t width, int64_t height, Random& random) const {
+  PartPlan plan;
+  plan.part = random_part(width, height, config_, random);
+  plan.filter = random_filter(config_.interpolation, random);
+  const int64_t shorter = std::min(plan.part.width, plan.part.height);
+  while (config_.reduce && plan.reduction < 8 && shorter >= 2 * plan.reduction * preprocess_.size) {
+    plan.reduction *= 2;
   }
+  return plan;
+}
+
+// The part's edges go to the nearest pixels of a smaller picture.
+Image Augmenter::take_part(ReducedImage picture, const PartPlan& plan) const {
+  const Image image = to_channels(std::move(picture.image), preprocess_.channels);
+  Box part = plan.part;
+  if (image.width != picture.width || image.height != picture.height) {
+    const auto scale = [](int64_t at, int64_t small, int64_t whole) -> int64_t {
+      return std::llround(side(at) * side(small) / side(whole));
+    };
+    const int64_t right = scale(part.x + part.width, image.width, picture.width);
+    const int64_t bottom = scale(part.y + part.height, image.height, picture.height);
+    part.x = std::min(scale(part.x, image.width, picture.width), image.width - 1);
+    part.y = std::min(scale(part.y, image.height, picture.height), image.height - 1);
+    part.width = std::max<int64_t>(1, right - part.x);
+    part.height = std::max<int64_t>(1, bottom - part.y);
+  }
+  return resize(image, part, preprocess_.size, preprocess_.size, plan.filter);
+}
+
+Image Augmenter::change_look(Image image, Random& random) const {
   if (config_.flip > 0 && random.chance(config_.flip)) image = flip_horizontal(image);
   if (config_.rand_augment.layers > 0) {
     const OpContext context{fill_color(preprocess_), config_.interpolation};
@@ -169,11 +188,30 @@ Image Augmenter::augment(const Image& original, Random& random) const {
   return image;
 }
 
-void Augmenter::operator()(const Image& image, Random& random, float* to) const {
-  normalize_(augment(image, random), to);
+Image Augmenter::augment(const Image& original, Random& random) const {
+  if (plans()) {
+    const PartPlan part = plan(original.width, original.height, random);
+    return change_look(take_part({original, original.width, original.height}, part), random);
+  }
+  Image image = fit_image(original, preprocess_);
+  if (config_.crop == "pad" && config_.pad > 0) image = shift_randomly(image, config_.pad, random);
+  return change_look(std::move(image), random);
+}
+
+void Augmenter::finish(const Image& image, Random& random, float* to) const {
+  normalize_(image, to);
   if (config_.erase > 0 && random.chance(config_.erase)) {
     erase(preprocess_.channels, preprocess_.size, random, to);
   }
+}
+
+void Augmenter::operator()(const Image& image, Random& random, float* to) const {
+  finish(augment(image, random), random, to);
+}
+
+void Augmenter::operator()(ReducedImage picture, const PartPlan& plan, Random& random,
+                           float* to) const {
+  finish(change_look(take_part(std::move(picture), plan), random), random, to);
 }
 
 }  // namespace tost

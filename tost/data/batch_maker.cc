@@ -99,8 +99,10 @@ void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random
   const Preprocess& p = config_.preprocess;
   float* to = batch.images.data_ptr<float>() + slot * p.channels * p.size * p.size;
   if (config_.train) {
-    const Image image = read_training_image(batch, sample, random);
-    augment_(image, random, to);
+    PartPlan plan;
+    ReducedImage picture = read_training_image(batch, sample, random, plan);
+    augment_.plans() ? augment_(std::move(picture), plan, random, to)
+                     : augment_(picture.image, random, to);
   } else {
     const Image fitted = fit_image(dataset_->image(sample), p);
     normalize_(corrupt(fitted, config_.corruption, config_.seed, sample), to);
@@ -110,13 +112,21 @@ void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random
 }
 
 // An unreadable picture gives its place to a random other one, so that batches keep their size.
-Image BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& random) const {
+// Whether its size could be read changes nothing for those that follow.
+ReducedImage BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& random,
+                                             PartPlan& plan) const {
   for (int attempt = 0; attempt < kReplacements; ++attempt) {
+    const Random before = random;
     try {
-      return dataset_->image(sample);
+      return dataset_->reduced_image(sample, [&](int64_t width, int64_t height) {
+        if (augment_.plans()) plan = augment_.plan(width, height, random);
+        return plan.reduction;
+      });
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kData) throw;
       batch.unreadable.push_back({sample, error.what()});
+      random = before;
+      plan = {};
     }
     sample = random.below(dataset_->size());
   }

@@ -22,7 +22,8 @@ class BatchMaker {
  private:
   SamplerConfig sampler() const;
   void fill(Batch& batch, int64_t slot, int64_t sample, Random& random) const;
-  Image read_training_image(Batch& batch, int64_t& sample, Random& random) const;
+  ReducedImage read_training_image(Batch& batch, int64_t& sample, Random& random,
+                                   PartPlan& plan) const;
 
   std::shared_ptr<const ImageDataset> dataset_;
   LoaderConfig config_;

@@ -20,6 +20,8 @@ class ImageDataset {
   virtual const std::vector<std::string>& classes() const = 0;
   virtual int64_t label(int64_t i) const = 0;  // 0 ... classes().size() - 1
   virtual Image image(int64_t i) const = 0;    // may throw a data Error naming the file
+  // image(i), perhaps of fewer pixels: see decode_reduced.
+  virtual ReducedImage reduced_image(int64_t i, ChooseReduction choose) const;
   virtual std::string name(int64_t i) const = 0;
 
   // Ground truth per pixel, one channel of image(i)'s size: 0 background, else class + 1.

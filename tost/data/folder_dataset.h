@@ -18,6 +18,9 @@ class FolderDataset : public ImageDataset {
   const std::vector<std::string>& classes() const override { return classes_; }
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
   Image image(int64_t i) const override { return read_image(name(i)); }
+  ReducedImage reduced_image(int64_t i, ChooseReduction choose) const override {
+    return read_reduced(name(i), choose);
+  }
   std::string name(int64_t i) const override;
   std::string format() const override { return "folder"; }
   int64_t channels() const override { return 3; }

@@ -68,6 +68,76 @@ TEST(LoaderTest, BatchesDoNotDependOnWorkersOrPrefetch) {
   }
 }
 
+class JpegLoaderTest : public FolderTest {
+ protected:
+  // Smooth pictures of different sizes, one of them a PNG and one cut off.
+  std::shared_ptr<const ImageDataset> jpegs(int64_t cache_bytes) const {
+    for (int64_t i = 0; i < 12; ++i) {
+      Image image(90 + 13 * i, 120 + 7 * i, 3);
+      for (int64_t y = 0; y < image.height; ++y) {
+        for (int64_t x = 0; x < image.width; ++x) {
+          uint8_t* pixel = image.row(y) + 3 * x;
+          pixel[0] = static_cast<uint8_t>((x + 10 * i) % 256);
+          pixel[1] = static_cast<uint8_t>(y % 256);
+          pixel[2] = static_cast<uint8_t>((x + y) / 2 % 256);
+        }
+      }
+      std::string bytes = i == 4 ? encode_png(image) : encode_jpeg(image, 95);
+      if (i == 7) bytes.resize(bytes.size() / 2);
+      write(cat("train/", i % 2 == 0 ? "even" : "odd", "/", i, i == 4 ? ".png" : ".jpg"), bytes);
+    }
+    DataSpec spec{.path = folder_.string(), .holdout = 0, .cache_bytes = cache_bytes};
+    return open_image_dataset(spec, "train");
+  }
+  static LoaderConfig config() {
+    LoaderConfig config = training();
+    config.augment.rand_augment.layers = 0;
+    config.augment.erase = 0;
+    config.mix = {};
+    config.augment.min_scale = 0.3;
+    return config;
+  }
+};
+
+TEST_F(JpegLoaderTest, BatchesDoNotDependOnWorkersOrCache) {
+  LoaderConfig c = config();
+  c.workers = 0;
+  std::vector<std::vector<Batch>> expected;
+  {
+    ImageLoader reference(jpegs(0), c);
+    for (int64_t epoch : {0, 1}) {
+      reference.start_epoch(epoch);
+      expected.push_back(take(reference));
+    }
+  }
+  for (const int64_t cache : {int64_t{0}, int64_t{200'000}, int64_t{1} << 30}) {
+    for (const int64_t workers : {0, 3}) {
+      c.workers = workers;
+      ImageLoader loader(jpegs(cache), c);
+      for (int64_t epoch : {0, 1}) {
+        loader.start_epoch(epoch);
+        expect_equal(take(loader), expected[static_cast<size_t>(epoch)]);
+      }
+    }
+  }
+}
+
+TEST_F(JpegLoaderTest, ReducedPicturesAreThoseOfWholeOnesToAFewGreyLevels) {
+  LoaderConfig c = config();
+  ImageLoader reduced(jpegs(0), c);
+  c.augment.reduce = false;
+  ImageLoader whole(jpegs(0), c);
+  const auto a = take(reduced), b = take(whole);
+  ASSERT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].samples, b[i].samples);
+    EXPECT_LT((a[i].images - b[i].images).abs().mean().item<double>(), 4.0 / 255);
+    largest = std::max(largest, (a[i].images - b[i].images).abs().max().item<double>());
+  }
+  EXPECT_GT(largest, 0.0) << "some must have been reduced";
+}
+
 TEST(LoaderTest, ResumesInsideAnEpoch) {
   ImageLoader loader(pictures(), training());
   loader.start_epoch(1);

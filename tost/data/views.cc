@@ -25,21 +25,37 @@ CachedDataset::CachedDataset(std::shared_ptr<const ImageDataset> source, int64_t
   kept_.resize(static_cast<size_t>(source_->size()));
 }
 
-Image CachedDataset::image(int64_t i) const {
-  std::shared_ptr<const Image> kept;
-  {
-    std::lock_guard lock(mutex_);
-    kept = kept_[static_cast<size_t>(i)];
-  }
-  if (kept) return *kept;
-  Image image = source_->image(i);
+std::shared_ptr<const Image> CachedDataset::find(int64_t i) const {
+  std::lock_guard lock(mutex_);
+  return kept_[static_cast<size_t>(i)];
+}
+
+void CachedDataset::keep(int64_t i, const Image& image) const {
   const auto bytes = static_cast<int64_t>(image.pixels.size());
   std::lock_guard lock(mutex_);
-  if (!kept_[static_cast<size_t>(i)] && used_bytes_ + bytes <= max_bytes_) {
-    kept_[static_cast<size_t>(i)] = std::make_shared<const Image>(image);
-    used_bytes_ += bytes;
-  }
+  if (kept_[static_cast<size_t>(i)] || used_bytes_ + bytes > max_bytes_) return;
+  kept_[static_cast<size_t>(i)] = std::make_shared<const Image>(image);
+  used_bytes_ += bytes;
+}
+
+Image CachedDataset::image(int64_t i) const {
+  if (const auto kept = find(i)) return *kept;
+  Image image = source_->image(i);
+  keep(i, image);
   return image;
+}
+
+ReducedImage CachedDataset::reduced_image(int64_t i, ChooseReduction choose) const {
+  int64_t chosen = 1;
+  if (const auto kept = find(i)) {
+    chosen = choose(kept->width, kept->height);
+    if (chosen == 1) return {*kept, kept->width, kept->height};
+    return source_->reduced_image(i, [&](int64_t, int64_t) { return chosen; });
+  }
+  ReducedImage picture = source_->reduced_image(
+      i, [&](int64_t width, int64_t height) { return chosen = choose(width, height); });
+  if (chosen == 1) keep(i, picture.image);
+  return picture;
 }
 
 Holdout split_holdout(int64_t size, double share) {

@@ -17,6 +17,9 @@ class SubsetDataset : public ImageDataset {
   const std::vector<std::string>& classes() const override { return whole_->classes(); }
   int64_t label(int64_t i) const override { return whole_->label(at(i)); }
   Image image(int64_t i) const override { return whole_->image(at(i)); }
+  ReducedImage reduced_image(int64_t i, ChooseReduction choose) const override {
+    return whole_->reduced_image(at(i), choose);
+  }
   std::string name(int64_t i) const override { return whole_->name(at(i)); }
   bool has_mask() const override { return whole_->has_mask(); }
   Image mask(int64_t i) const override { return whole_->mask(at(i)); }
@@ -39,6 +42,8 @@ class CachedDataset : public ImageDataset {
   const std::vector<std::string>& classes() const override { return source_->classes(); }
   int64_t label(int64_t i) const override { return source_->label(i); }
   Image image(int64_t i) const override;
+  // Reduced pictures are decoded each time, so that what is kept never decides the pixels.
+  ReducedImage reduced_image(int64_t i, ChooseReduction choose) const override;
   std::string name(int64_t i) const override { return source_->name(i); }
   bool has_mask() const override { return source_->has_mask(); }
   Image mask(int64_t i) const override { return source_->mask(i); }
@@ -47,6 +52,9 @@ class CachedDataset : public ImageDataset {
   int64_t side() const override { return source_->side(); }
 
  private:
+  std::shared_ptr<const Image> find(int64_t i) const;
+  void keep(int64_t i, const Image& image) const;
+
   std::shared_ptr<const ImageDataset> source_;
   int64_t max_bytes_;
   mutable std::mutex mutex_;

@@ -59,8 +59,21 @@ bool looks_like_image(std::string_view bytes) {
 }
 
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
-  if (bytes.starts_with(kJpegStart)) return decode_jpeg(bytes, name, limits);
-  if (bytes.starts_with(kPngStart)) return decode_png(bytes, name, limits);
+  return decode_reduced(
+             bytes, name, [](int64_t, int64_t) { return int64_t{1}; }, limits)
+      .image;
+}
+
+ReducedImage decode_reduced(std::string_view bytes, std::string_view name, ChooseReduction choose,
+                            const ImageLimits& limits) {
+  if (bytes.starts_with(kJpegStart)) return decode_jpeg(bytes, name, choose, limits);
+  if (bytes.starts_with(kPngStart)) {
+    ReducedImage whole{decode_png(bytes, name, limits)};
+    whole.width = whole.image.width;
+    whole.height = whole.image.height;
+    choose(whole.width, whole.height);
+    return whole;
+  }
   if (bytes.empty()) fail_data("Image '", name, "' is an empty file; remove or replace it.");
   fail_data("File '", name,
             "' is not a JPEG or PNG image (by its first bytes); convert or remove it.");
@@ -68,6 +81,11 @@ Image decode_image(std::string_view bytes, std::string_view name, const ImageLim
 
 Image read_image(const std::string& path, const ImageLimits& limits) {
   return decode_image(read_file(path, limits.max_file_bytes), path, limits);
+}
+
+ReducedImage read_reduced(const std::string& path, ChooseReduction choose,
+                          const ImageLimits& limits) {
+  return decode_reduced(read_file(path, limits.max_file_bytes), path, choose, limits);
 }
 
 Image to_channels(Image image, int64_t channels) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tost/base/function_ref.h"
+
 namespace tost {
 
 // 8-bit pixels, rows from top to bottom: pixels[(y * width + x) * channels + c].
@@ -41,6 +43,26 @@ struct ImageLimits {
 // the header, before allocating), damaged, or truncated (as Pillow: never half a picture).
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});
+
+// A picture decoded at its file's size, width x height, or at a fraction of it.
+struct ReducedImage {
+  Image image;
+  int64_t width = 0;
+  int64_t height = 0;
+};
+
+// Told the size a file claims, before anything is decoded: by how much both sides may be divided,
+// 1, 2, 4 or 8. Called once unless the file is refused before.
+using ChooseReduction = function_ref<int64_t(int64_t width, int64_t height)>;
+
+// The same with JPEGs reduced as they are decoded: from 1/2 on fewer coefficients of each 8x8 block
+// are transformed, which costs a fraction of the time and smooths like a mean over the pixels left
+// out. Sides are rounded up. The values differ by a few grey levels from those of decoding whole
+// and shrinking. PNGs are decoded whole.
+ReducedImage decode_reduced(std::string_view bytes, std::string_view name, ChooseReduction choose,
+                            const ImageLimits& limits = {});
+ReducedImage read_reduced(const std::string& path, ChooseReduction choose,
+                          const ImageLimits& limits = {});
 
 // True if the bytes begin like a file that decode_image can read.
 bool looks_like_image(std::string_view bytes);

@@ -100,6 +100,12 @@ class JpegDecoder {
     return true;
   }
 
+  // Sides become 1 / reduction of the file's, rounded up.
+  void reduce(int64_t reduction) {
+    info_.scale_num = 1;
+    info_.scale_denom = static_cast<unsigned>(reduction);
+  }
+
   // Rows are appended as they come, so that a false claim of size costs only what the file fills.
   bool read_rows(std::vector<uint8_t>& row, std::vector<uint8_t>& pixels) {
     if (setjmp(errors_.jump)) return false;
@@ -116,6 +122,9 @@ class JpegDecoder {
 
   int64_t width() const { return info_.image_width; }
   int64_t height() const { return info_.image_height; }
+  // Once the rows are read.
+  int64_t read_width() const { return info_.output_width; }
+  int64_t read_height() const { return info_.output_height; }
   int64_t channels() const { return info_.out_color_space == JCS_GRAYSCALE ? 1 : 3; }
   const char* message() const { return errors_.message; }
 
@@ -180,24 +189,33 @@ class JpegEncoder {
 
 }  // namespace
 
-Image decode_jpeg(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
+ReducedImage decode_jpeg(std::string_view bytes, std::string_view name, ChooseReduction choose,
+                         const ImageLimits& limits) {
   JpegDecoder decoder(bytes);
   if (!decoder.read_header()) {
     fail_data("Image '", name, "' is a damaged or truncated JPEG (", decoder.message(),
               "); replace or remove it.");
   }
   check_image_size(decoder.width(), decoder.height(), name, limits);
-  Image image;
-  image.width = decoder.width();
-  image.height = decoder.height();
+  ReducedImage result{{}, decoder.width(), decoder.height()};
+  const int64_t reduction = choose(result.width, result.height);
+  if (reduction != 1 && reduction != 2 && reduction != 4 && reduction != 8) {
+    fail_usage("JPEGs are reduced by 1, 2, 4 or 8, not by ", reduction, ".");
+  }
+  decoder.reduce(reduction);
+  Image& image = result.image;
   image.channels = decoder.channels();
-  image.pixels.reserve(static_cast<size_t>(image.width * image.height * image.channels));
+  const auto reduced = [&](int64_t side) { return (side + reduction - 1) / reduction; };
+  image.pixels.reserve(
+      static_cast<size_t>(reduced(result.width) * reduced(result.height) * image.channels));
   std::vector<uint8_t> row;
   if (!decoder.read_rows(row, image.pixels)) {
     fail_data("Image '", name, "' is a damaged or truncated JPEG (", decoder.message(),
               "); replace or remove it.");
   }
-  return image;
+  image.width = decoder.read_width();
+  image.height = decoder.read_height();
+  return result;
 }
 
 std::string encode_jpeg(const Image& image, int quality) {

@@ -56,6 +56,9 @@ void add_augment_fields(FieldTable<C>& t) {
            "training crop: none, pad and crop, random resized")
       .integer("crop_pad", &C::crop_pad, 0, 512, kFixed, "pixels a side for crop pad")
       .number("crop_min_scale", &C::crop_min_scale, 0.01, 1, kFixed, "smallest area of crop random")
+      .flag("fast_decode", &C::fast_decode, kWarn,
+            "with crop random, decode JPEGs at 1/2, 1/4 or 1/8 where the part has pixels to spare; "
+            "pixels then differ slightly; evaluation always decodes whole")
       .number("flip", &C::flip, 0, 1, kFixed, "probability of a horizontal flip")
       .integer("randaugment", &C::randaugment, 0, 16, kFixed,
                "RandAugment operations a picture (0: off)")
@@ -113,6 +116,7 @@ AugmentConfig augment_config(const VisionTrainConfig& c) {
   augment.pad = c.crop_pad;
   augment.min_scale = c.crop_min_scale;
   augment.interpolation = c.interpolation;
+  augment.reduce = c.fast_decode;
   augment.flip = c.flip;
   augment.rand_augment = {c.randaugment, c.randaugment_magnitude, c.randaugment_noise};
   augment.color_jitter = c.color_jitter;
