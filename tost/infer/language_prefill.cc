@@ -18,8 +18,9 @@ using torch::Tensor;
 
 namespace {
 
-// Rows whose tokens and MLP stay in a second-level cache of 2 MiB beside the panels of weights.
-constexpr int64_t kTileRows = 192;
+// Rows that stay in a second-level cache of 2 MiB with a part of the MLP's hidden columns.
+constexpr int64_t kTileRows = 208, kTileRowsNarrow = 400;
+constexpr int64_t kHiddenColumns = 768;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + 63) / 64 * 64;
@@ -37,21 +38,35 @@ PackedLinear packed(const StepWeight& weight, bool narrow) {
   return {weight.rounded(), weight.bias, narrow ? Packing::kBfloat16 : Packing::kFloat32};
 }
 
+// Times gamma and without bias, so that the residual stream can be what the product adds to.
+PackedLinear packed_onto_stream(const StepWeight& weight, const Tensor& gamma, bool narrow) {
+  if (!weight.values.defined()) return {};
+  return {weight.rounded() * gamma.unsqueeze(1), Tensor(),
+          narrow ? Packing::kBfloat16 : Packing::kFloat32};
+}
+Tensor shift_of(const StepWeight& weight, const Tensor& gamma) {
+  return weight.bias.defined() ? (weight.bias.to(torch::kFloat) * gamma).contiguous() : Tensor();
+}
+
 }  // namespace
 
 LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
-    : weights_(weights), dim_(weights.model->config().dim), narrow_(wants_bfloat16(weights)) {
+    : weights_(weights),
+      dim_(weights.model->config().dim),
+      narrow_(wants_bfloat16(weights)),
+      tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows) {
   for (const auto& b : weights.blocks) {
-    blocks_.push_back({packed(b.in, narrow_), packed(b.out, narrow_), packed(b.fc, narrow_),
-                       packed(b.proj, narrow_)});
+    blocks_.push_back({packed(b.in, narrow_), packed_onto_stream(b.out, b.gamma1, narrow_),
+                       packed(b.fc, narrow_), packed_onto_stream(b.proj, b.gamma2, narrow_),
+                       shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2)});
   }
   int64_t product = 0;
   for (const auto& b : blocks_) {
     for (const auto* map : {&b.in, &b.out, &b.fc, &b.proj}) {
-      if (map->defined()) product = std::max(product, map->scratch_bytes(kTileRows));
+      if (map->defined()) product = std::max(product, map->scratch_bytes(tile_rows_));
     }
   }
-  tile_bytes_ = aligned(kTileRows * dim_ * 4) + aligned(kTileRows * weights.mlp_hidden * 4) +
+  tile_bytes_ = aligned(tile_rows_ * dim_ * 4) + aligned(tile_rows_ * weights.mlp_hidden * 4) +
                 aligned(product);
 }
 
@@ -123,8 +138,8 @@ void LanguagePrefill::embed(const int64_t* ids) {
 // From the mixer of the block before to the input of this block's, a tile at a time.
 void LanguagePrefill::over_tiles(int64_t block) {
   const int64_t rows = batch_ * tokens_, threads = torch_threads();
-  const int64_t tiles = divide_up(divide_up(rows, kTileRows), threads) * threads;
-  const int64_t size = std::min(kTileRows, divide_up(divide_up(rows, tiles), 16) * 16);
+  const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
+  const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
   at::parallel_for(0, divide_up(rows, size), 1, [&](int64_t begin, int64_t end) {
     const ScratchBlock scratch{size_t(tile_bytes_)};
     for (int64_t t = begin; t < end; ++t) {
@@ -165,32 +180,50 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
                 tile.first * in.outputs() * (narrow ? 2 : 4);
   result.stride = in.outputs();
   result.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
-  in.run({tile.rows, tile.scratch, dim_}, result, tile.scratch + aligned(kTileRows * dim_ * 4));
+  in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
+         tile.scratch + aligned(tile_rows_ * dim_ * 4));
 }
 
 void LanguagePrefill::close(int64_t index, const Tile& tile) {
   const auto& block = weights_.blocks[size_t(index)];
   const auto& maps = blocks_[size_t(index)];
-  char* hidden = tile.scratch + aligned(kTileRows * dim_ * 4);
-  char* product = hidden + aligned(kTileRows * weights_.mlp_hidden * 4);
-  PackedResult onto;
-  onto.data = x_.mutable_data_ptr<float>() + tile.first * dim_;
-  onto.stride = dim_;
-  onto.add = true;
+  char* hidden = tile.scratch + aligned(tile_rows_ * dim_ * 4);
+  char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
+  float* stream = x_.mutable_data_ptr<float>() + tile.first * dim_;
   if (block.kind != BlockMixer::kModule) {
-    onto.gamma = block.gamma1.const_data_ptr<float>();
     const auto* y = reinterpret_cast<const char*>(y_.const_data_ptr<float>());
-    maps.out.run({tile.rows, y + tile.first * dim_ * (narrow_ ? 2 : 4), dim_}, onto, product);
+    const auto* from = y + tile.first * dim_ * (narrow_ ? 2 : 4);
+    maps.out.accumulate({.rows = tile.rows, .data = from, .stride = dim_}, stream, dim_, 0, dim_,
+                        product);
+    shift(maps.out_shift, tile);
   }
   norm(block.norm2, tile, tile.scratch, narrow_);
-  PackedResult expanded;
-  expanded.data = hidden;
-  expanded.stride = weights_.mlp_hidden;
-  expanded.dtype = narrow_ ? DType::kBfloat16 : DType::kFloat32;
-  expanded.activation = weights_.activation;
-  maps.fc.run({tile.rows, tile.scratch, dim_}, expanded, product);
-  onto.gamma = block.gamma2.const_data_ptr<float>();
-  maps.proj.run({tile.rows, hidden, weights_.mlp_hidden}, onto, product);
+  const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
+  const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
+  for (int64_t p = 0; p < panels; p += at_once) {
+    const int64_t last = std::min(panels, p + at_once), first = p * columns;
+    const int64_t count = std::min(weights_.mlp_hidden, last * columns) - first;
+    maps.fc.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_},
+                {.data = hidden,
+                 .stride = count,
+                 .first_column = first,
+                 .dtype = narrow_ ? DType::kBfloat16 : DType::kFloat32,
+                 .activation = weights_.activation},
+                product, p, last);
+    maps.proj.accumulate({.rows = tile.rows, .data = hidden, .stride = count}, stream, dim_, first,
+                         count, product);
+  }
+  shift(maps.proj_shift, tile);
+}
+
+// Adds the bias of a product that went onto the stream without it.
+void LanguagePrefill::shift(const Tensor& bias, const Tile& tile) {
+  if (!bias.defined()) return;
+  const float* from = bias.const_data_ptr<float>();
+  for (int64_t r = tile.first; r < tile.first + tile.rows; ++r) {
+    float* x = x_.mutable_data_ptr<float>() + r * dim_;
+    for (int64_t i = 0; i < dim_; ++i) x[i] += from[i];
+  }
 }
 
 void LanguagePrefill::mix(int64_t index, LanguageState& state) {

@@ -31,7 +31,8 @@ class LanguagePrefill {
 
  private:
   struct Block {
-    PackedLinear in, out, fc, proj;
+    PackedLinear in, out, fc, proj;       // out and proj times gamma
+    torch::Tensor out_shift, proj_shift;  // their biases times gamma; undefined without
   };
   struct Tile {
     int64_t first, rows;
@@ -43,6 +44,7 @@ class LanguagePrefill {
   void over_tiles(int64_t block);
   void close(int64_t block, const Tile& tile);  // from a mixer's result to the block's end
   void open(int64_t block, const Tile& tile);   // from a block's beginning to its mixer's input
+  void shift(const torch::Tensor& bias, const Tile& tile);
   void norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow);
   void mix(int64_t block, LanguageState& state);
   void tssa(const LanguageBlockWeights& block, torch::Tensor& statistics);
@@ -51,6 +53,7 @@ class LanguagePrefill {
   const LanguageWeights& weights_;
   const int64_t dim_;
   const bool narrow_;  // tokens between products in bfloat16
+  const int64_t tile_rows_;
   std::vector<Block> blocks_;
   PackedLinear head_;       // laid out when first needed
   int64_t tile_bytes_ = 0;  // scratch of a thread
