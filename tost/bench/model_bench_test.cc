@@ -156,7 +156,7 @@ TEST(ModelBench, RelativeErrorIsInfiniteWhereNothingCanBeCompared) {
   const auto a = torch::tensor({1.0, -4.0}), b = torch::tensor({1.0, -3.0});
   EXPECT_DOUBLE_EQ(relative_error(b, a), 0.25);
   EXPECT_TRUE(std::isinf(relative_error(a, torch::tensor({1.0}))));
-  EXPECT_TRUE(std::isinf(relative_error(torch::tensor({1.0, NAN}), a)));
+  EXPECT_TRUE(std::isinf(relative_error(torch::tensor({1.0, double(NAN)}), a)));
 }
 
 TEST(ModelBench, RefusesBadOptions) {
