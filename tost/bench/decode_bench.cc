@@ -1,33 +1,29 @@
 #include "tost/bench/decode_bench.h"
 
+#include <algorithm>
+
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
 #include "tost/bench/memory_read.h"
 #include "tost/bench/model_checks.h"
 #include "tost/bench/timing.h"
-#include "tost/eval/precision.h"
-#include "tost/models/language_model.h"
+#include "tost/infer/language_engine.h"
 
 namespace tost {
 namespace {
 
-int64_t bytes_of_step(const LanguageModel& model) {
-  int64_t bytes = 0;
-  for (const auto& item : model.named_parameters()) {
-    const bool looked_up = item.key().find(".wpe.") != std::string::npos ||
-                           item.key().find("denom_bias") != std::string::npos;
-    if (!looked_up) bytes += int64_t(item.value().nbytes());
-  }
-  return bytes;
-}
-
-DecodeBenchRow measure(LanguageModel& model, const DecodeBenchOptions& options, int64_t context) {
+DecodeBenchRow measure(LanguageModel& model, const LanguageEngine& engine,
+                       const DecodeBenchOptions& options, int64_t context) {
   DecodeBenchRow row;
   row.context = context;
-  row.weight_bytes = bytes_of_step(model);
+  row.weight_bytes = engine.step_bytes();
   const int64_t vocab = model.config().vocab;
   LanguageState state;
   const auto prompt = torch::randint(0, vocab, {options.batch, context});
+  {
+    LanguageState first;  // lays out the weights for long texts
+    model.extend(prompt.slice(1, 0, std::min<int64_t>(context, 64)), first);
+  }
   const auto prefill = Clock::now();
   model.extend(prompt, state);
   row.prefill_tokens_per_s = double(options.batch * context) / (1e-3 * ms_since(prefill));
@@ -60,12 +56,13 @@ std::vector<DecodeBenchRow> run_decode_bench(
     for (const auto& precision : options.precisions) {
       torch::manual_seed(0);
       const auto model = make_language_model(language_preset(name));
-      use_precision(*model, precision);
       model->eval();
-      check_steps(*model, name);
+      read_by_engine(model, precision);
+      check_steps(*model, name, precision);  // which changes LayerScale for a while
+      const auto engine = read_by_engine(model, precision);
       for (const int64_t context : options.contexts) {
         if (context < 1) fail_usage("A context of ", context, " tokens cannot be read.");
-        rows.push_back(measure(*model, options, context));
+        rows.push_back(measure(*model, *engine, options, context));
         rows.back().model = name;
         rows.back().precision = precision;
         report(rows.back());

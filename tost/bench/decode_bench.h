@@ -10,7 +10,7 @@ namespace tost {
 
 struct DecodeBenchOptions {
   std::vector<std::string> models{"tost_gpt_base", "gpt_base"};  // presets, weights drawn at random
-  std::vector<std::string> precisions{"fp32", "bf16"};
+  std::vector<std::string> precisions{"fp32", "bf16", "int8", "int4"};
   std::vector<int64_t> contexts{16};  // tokens read before the measured ones
   int64_t batch = 1;
   int64_t tokens = 32;  // measured steps; the median is reported

@@ -14,8 +14,8 @@ TEST(DecodeBench, MeasuresEveryFigure) {
   options.tokens = 3;
   int64_t reported = 0;
   const auto rows = run_decode_bench(options, [&](const DecodeBenchRow&) { ++reported; });
-  ASSERT_EQ(rows.size(), 8u);
-  EXPECT_EQ(reported, 8);
+  ASSERT_EQ(rows.size(), 16u);
+  EXPECT_EQ(reported, 16);
   for (const auto& row : rows) {
     EXPECT_GT(row.step_ms, 0);
     EXPECT_GT(row.read_ms, 0);
@@ -23,10 +23,16 @@ TEST(DecodeBench, MeasuresEveryFigure) {
     EXPECT_GT(row.state_bytes, 0);
   }
   // 675,088 parameters but for the positions' table and denom_bias.
-  EXPECT_EQ(rows[0].weight_bytes, 4 * (675'088 - 64 * 128 - 4 * 4 * 64));
-  EXPECT_EQ(rows[2].weight_bytes * 2, rows[0].weight_bytes);
+  const int64_t vectors = 4 * (4 * 4 * 128 + 128),
+                matrices = 675'088 - 64 * 128 - 4 * 4 * 64 - 4 * 4 - vectors / 4;
+  EXPECT_EQ(rows[0].weight_bytes, 4 * matrices + vectors);
+  EXPECT_EQ(rows[2].weight_bytes, 2 * matrices + vectors);
+  EXPECT_EQ(rows[4].weight_bytes, matrices + vectors + 4 * (4 * (2 * 128 + 512 + 128) + 65));
+  // Four bits and a scale of 16 for 32 weights; the table stays in eight.
+  const int64_t table = 65 * 128;
+  EXPECT_EQ(rows[6].weight_bytes, (matrices - table) * 9 / 16 + table + 4 * 65 + vectors);
   EXPECT_EQ(rows[0].state_bytes, rows[1].state_bytes);
-  EXPECT_GT(rows[5].state_bytes, rows[4].state_bytes);
+  EXPECT_GT(rows[9].state_bytes, rows[8].state_bytes);
 }
 
 TEST(DecodeBench, RefusesBadOptions) {

@@ -58,7 +58,7 @@ void check_same_loss(LanguageModel& model, const LossOf& other, const std::strin
   }
 }
 
-void check_steps(LanguageModel& model, const std::string& name) {
+void check_steps(LanguageModel& model, const std::string& name, const std::string& precision) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode evaluation(model);
   const UnitLayerScale visible(model);
@@ -70,7 +70,7 @@ void check_steps(LanguageModel& model, const std::string& name) {
   for (int64_t t = 0; t < tokens; ++t) last = model.extend(ids.narrow(1, t, 1), state);
   const double error = (last.to(torch::kFloat) - whole).abs().max().item<double>() /
                        whole.abs().max().item<double>();
-  const bool half = model.parameters()[0].scalar_type() == torch::kBFloat16;
+  const bool half = precision != "fp32" || model.parameters()[0].scalar_type() == torch::kBFloat16;
   if (!(error <= (half ? 5e-2 : 1e-4))) {
     fail_data("Steps of ", name, " deviate from the whole sequence by ", error,
               " of the largest logit; nothing was measured.");

@@ -18,7 +18,8 @@ using LossOf = std::function<torch::Tensor(const torch::Tensor&, const torch::Te
 void check_same_loss(LanguageModel& model, const LossOf& other, const std::string& precision);
 
 // Throws a data Error that names `name` unless the logits after random ids read one by one are
-// those after all at once.
-void check_steps(LanguageModel& model, const std::string& name);
+// those after all at once. `precision` is that of the engine the model is read by, if any.
+void check_steps(LanguageModel& model, const std::string& name,
+                 const std::string& precision = "fp32");
 
 }  // namespace tost

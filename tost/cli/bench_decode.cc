@@ -72,7 +72,7 @@ void add_bench_decode_command(CLI::App& bench) {
   command->add_option("--models", b.models, "Presets, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--precision", b.precisions, "fp32, bf16, separated by commas")
+  command->add_option("--precision", b.precisions, "fp32, bf16, int8, int4, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--contexts", b.contexts, "Tokens read before, separated by commas")
