@@ -20,6 +20,7 @@
 #include "tost/models/vision_cost.h"
 #include "tost/models/vision_presets.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/ops/product_support.h"
 
 namespace tost {
 namespace {
@@ -38,12 +39,24 @@ nlohmann::json describe_machine() {
   return {{"cpu", cpu_name()}, {"features", cpu_features()}, {"threads", at::get_num_threads()}};
 }
 
+// By what the inference engine computes each kind of product.
+nlohmann::json describe_products() {
+  const ProductSupport& support = product_support();
+  const auto way = [](bool native) {
+    return native ? "microkernel" : "float32 on rounded numbers";
+  };
+  return {{"float32", support.float32 ? "microkernel" : "general product"},
+          {"bfloat16", way(support.bfloat16)},
+          {"int8", way(support.int8)}};
+}
+
 nlohmann::json describe_paths() {
   return {{"tssa_isa", kernels::current_isa()},
           {"isas", kernels::supported_isas()},
           {"tssa_float32", "fused kernels"},
           {"tssa_bfloat16", "fused kernels, float32 arithmetic"},
           {"tssa_float64", "plain definition"},
+          {"products", describe_products()},
           {"allocator", caching_allocator_enabled() ? "caching" : "system"},
           {"mixers", mixer_names()},
           {"causal_mixers", causal_mixer_names()}};
@@ -161,6 +174,9 @@ void print_text(const nlohmann::json& info) {
             << "  float32   " << text(paths["tssa_float32"]) << "\n"
             << "  bfloat16  " << text(paths["tssa_bfloat16"]) << "\n"
             << "  float64   " << text(paths["tssa_float64"]) << "\n"
+            << "products    float32 by " << text(paths["products"]["float32"]) << ", bfloat16 by "
+            << text(paths["products"]["bfloat16"]) << ", int8 by "
+            << text(paths["products"]["int8"]) << "\n"
             << "allocator   " << text(paths["allocator"])
             << " (TOST_ALLOCATOR=system for torch's own)\n"
             << "CUDA        not built in\n"
