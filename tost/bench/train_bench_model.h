@@ -44,7 +44,7 @@ class TrainBenchModel {
 };
 
 std::unique_ptr<TrainBenchModel> make_bench_model(const LanguageConfig& config, int64_t batch);
-// Square images of `side` pixels.
+// Square images of `side` pixels. Without stochastic depth, so that every step costs the same.
 std::unique_ptr<TrainBenchModel> make_bench_model(const VisionConfig& config, int64_t batch,
                                                   int64_t side);
 
