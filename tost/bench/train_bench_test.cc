@@ -52,7 +52,7 @@ TEST(TrainBench, MeasuresImageModels) {
   TrainBenchOptions options = tiny();
   options.vision = vision_preset("tost_nano_p4");
   options.vision->dim = 24, options.vision->heads = 2, options.vision->depth = 1;
-  options.vision->classes = 5;
+  options.vision->classes = 5, options.vision->stem_depth = 1;
   options.image_size = 8;
   options.batch = 3;
   options.precisions = {"fp32", "bf16"};
