@@ -2,6 +2,7 @@
 // FOLDER.
 #include <zlib.h>
 
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -262,7 +263,11 @@ void add_model_configs(const fs::path& root) {
 }  // namespace
 }  // namespace tost
 
-int main(int, char** arguments) try {
+int main(int count, char** arguments) try {
+  if (count != 2) {
+    std::fprintf(stderr, "usage: make_seeds FOLDER\n");
+    return 2;
+  }
   const std::filesystem::path root = arguments[1];
   tost::add_arrays(root);
   tost::add_images(root);

@@ -228,7 +228,6 @@ void check_names(const char* flag, const std::vector<std::string>& found,
 }  // namespace
 
 double allowed_error(const std::string& precision) {
-  // Found on presets: 2e-6, 1e-2, 3e-2 and 2e-1; a layer left out shows as 0.3 and more.
   if (precision == "fp32") return 1e-4;
   if (precision == "bf16") return 5e-2;
   return precision == "int8" ? 0.12 : 0.5;

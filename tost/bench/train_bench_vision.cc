@@ -58,7 +58,6 @@ class VisionBench : public TrainBenchModel {
     const torch::NoGradGuard no_grad;
     const PrecisionScope scope(precision);
     const double found = loss().item<double>(), wanted = plain_loss().item<double>();
-    // Found over presets and seeds: 3e-7 and 3e-3.
     const double allowed = (precision == "bf16" ? 2e-2 : 1e-4) * std::abs(wanted);
     if (!(std::abs(found - wanted) <= allowed)) {
       fail_data("The model's loss is ", found, " but ", wanted,

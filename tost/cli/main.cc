@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const int code = run(argc, argv);
-  // LibTorch needs 35 ms to take its registries apart, a tenth of a prediction's time, for nothing.
+  // LibTorch would only take its registries apart, which costs tens of milliseconds.
   std::fflush(nullptr);
   std::_Exit(code);
 }

@@ -49,6 +49,7 @@ Scores score_vision(const QuantizeCommand& c, const std::string& file, Weights w
   config.preprocess = loaded.info.preprocess;
   ImageLoader loader(open_image_dataset(c.data, c.split.empty() ? "test" : c.split), config);
   EvalOptions options;
+  options.engine = true;
   options.precision = chosen_precision("", loaded.precision, {"fp32", "bf16", "int8"});
   options.stop = stop_flag();
   options.progress = shown_on(line, "images scored");

@@ -311,6 +311,7 @@ TEST_F(OfficialFile, WeightsWithoutDescriptionInSafetensors) {
 TEST_F(OfficialFile, Gpt2OfHuggingFaceIsTurnedRound) {
   LanguageConfig config = language_config;
   config.bias = true;
+  config.activation = "gelu-tanh";  // where config.json names none
   const auto source = make_language_model(config);
   source->eval();
   StateDict state;

@@ -78,7 +78,11 @@ Tensor expanded(const std::string& name, const Tensor& values, const StateDict& 
   if (outside) {
     fail_data(where, " has a value in '", name, "' outside ", four ? "-7 to 7." : "-127 to 127.");
   }
-  return dequantize({values.contiguous(), scales.contiguous(), in});
+  auto weight = dequantize({values.contiguous(), scales.contiguous(), in});
+  if (!weight.isfinite().all().item<bool>()) {
+    fail_data(where, " has a scale in '", name, kScale, "' that is too large for its values.");
+  }
+  return weight;
 }
 
 }  // namespace
@@ -125,6 +129,9 @@ StoredWeights store_weights(const torch::nn::Module& module, const std::string& 
     const auto weight = tensor.to(torch::kFloat);
     if (precision == "bf16") {
       stored.tensors[name] = weight.to(torch::kBFloat16);
+      if (!stored.tensors[name].isfinite().all().item<bool>()) {
+        fail_data("The weight '", name, "' has values that are not finite in bfloat16.");
+      }
       errors.add(weight, stored.tensors[name].to(torch::kFloat));
       continue;
     }

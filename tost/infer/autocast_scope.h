@@ -1,4 +1,4 @@
-// Autocast to bfloat16 on this thread inside a scope, or nothing.
+// Autocast on this thread inside a scope: to bfloat16, or off whatever the caller has.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -26,6 +26,19 @@ class AutocastScope {
  private:
   const bool active_;
   bool before_ = false;
+};
+
+class AutocastOff {
+ public:
+  AutocastOff() : before_(at::autocast::is_autocast_enabled(at::kCPU)) {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  }
+  ~AutocastOff() { at::autocast::set_autocast_enabled(at::kCPU, before_); }
+  AutocastOff(const AutocastOff&) = delete;
+  AutocastOff& operator=(const AutocastOff&) = delete;
+
+ private:
+  const bool before_;
 };
 
 }  // namespace tost

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "tost/base/error.h"
+#include "tost/infer/autocast_scope.h"
 #include "tost/infer/language_prefill.h"
 #include "tost/infer/language_step.h"
 
@@ -23,6 +24,7 @@ constexpr int64_t kStepRows = 16;
 struct PlainMode {
   const c10::InferenceMode off{false};
   const torch::NoGradGuard no_grad;
+  const AutocastOff own_precision;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/infer/autocast_scope.h"
 #include "tost/models/quantizable.h"
 #include "tost/models/state_dict.h"
 #include "tost/ops/quantized_weight.h"
@@ -168,6 +169,18 @@ TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {
   const auto ids = ids_of(config, 1, 4500);
   EXPECT_LE(distance(engine.extend(ids, fast), model->extend(ids, plain)), 2e-5);
   EXPECT_EQ(fast.position, 4500);
+}
+
+TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
+  for (const char* mixer : {"softmax", "tssa-means"}) {
+    const auto model = model_of(small(mixer));
+    LanguageEngine engine(model);
+    const auto ids = ids_of(model->config(), 2, 40);
+    LanguageState one, two;
+    const auto plain = engine.extend(ids, one);
+    const AutocastScope autocast(true);
+    EXPECT_TRUE(torch::equal(engine.extend(ids, two), plain)) << mixer;
+  }
 }
 
 TEST(LanguageEngine, RefusesWhatTheModelRefuses) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/infer/autocast_scope.h"
 #include "tost/infer/vision_class.h"
 #include "tost/infer/vision_tokens.h"
 #include "tost/infer/vision_weights.h"
@@ -51,11 +52,12 @@ class VisionEngine::Run {
   }
 
   Tensor forward(const Tensor& images) {
+    Tensor logits = torch::empty({images.dim() > 0 ? images.size(0) : 0, config_.classes});
     const c10::InferenceMode no_grad;
+    const AutocastOff own_precision;
     check(images);
     const Tensor pictures = images.to(torch::kFloat).contiguous();
     const int64_t batch = pictures.size(0), classes = config_.classes;
-    Tensor logits = torch::empty({batch, classes});
     for (int64_t first = 0; first < batch; first += kMostImages) {
       const int64_t count = std::min(kMostImages, batch - first);
       pass(pictures.narrow(0, first, count), logits.mutable_data_ptr<float>() + first * classes);

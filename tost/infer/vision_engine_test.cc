@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/infer/autocast_scope.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
 #include "tost/models/token_mixer.h"
@@ -164,6 +165,16 @@ TEST_F(VisionEngineTest, ManyPicturesGoInPasses) {
   const Tensor images = pictures(config, 70);
   VisionEngine engine(*model, "fp32");
   EXPECT_LE(relative_error(engine.forward(images), model->forward(images)), 1e-5);
+}
+
+TEST_F(VisionEngineTest, AutocastOfTheCallerChangesNothing) {
+  const auto config = small_config();
+  const auto model = used_model(config);
+  const Tensor images = pictures(config, 2);
+  VisionEngine first(*model, "fp32"), second(*model, "fp32");
+  const Tensor plain = first.forward(images);
+  const AutocastScope autocast(true);
+  EXPECT_TRUE(torch::equal(second.forward(images), plain));
 }
 
 TEST_F(VisionEngineTest, NanStaysInItsPicture) {

@@ -56,7 +56,7 @@ template <class T>
 T* VisionWorkspace::take(char* base, int64_t bytes) {
   // Pages apart by a line more than they hold, so that pieces do not all start in the same set of
   // the caches.
-  auto* piece = reinterpret_cast<T*>(base + used_);
+  auto* piece = base == nullptr ? nullptr : reinterpret_cast<T*>(base + used_);
   used_ += (bytes + 63) / 64 * 64 + 64;
   return piece;
 }

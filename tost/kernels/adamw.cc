@@ -19,14 +19,14 @@ void adamw_range(const AdamWArgs& args, int64_t begin, int64_t end) {
   float *p = a.p + begin, *m = a.m + begin, *v = a.v + begin;
   Bf16* copy = a.copy != nullptr ? static_cast<Bf16*>(a.copy) + begin : nullptr;
   const Vec scale = hn::Set(d, a.scale), decay = hn::Set(d, a.decay), eps = hn::Set(d, a.eps);
-  const Vec rest1 = hn::Set(d, 1 - a.beta1), rest2 = hn::Set(d, 1 - a.beta2);
-  const Vec beta2 = hn::Set(d, a.beta2), rate = hn::Set(d, a.rate), root = hn::Set(d, a.root);
+  const Vec rest1 = hn::Set(d, a.rest1), rest2 = hn::Set(d, a.rest2);
+  const Vec rate = hn::Set(d, a.rate), root = hn::Set(d, a.root);
   over_row(end - begin, [&](auto partial, int64_t i, size_t n) HWY_ATTR {
     const Vec g = hn::Mul(load_part<partial>(gradient + i, n), scale);
     const Vec m_old = load_part<partial>(m + i, n);
     const Vec m_new = hn::MulAdd(rest1, hn::Sub(g, m_old), m_old);
-    const Vec v_new =
-        hn::MulAdd(hn::Mul(g, g), rest2, hn::Mul(beta2, load_part<partial>(v + i, n)));
+    const Vec v_old = load_part<partial>(v + i, n);
+    const Vec v_new = hn::MulAdd(rest2, hn::MulSub(g, g, v_old), v_old);
     const Vec divisor = hn::MulAdd(hn::Sqrt(v_new), root, eps);
     const Vec moved = hn::Mul(rate, hn::Div(m_new, divisor));
     const Vec p_new = hn::Sub(hn::Mul(load_part<partial>(p + i, n), decay), moved);

@@ -10,7 +10,7 @@
 namespace tost::kernels {
 
 // With g = scale gradient, in this order: p <- decay p; m <- m + (1 - beta1) (g - m);
-// v <- beta2 v + (1 - beta2) g^2; p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to
+// v <- v + (1 - beta2) (g^2 - v); p <- p - rate m / (sqrt(v) root + eps); copy <- p, rounded to
 // nearest even. Element by element, so no result depends on the number of threads.
 struct AdamWArgs {
   int64_t count = 0;
@@ -20,9 +20,10 @@ struct AdamWArgs {
   const void* gradient = nullptr;
   DType gradient_dtype = DType::kFloat32;
   void* copy = nullptr;  // bfloat16, may be null
-  float scale = 1, decay = 1, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f;
-  float rate = 0;  // learning rate / (1 - beta1^t)
-  float root = 1;  // 1 / sqrt(1 - beta2^t)
+  float scale = 1, decay = 1, eps = 1e-8f;
+  float rest1 = 0.1f, rest2 = 0.001f;  // 1 - beta; as 1 minus a float32 it would lose its digits
+  float rate = 0;                      // learning rate / (1 - beta1^t)
+  float root = 1;                      // 1 / sqrt(1 - beta2^t)
 };
 void adamw(const AdamWArgs& args, ParallelFor parallel);
 

@@ -205,7 +205,8 @@ HWY_INLINE void quantize_row(const Row& row, int64_t width, uint8_t* y, float* s
   // Smaller steps have no finite inverse; such a row counts as zeros.
   const bool usable = step > 4 * std::numeric_limits<float>::min();
   const float inverse = usable ? 1 / step : 0.0f;
-  *zero = static_cast<int32_t>(std::nearbyint(-low * inverse));
+  // 0 also where a value is not finite: such a row says so by its scale.
+  *zero = usable && std::isfinite(step) ? static_cast<int32_t>(std::nearbyint(-low * inverse)) : 0;
   *scale = (usable ? step : 0.0f) + range.broken.total();
   for_each_vector(width, StoreQuantized<Row>{row, hn::Set(d, inverse),
                                              hn::Set(d, static_cast<float>(*zero)), y});

@@ -180,6 +180,7 @@ TEST_F(RowOps, QuantizingKeepsZerosAndTellsOfBrokenRows) {
     EXPECT_EQ(zero[0], 0);
     EXPECT_TRUE(std::isnan(scale[1]));
     EXPECT_TRUE(std::isnan(scale[2]));
+    for (const int32_t z : zero) EXPECT_TRUE(z >= 0 && z <= 255) << z;
     EXPECT_EQ(scale[3], 0) << "no finite inverse";
     EXPECT_EQ(y[4 * kWidth + 7], zero[4]) << "zero is exact";
   });

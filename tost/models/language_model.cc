@@ -138,7 +138,14 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
     wanted = wanted.index_select(0, places);
   }
   if (read_otherwise()) {
-    return torch::cross_entropy_loss(reader_->logits(rows), wanted, {}, at::Reduction::Mean, -1);
+    // In pieces: the logits of all rows can be larger than the model.
+    Tensor sum = torch::zeros({}, torch::kDouble);
+    for (int64_t i = 0; i < rows.size(0); i += kReadPiece) {
+      const int64_t count = std::min(kReadPiece, rows.size(0) - i);
+      sum += torch::cross_entropy_loss(reader_->logits(rows.narrow(0, i, count)),
+                                       wanted.narrow(0, i, count), {}, at::Reduction::Sum, -1);
+    }
+    return (sum / wanted.ne(-1).sum()).to(torch::kFloat);
   }
   return head_cross_entropy(rows, product_weight(wte_->weight, wte_->copy), wanted);
 }

@@ -42,6 +42,21 @@ class Replayed {
   Tensor now_;
 };
 
+// Casts of weights are not cached meanwhile: one made without
+// gradients would cut the weight off from its own.
+class NoCastCache {
+ public:
+  NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoCastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoCastCache(const NoCastCache&) = delete;
+  NoCastCache& operator=(const NoCastCache&) = delete;
+
+ private:
+  bool before_;
+};
+
 class Autocast {
  public:
   explicit Autocast(bool enabled) : before_(at::autocast::is_autocast_enabled(at::kCPU)) {
@@ -71,6 +86,7 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
     context->saved_data["random"] = generator_state();
     context->saved_data["autocast"] = at::autocast::is_autocast_enabled(at::kCPU);
     context->saved_data["run"] = c10::IValue::make_capsule(c10::make_intrusive<HeldRun>(run));
+    const NoCastCache fresh;
     return run(x);  // gradients are off in here
   }
 
@@ -87,6 +103,7 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
     {
       const Replayed random(context->saved_data["random"].toTensor());
       const Autocast autocast(context->saved_data["autocast"].toBool());
+      const NoCastCache fresh;
       const torch::AutoGradMode with_gradients(true);
       y = held->run(x);
     }

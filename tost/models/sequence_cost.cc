@@ -19,10 +19,11 @@ constexpr double kCopies = 4;
 struct Kept {
   const char* mixer;
   double per_token, per_layer;
+  bool joined = false;  // without dropout its maps are part of branch.h's functions
 };
-constexpr std::array kKept{Kept{"tssa", 3, 0}, Kept{"tssa-uniform", 5, 0}, Kept{"none", 2, 0},
-                           Kept{"softmax", 6, 0}, Kept{"xca", 9, 0}, Kept{"linear", 9, 0},
-                           Kept{"tssa-tied", 7, 0},
+constexpr std::array kKept{Kept{"tssa", 3, 0, true}, Kept{"tssa-uniform", 5, 0, true},
+                           Kept{"none", 2, 0, true}, Kept{"softmax", 6, 0}, Kept{"xca", 9, 0},
+                           Kept{"linear", 9, 0}, Kept{"tssa-tied", 7, 0},
                            // The Toeplitz matrices of its chunks, and what they are made of.
                            Kept{"ssm", 10, 21'000}};
 
@@ -31,7 +32,9 @@ double kept_by_mixer(const std::string& name, const SequenceConfig& c, double to
   for (const auto& entry : kKept) {
     if (name == entry.mixer) found = &entry;
   }
-  return double(c.dim) * (tokens * found->per_token + found->per_layer);
+  // A joined map keeps the input of the norm before it, which the block counts, not its own.
+  const double spared = found->joined && c.dropout == 0 ? 1 : 0;
+  return double(c.dim) * (tokens * (found->per_token - spared) + found->per_layer);
 }
 
 MixerConfig mixer_of(const SequenceConfig& c) {
@@ -54,11 +57,12 @@ double parameters_of(const SequenceConfig& c) {
   return total;
 }
 
-// Per token, what a block keeps beside its mixer: the inputs of both norms, the mixer's and the
-// MLP's output, the inputs of the MLP's two maps and of its GELU, and what dropout kept.
+// Per token, what a block keeps beside its mixer: the inputs of both norms, the mixer's output and
+// the input of GELU; with dropout, where its parts are functions of their own, also the MLP's
+// output, the inputs of its two maps, and what dropout kept.
 double kept_by_block(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
-  return 5 * dim + 2 * hidden + (c.dropout > 0 ? dim / 2 : 0);
+  return c.dropout > 0 ? 5.5 * dim + 2 * hidden : 3 * dim + hidden;
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ void adamw_step(const AdamWStep& o, const at::Tensor& p, const at::Tensor& exp_a
   args.copy = copy.mutable_data_ptr();
   args.scale = float(o.gradient_scale);
   args.decay = float(1 - o.lr * o.weight_decay);
-  args.beta1 = float(o.beta1);
-  args.beta2 = float(o.beta2);
+  args.rest1 = float(1 - o.beta1);
+  args.rest2 = float(1 - o.beta2);
   args.eps = float(o.eps);
   args.rate = float(o.lr / (1 - std::pow(o.beta1, o.step)));
   args.root = float(1 / std::sqrt(1 - std::pow(o.beta2, o.step)));

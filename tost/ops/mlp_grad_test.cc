@@ -144,5 +144,17 @@ TEST(AdamWStep, AgreesWithItsDefinition) {
   });
 }
 
+// The first step moves by the learning rate, however near to one the factors are.
+TEST(AdamWStep, KeepsTheDigitsOfFactorsNearOne) {
+  for (const double beta : {0.9, 0.9999, 0.999999, 0.999999999}) {
+    const Tensor p = torch::zeros({3, 5}), m = torch::zeros({3, 5}), v = torch::zeros({3, 5});
+    const Tensor gradient = torch::full({3, 5}, 0.25),
+                 copy = torch::empty({3, 5}, torch::kBFloat16);
+    adamw_step({.lr = 0.01, .beta1 = beta, .beta2 = beta, .eps = 1e-12, .step = 1}, p, m, v, copy,
+               gradient);
+    EXPECT_TRUE(torch::allclose(p, torch::full({3, 5}, -0.01), 1e-6)) << beta;
+  }
+}
+
 }  // namespace
 }  // namespace tost

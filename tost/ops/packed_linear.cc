@@ -23,6 +23,8 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
   return outputs % 96 == 0 ? 96 : 64;
 }
 // Rows of a tile at most, for the same reason.
+// More of them could sum up to beyond int32.
+constexpr int64_t kMostInt8Inputs = 0x7fffffff / (255 * 127);
 constexpr int64_t kTileRows = 400;
 
 int64_t divide_up(int64_t a, int64_t b) {
@@ -72,12 +74,13 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   }
   panel_columns_ = columns_of_panel(packing, outputs_);
   panels_ = divide_up(outputs_, panel_columns_);
-  native_ = product_support().of(packing) && inputs_ % group_of(packing) == 0;
+  native_ = product_support().of(packing) && inputs_ % group_of(packing) == 0 &&
+            (packing != Packing::kInt8 || inputs_ <= kMostInt8Inputs);
   auto rounded = weight.detach().to(at::kFloat).contiguous();
   if (packing == Packing::kInt8) {
     column_scale_ = rounded.abs().amax(1).div(127);
     if (!column_scale_.isfinite().all().item<bool>()) {
-      fail_usage("Weights that are not finite cannot be rounded to int8.");
+      fail_data("Weights that are not finite cannot be rounded to int8.");
     }
     const auto divisor = column_scale_.clamp_min(1e-37).unsqueeze(1);
     rounded = rounded.div(divisor).round().clamp(-127, 127);

@@ -37,8 +37,8 @@ class PackedLinear {
   PackedLinear() = default;
   // weight [out, in] floating on the CPU, bias [out] or undefined; both are copied. kInt8: each
   // output's weights become whole numbers times max |w| / 127, so that weights which were rounded
-  // so before keep their bits. Throws a usage Error for other shapes and for weights that are not
-  // finite where they are to become whole numbers.
+  // so before keep their bits. Throws a usage Error for other shapes, a data Error for weights that
+  // are not finite where they are to become whole numbers.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
 
   int64_t inputs() const { return inputs_; }

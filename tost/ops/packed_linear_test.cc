@@ -190,6 +190,15 @@ TEST(PackedLinear, RoundingRoundedWeightsAgainChangesNothing) {
             1e-6);
 }
 
+// 255 x 127 for each of so many inputs is beyond int32.
+TEST(PackedLinear, ManyInputsInInt8DoNotWrapAround) {
+  const int64_t inputs = 66400;
+  const Tensor x = torch::ones({2, inputs}), weight = torch::ones({3, inputs});
+  const Rows rows(x, Packing::kInt8);
+  const Tensor y = run(PackedLinear(weight, {}, Packing::kInt8), rows.rows);
+  EXPECT_TRUE(torch::allclose(y, torch::full({2, 3}, double(inputs)), 1e-3));
+}
+
 TEST(PackedLinear, RowsOfNanGiveNanAndNoOthers) {
   for (const Packing packing : kPackings) {
     auto values = torch::ones({3, 64});

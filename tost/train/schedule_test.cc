@@ -43,7 +43,7 @@ TEST(Schedule, WarmupLongerThanTheRunStaysLinear) {
   EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.4);
 }
 
-// Spec 4.2: 400 epochs, 1e-3 at batch 1024, 5 warm-up epochs from 1e-6, floor 1e-5, one epoch of
+// arXiv 2412.17810, released recipe: 400 epochs, 1e-3 at batch 1024, 5 warm-up epochs from 1e-6, floor 1e-5, one epoch of
 // lag.
 TEST(Schedule, ImagenetFormLagsOneEpoch) {
   const int64_t n = 1251;
