@@ -1,0 +1,42 @@
+// Between tensors on a GPU and the kernels.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/ops/kernel_call.h"
+
+namespace tost {
+
+inline kernels::DType gpu_dtype(const at::Tensor& w) {
+  return w.scalar_type() == at::kHalf ? kernels::DType::kFloat16 : kernel_dtype(w);
+}
+
+// Of the current device.
+inline kernels::cuda::DeviceFacts device_facts() {
+  int device = 0, multiprocessors = 0, shared = 0;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return {multiprocessors, shared};
+}
+
+inline at::Tensor gpu_floats(at::IntArrayRef sizes, const at::Tensor& like) {
+  return at::empty(sizes, like.options().dtype(at::kFloat));
+}
+// The allocator keeps it for the current stream until the work queued there is done.
+inline at::Tensor gpu_workspace(int64_t bytes, const at::Tensor& like) {
+  return at::empty({bytes}, like.options().dtype(at::kByte));
+}
+inline void gpu_check(int error) {
+  C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+}
+inline void* gpu_stream() {
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
+
+}  // namespace tost
