@@ -54,6 +54,20 @@ class Convert(unittest.TestCase):
             scores.append(json.loads(out.stdout)["loss"])
         self.assertEqual(len(set(scores)), 1, scores)
 
+    def test_quantize_writes_what_every_command_reads(self):
+        report = json.loads(tost("quantize", self.dir / "run", self.dir / "v8.safetensors", "--precision", "int8",
+                                 "--data", "shapes", "--split", "validation", "--json").stdout)
+        self.assertEqual((report["before"]["precision"], report["after"]["precision"]), ("fp32", "int8"))
+        self.assertLess(report["bytes_after"], report["bytes_before"] / 2)
+        scored = json.loads(tost("eval", self.dir / "v8.safetensors", "--data", "shapes", "--split", "validation",
+                                 "--json").stdout)
+        self.assertEqual(scored["loss"], report["after"]["loss"])
+        tost("quantize", self.dir / "text-run", self.dir / "t4.safetensors", "--precision", "int4")
+        tost("generate", self.dir / "t4.safetensors", "--prompt", "the", "--max-tokens", 3)
+        self.assertIn("exists", tost("quantize", self.dir / "run", self.dir / "v8.safetensors", code=2).stderr)
+        tost("quantize", self.dir / "run", self.dir / "none.safetensors", "--data", self.dir / "nothing", code=1)
+        self.assertFalse((self.dir / "none.safetensors").exists())
+
     def test_shards(self):
         tost("convert", self.dir / "run", self.dir / "shards", "--shard-bytes", 300000)
         index = self.dir / "shards/model.safetensors.index.json"

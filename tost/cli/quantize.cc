@@ -145,18 +145,24 @@ void print_text(const QuantizeCommand& c, const json& report) {
 void run_quantize(const QuantizeCommand& c) {
   set_threads(c.run.threads);
   const Weights weights = c.ema ? Weights::kEma : Weights::kRaw;
+  check_quantize_output(c.out, c.precision);
+  const auto interrupted = [] {
+    std::cerr << "interrupted\n";
+    set_exit_code(kExitInterrupted);
+  };
+  // Scored before anything is written: the data may not fit.
+  Scores before;
+  if (!c.data.path.empty()) {
+    before = score(c, model_kind(c.in, weights), c.in, weights);
+    if (before.is_null()) return interrupted();
+  }
   const QuantizeResult result = quantize_model(c.in, c.out, c.precision, weights);
   json report = to_json(result);
   if (!c.data.path.empty()) {
     report["data"] = c.data.path;
-    report["before"] = score(c, result.kind, c.in, weights);
-    if (!report["before"].is_null()) {
-      report["after"] = score(c, result.kind, c.out, Weights::kRaw);
-    }
-    if (report["before"].is_null() || report["after"].is_null()) {
-      std::cerr << "interrupted\n";
-      return set_exit_code(kExitInterrupted);
-    }
+    report["before"] = before;
+    report["after"] = score(c, result.kind, c.out, Weights::kRaw);
+    if (report["after"].is_null()) return interrupted();
   }
   c.run.json ? print_json(report) : print_text(c, report);
 }
@@ -167,6 +173,7 @@ void add_quantize_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("quantize", "Write a model with its weights in fewer bits");
   auto options = std::make_shared<QuantizeCommand>();
+  options->data.path.clear();  // none: not scored
   command
       ->add_option("in", options->in,
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")

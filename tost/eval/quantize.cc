@@ -14,21 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_output(const fs::path& out, const std::string& precision) {
-  const auto known = stored_precisions();
-  if (std::find(known.begin(), known.end(), precision) == known.end()) {
-    fail_usage("Weights cannot be stored in '", precision, "'; use ", join(known, ", "), ".",
-               did_you_mean(precision, known));
-  }
-  if (out.extension() != ".safetensors") {
-    fail_usage("'", out.string(), "' does not end in .safetensors, as model files do.");
-  }
-  std::error_code ignored;
-  if (fs::exists(fs::symlink_status(out, ignored))) {
-    fail_usage("'", out.string(), "' exists; name a file that does not.");
-  }
-}
-
 template <class Loaded>
 QuantizeResult write(const Loaded& loaded, const fs::path& out, const std::string& precision) {
   const auto stored = store_weights(*loaded.model, precision);
@@ -51,9 +36,24 @@ QuantizeResult write(const Loaded& loaded, const fs::path& out, const std::strin
 
 }  // namespace
 
+void check_quantize_output(const fs::path& out, const std::string& precision) {
+  const auto known = stored_precisions();
+  if (std::find(known.begin(), known.end(), precision) == known.end()) {
+    fail_usage("Weights cannot be stored in '", precision, "'; use ", join(known, ", "), ".",
+               did_you_mean(precision, known));
+  }
+  if (out.extension() != ".safetensors") {
+    fail_usage("'", out.string(), "' does not end in .safetensors, as model files do.");
+  }
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(out, ignored))) {
+    fail_usage("'", out.string(), "' exists; name a file that does not.");
+  }
+}
+
 QuantizeResult quantize_model(const fs::path& in, const fs::path& out, const std::string& precision,
                               Weights weights) {
-  check_output(out, precision);
+  check_quantize_output(out, precision);
   const std::string kind = model_kind(in, weights);
   QuantizeResult result;
   if (kind == "language") {

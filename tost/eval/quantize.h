@@ -19,6 +19,9 @@ struct QuantizeResult {
   double largest_error = 0, mean_error = 0;   // as in StoredWeights
 };
 
+// Those usage Errors of quantize_model() alone.
+void check_quantize_output(const std::filesystem::path& out, const std::string& precision);
+
 // Writes the model that `in` means (as for load_model_file, any layout that can be read) as a model
 // file of this program with its weights in bf16, int8 or int4 (quantized_file.h). Atomic and
 // durable. Throws a usage Error for an unknown precision and an output that exists or is no
