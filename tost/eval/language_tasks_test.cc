@@ -95,7 +95,8 @@ TEST_F(LanguageFiles, LambadaIsItsDefinition) {
     ASSERT_TRUE(result);
     EXPECT_EQ(result->passages, 6);
     EXPECT_EQ(result->tokens, sum.tokens);
-    EXPECT_NEAR(result->loss, sum.loss / double(sum.tokens), 1e-5);
+    // Weights are large and products round differently at other addresses: 1.4e-5 was seen.
+    EXPECT_NEAR(result->loss, sum.loss / double(sum.tokens), 1e-4);
     EXPECT_NEAR(result->last_word_loss, sum.word_loss / 6, 1e-4);
     EXPECT_NEAR(result->accuracy, double(right) / 6, 1e-12);
     EXPECT_NEAR(*result->official_accuracy, double(found) / 6, 1e-12);
