@@ -157,9 +157,10 @@ class Stuck(cli_test.Case):
 
     def end(self, workers):
         folder = self.dir / f"data{workers}"
-        for split in ("train", "test"):
+        # Pictures read once are kept: an epoch must last far longer than turning them into pipes.
+        for split, pictures in (("train", 1000), ("test", 16)):
             for label in ("a", "b"):
-                for i in range(16):
+                for i in range(pictures):
                     self.file(f"data{workers}/{split}/{label}/{i}.png", png(8, 8))
         out = self.dir / f"run{workers}"
         process = subprocess.Popen(
