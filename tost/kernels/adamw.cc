@@ -63,7 +63,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
@@ -71,20 +70,10 @@ namespace {
 
 constexpr int64_t kPiece = 16 << 10;  // numbers
 
-template <class Choose>
-auto of_target(const Choose& choose) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return choose(NAMESPACE::AdamWRuns());
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
-}
-
 }  // namespace
 
 void adamw(const AdamWArgs& args, ParallelFor parallel) {
-  const auto run = of_target([&](auto runs) { return runs.step(args.gradient_dtype); });
+  const auto run = TOST_OF_TARGET(AdamWRuns::step(args.gradient_dtype));
   const int64_t pieces = (args.count + kPiece - 1) / kPiece;
   parallel(pieces, [&](int64_t begin, int64_t end) {
     run(args, begin * kPiece, std::min(args.count, end * kPiece));
@@ -97,7 +86,7 @@ int64_t sum_of_squares_parts(int64_t count) {
 
 double sum_of_squares(const void* x, DType dtype, int64_t count, double* partial,
                       ParallelFor parallel) {
-  const auto run = of_target([&](auto runs) { return runs.squares(dtype); });
+  const auto run = TOST_OF_TARGET(AdamWRuns::squares(dtype));
   const int64_t pieces = sum_of_squares_parts(count);
   parallel(pieces, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -137,17 +137,12 @@ inline void attend(const AttendRowsArgs& a) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
 
 void attend_rows(const AttendRowsArgs& args) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::attend(args);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
+  TOST_OF_TARGET(attend(args));
 }
 
 }  // namespace tost::kernels

@@ -35,18 +35,12 @@ inline const CausalPasses& causal_passes_for(DType dtype) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
 
 const CausalPasses& causal_passes(DType dtype) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::causal_passes_for(dtype);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
+  return TOST_OF_TARGET(causal_passes_for(dtype));
 }
 
 }  // namespace tost::kernels

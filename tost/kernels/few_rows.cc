@@ -134,30 +134,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
 namespace {
-
-using FewRowsRun = void (*)(const FewRowsArgs&, int64_t, int64_t);
-using Int4Prepare = void (*)(const float*, int64_t, int64_t, void*);
-
-FewRowsRun run_of_target(int64_t target, WeightType type) {
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::few_rows_run(type);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
-}
-
-Int4Prepare prepare_of_target(int64_t target) {
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::int4_prepare();
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();
-}
 
 // Weights of a task, in numbers: below this a thread costs more than it brings.
 constexpr int64_t kTaskSize = 64 << 10;
@@ -165,7 +145,7 @@ constexpr int64_t kTaskSize = 64 << 10;
 }  // namespace
 
 void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
-  const auto run = run_of_target(current_isa_target(), args.type);
+  const auto run = TOST_OF_TARGET(few_rows_run(args.type));
   const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, args.inputs));
   const int64_t tasks = (args.outputs + per_task - 1) / per_task;
   parallel(tasks, [&](int64_t begin, int64_t end) {
@@ -174,11 +154,11 @@ void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
 }
 
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end) {
-  run_of_target(current_isa_target(), args.type)(args, begin, end);
+  TOST_OF_TARGET(few_rows_run(args.type))(args, begin, end);
 }
 
 void prepare_int4_input(const float* x, int64_t rows, int64_t inputs, void* prepared) {
-  prepare_of_target(current_isa_target())(x, rows, inputs, prepared);
+  TOST_OF_TARGET(int4_prepare())(x, rows, inputs, prepared);
 }
 
 }  // namespace tost::kernels

@@ -164,64 +164,43 @@ struct BranchRuns {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
 namespace {
 
-template <class Choose>
-auto of_target(const Choose& choose) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return choose(NAMESPACE::BranchRuns());
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
-}
-
-// Whole chunks of rows for a thread at a time.
+// Where `sums` are wanted they are added up over the chunks.
 template <class Run, class Args>
-void over_rows(Run run, const Args& args, ParallelFor parallel) {
-  const RowChunks chunks(args.rows);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) {
-    run(args, chunks.begin(begin), chunks.end(end - 1));
-  });
-}
-
-template <class Run, class Args>
-void over_chunks(Run run, const Args& args, float* sums, ParallelFor parallel) {
-  const int64_t count = RowChunks(args.rows).count();
-  parallel(count, [&](int64_t begin, int64_t end) { run(args, begin, end); });
+void over_chunks_and_sum(Run run, const Args& args, float* sums, ParallelFor parallel) {
+  const int64_t count = over_chunks(run, args, args.rows, parallel);
   if (sums != nullptr) add_chunks(args.workspace, count, args.width, args.width, sums);
 }
 
 }  // namespace
 
 void gelu_forward(const GeluForwardArgs& args, ParallelFor parallel) {
-  over_rows(of_target([&](auto runs) { return runs.gelu(args.dtype, args.tanh); }), args, parallel);
+  over_rows(TOST_OF_TARGET(BranchRuns::gelu(args.dtype, args.tanh)), args, args.rows, parallel);
 }
 
 void gelu_backward(const GeluBackwardArgs& args, ParallelFor parallel) {
-  over_chunks(of_target([&](auto runs) { return runs.gelu_back(args.dtype, args.tanh); }), args,
-              args.grad_bias, parallel);
+  over_chunks_and_sum(TOST_OF_TARGET(BranchRuns::gelu_back(args.dtype, args.tanh)), args,
+                      args.grad_bias, parallel);
 }
 
 void scaled_add(const ScaledAddArgs& args, ParallelFor parallel) {
-  over_rows(of_target([&](auto runs) { return runs.add(args.dtype); }), args, parallel);
+  over_rows(TOST_OF_TARGET(BranchRuns::add(args.dtype)), args, args.rows, parallel);
 }
 
 void kept_gradient(const KeptGradientArgs& args, ParallelFor parallel) {
-  over_chunks(of_target([&](auto runs) { return runs.kept(args.dtype); }), args, args.sums,
-              parallel);
+  over_chunks_and_sum(TOST_OF_TARGET(BranchRuns::kept(args.dtype)), args, args.sums, parallel);
 }
 
 void scale_rows(const ScaleRowsArgs& args, ParallelFor parallel) {
-  over_rows(of_target([&](auto runs) { return runs.scale(args.dtype); }), args, parallel);
+  over_rows(TOST_OF_TARGET(BranchRuns::scale(args.dtype)), args, args.rows, parallel);
 }
 
 void gamma_gradient(const GammaGradientArgs& args, ParallelFor parallel) {
-  over_rows(of_target([&](auto runs) { return runs.gamma(args.dtype); }), args, parallel);
+  over_rows(TOST_OF_TARGET(BranchRuns::gamma(args.dtype)), args, args.rows, parallel);
 }
 
 }  // namespace tost::kernels

@@ -112,44 +112,24 @@ struct NormRuns {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
-namespace {
-
-template <class Choose>
-auto of_target(const Choose& choose) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return choose(NAMESPACE::NormRuns());
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
-}
-
-}  // namespace
-
 int64_t column_sums_workspace(int64_t rows, int64_t width) {
   return RowChunks(rows).count() * width;
 }
 
 void norm_forward(const NormForwardArgs& args, ParallelFor parallel) {
-  const auto run = of_target([&](auto runs) { return runs.forward(args.dtype); });
-  const RowChunks chunks(args.rows);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) {
-    run(args, chunks.begin(begin), chunks.end(end - 1));
-  });
+  over_rows(TOST_OF_TARGET(NormRuns::forward(args.dtype)), args, args.rows, parallel);
 }
 
 void norm_backward(const NormBackwardArgs& args, ParallelFor parallel) {
-  const auto run = of_target([&](auto runs) { return runs.backward(args.dtype); });
-  const RowChunks chunks(args.rows);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) { run(args, begin, end); });
+  const int64_t chunks =
+      over_chunks(TOST_OF_TARGET(NormRuns::backward(args.dtype)), args, args.rows, parallel);
   const int64_t stride = 2 * args.width;
-  add_chunks(args.workspace, chunks.count(), stride, args.width, args.grad_weight);
+  add_chunks(args.workspace, chunks, stride, args.width, args.grad_weight);
   if (args.grad_bias == nullptr) return;
-  add_chunks(args.workspace + args.width, chunks.count(), stride, args.width, args.grad_bias);
+  add_chunks(args.workspace + args.width, chunks, stride, args.width, args.grad_bias);
 }
 
 }  // namespace tost::kernels

@@ -145,28 +145,12 @@ struct StemRuns {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
-namespace {
-
-template <class Choose>
-auto of_target(const Choose& choose) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return choose(NAMESPACE::StemRuns());
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
-}
-
-}  // namespace
-
 void column_moments(const ColumnMomentsArgs& args, ParallelFor parallel) {
-  const auto run = of_target([&](auto runs) { return runs.moments(args.dtype); });
+  over_chunks(TOST_OF_TARGET(StemRuns::moments(args.dtype)), args, args.rows, parallel);
   const RowChunks chunks(args.rows);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) { run(args, begin, end); });
   for (int64_t i = 0; i < args.width; ++i) {
     double count = 0, mean = 0, squares = 0;
     for (int64_t chunk = 0; chunk < chunks.count(); ++chunk) {
@@ -183,25 +167,16 @@ void column_moments(const ColumnMomentsArgs& args, ParallelFor parallel) {
 }
 
 void norm_gelu(const NormGeluArgs& args, ParallelFor parallel) {
-  const auto run = of_target([&](auto runs) { return runs.forward(args); });
-  const RowChunks chunks(args.rows);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) {
-    run(args, chunks.begin(begin), chunks.end(end - 1));
-  });
+  over_rows(TOST_OF_TARGET(StemRuns::forward(args)), args, args.rows, parallel);
 }
 
 void norm_gelu_backward(const NormGeluBackwardArgs& args, ParallelFor parallel) {
   const NormGeluArgs& a = args.forward;
-  const auto gelu = of_target([&](auto runs) { return runs.gelu(a); });
-  const auto statistics = of_target([&](auto runs) { return runs.statistics(a); });
-  const RowChunks chunks(a.rows);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) { gelu(args, begin, end); });
+  const int64_t chunks = over_chunks(TOST_OF_TARGET(StemRuns::gelu(a)), args, a.rows, parallel);
   const int64_t stride = 2 * a.width;
-  add_chunks(args.workspace, chunks.count(), stride, a.width, args.grad_bias);
-  add_chunks(args.workspace + a.width, chunks.count(), stride, a.width, args.grad_weight);
-  parallel(chunks.count(), [&](int64_t begin, int64_t end) {
-    statistics(args, chunks.begin(begin), chunks.end(end - 1));
-  });
+  add_chunks(args.workspace, chunks, stride, a.width, args.grad_bias);
+  add_chunks(args.workspace + a.width, chunks, stride, a.width, args.grad_weight);
+  over_rows(TOST_OF_TARGET(StemRuns::statistics(a)), args, a.rows, parallel);
 }
 
 }  // namespace tost::kernels

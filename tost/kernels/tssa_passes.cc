@@ -26,18 +26,12 @@ inline const TssaPasses& passes_for(DType dtype) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {
 
 const TssaPasses& tssa_passes(DType dtype) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::passes_for(dtype);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
-  __builtin_unreachable();  // isa.h gives only targets that are built in
+  return TOST_OF_TARGET(passes_for(dtype));
 }
 
 }  // namespace tost::kernels
