@@ -8,13 +8,6 @@
 #include "tost/kernels/attend_rows.h"
 
 namespace tost {
-namespace {
-
-const float* data(const torch::Tensor& values) {
-  return values.defined() ? values.const_data_ptr<float>() : nullptr;
-}
-
-}  // namespace
 
 void ClassPass::run(int64_t images, float* logits) const {
   const int64_t dim = config_.dim;

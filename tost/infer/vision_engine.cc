@@ -25,13 +25,6 @@ constexpr int64_t kTileRows = 208, kTileRowsHalf = 400;
 constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
 constexpr int64_t kMostImages = 32;  // of one pass
 
-Packing packing_of(const std::string& precision) {
-  if (precision == "fp32") return Packing::kFloat32;
-  if (precision == "bf16") return Packing::kBfloat16;
-  if (precision == "int8") return Packing::kInt8;
-  fail_usage("Unknown precision '", precision, "' (known: fp32, bf16, int8).");
-}
-
 const VisionTransformer& transformer(const ImageClassifier& model) {
   if (VisionEngine::supports(model)) return dynamic_cast<const VisionTransformer&>(model);
   fail_usage("The engine runs vision transformers with float32 weights on the CPU; model '",
@@ -112,8 +105,7 @@ class VisionEngine::Run {
     prepare(images);
     const float* pictures = images.const_data_ptr<float>();
     const int64_t count = images.size(0), threads = at::get_num_threads();
-    const TokenPass tokens(config_, weights_, *workspace_, position_.const_data_ptr<float>(),
-                           half_);
+    const TokenPass tokens(config_, weights_, *workspace_, position_.const_data_ptr<float>());
     const int64_t together = carried_together();
     // Pictures that threads carry on their own; a module brings its own threads.
     const int64_t carried = modules_ || threads == 1 ? 0 : count / threads * threads;

@@ -35,9 +35,9 @@ class VisionEngine {
   // images [B, in_channels, Y, X] floating → logits [B, classes] float32: those of the model in
   // evaluation mode, fp32 within 1e-4 of the largest logit, bf16 as close as autocast, int8 as near
   // as 8 bits allow. Threads are those of torch. After the first call with a shape nothing is
-  // allocated but the result. An image gives the same bits at the same place of a batch, whatever else is in it, as
-  // long as batch size and threads are the same. Throws a data Error where the model does. Not for
-  // use by several threads at once.
+  // allocated but the result. An image gives the same bits at the same place of a batch, whatever
+  // else is in it, as long as batch size and threads are the same. Throws a data Error where the
+  // model does. Not for use by several threads at once.
   torch::Tensor forward(const torch::Tensor& images);
 
   const std::string& precision() const { return precision_; }

@@ -13,8 +13,6 @@
 namespace tost {
 namespace {
 
-constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
-
 int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -32,15 +30,7 @@ struct TileCut {
   int64_t tiles, each;
 };
 
-const float* data(const torch::Tensor& values) {
-  return values.defined() ? values.const_data_ptr<float>() : nullptr;
-}
-
 }  // namespace
-
-const ThreadScratch& TokenPass::scratch() const {
-  return workspace_.scratch[static_cast<size_t>(at::get_thread_num())];
-}
 
 template <class Body>
 void TokenPass::for_tiles(int64_t first, int64_t count, ParallelFor parallel, int64_t threads,
@@ -111,7 +101,7 @@ void TokenPass::stem_rows(size_t index, const float* picture, int64_t image, int
   int64_t shrunk = 1;
   for (size_t s = 0; s < index; ++s) shrunk *= weights_.stem[s].stride;
   const StemCall call{.stage = stage,
-                      .half = half_,
+                      .half = half(),
                       .planes = index == 0 ? picture : nullptr,
                       .picture = index == 0 ? nullptr : between[index - 1],
                       .rows = shape.rows * config_.patch / shrunk,
@@ -132,113 +122,7 @@ void TokenPass::stem_rows(size_t index, const float* picture, int64_t image, int
   run_stem_stage(call, rows.first, rows.count, result);
 }
 
-// Rows of the stream, normalised, in scratch; as float32, or as the products of the blocks want
-// them.
-void TokenPass::norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const {
-  const ThreadScratch& own = scratch();
-  const bool bytes = !as_float && weights_.blocks[0].fc1.packing() == Packing::kInt8;
-  kernels::NormRowsArgs args;
-  args.rows = rows.count;
-  args.width = config_.dim;
-  args.x = stream(rows.first);
-  args.x_stride = config_.dim;
-  args.weight = data(norm.weight);
-  args.bias = data(norm.bias);
-  args.shift = shift;
-  args.y = bytes ? own.bytes : own.normed;
-  args.y_stride = config_.dim;
-  args.y_type = bytes                ? kernels::RowType::kUint8
-                : as_float || !half_ ? kernels::RowType::kFloat32
-                                     : kernels::RowType::kBfloat16;
-  args.scale = own.scale;
-  args.zero = own.zero;
-  kernels::norm_rows(args);
-}
-
-PackedRows TokenPass::normed_rows(const NormWeights& weights, const float* shift, Rows rows) const {
-  norm(weights, shift, rows, /*as_float=*/false);
-  const ThreadScratch& own = scratch();
-  if (weights_.blocks[0].fc1.packing() == Packing::kInt8) {
-    return {rows.count, own.bytes, config_.dim, own.scale, own.zero};
-  }
-  return {.rows = rows.count, .data = own.normed, .stride = config_.dim};
-}
-
-// Stored tokens as a product wants them.
-PackedRows TokenPass::stored_rows(const void* data, int64_t width, int64_t count,
-                                  Packing packing) const {
-  if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
-  const ThreadScratch& own = scratch();
-  kernels::quantize_rows(
-      {count, width, data, width, dtype(), own.bytes, width, own.scale, own.zero});
-  return {count, own.bytes, width, own.scale, own.zero};
-}
-
-void TokenPass::front(const VisionBlockWeights& block, const float* shift, Rows rows) const {
-  if (block.mixer == EngineMixer::kModule) return;
-  const PackedRows x = normed_rows(block.norm1, shift, rows);
-  void* to = at(workspace_.projected, rows.first, config_.dim);
-  block.in.run(x, {.data = to, .stride = config_.dim, .dtype = dtype()}, scratch().product);
-}
-
-void TokenPass::back(const VisionBlockWeights& block, Rows rows) const {
-  const ThreadScratch& own = scratch();
-  const int64_t dim = config_.dim;
-  const bool int8 = block.fc1.packing() == Packing::kInt8;
-  if (block.mixer != EngineMixer::kModule) {
-    void* from = block.mixer == EngineMixer::kNone ? workspace_.projected : workspace_.mixed;
-    const PackedRows y =
-        stored_rows(at(from, rows.first, dim), dim, rows.count, block.out.packing());
-    if (int8) {
-      const PackedResult residual{
-          .data = stream(rows.first), .stride = dim, .add = true, .gamma = data(block.gamma1)};
-      block.out.run(y, residual, own.product);
-    } else {
-      block.out.accumulate(y, stream(rows.first), dim, 0, dim, own.product);
-    }
-  }
-  const PackedRows x = normed_rows(block.norm2, data(block.out_shift), rows);
-  int8 ? mlp_in_int8(block, x, rows) : mlp_onto_stream(block, x, rows);
-}
-
-// A part of the hidden columns at a time, as wide as it stays in the second-level cache.
-void TokenPass::mlp_onto_stream(const VisionBlockWeights& block, const PackedRows& x,
-                                Rows rows) const {
-  const ThreadScratch& own = scratch();
-  const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
-  const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
-  for (int64_t p = 0; p < panels; p += at_once) {
-    const int64_t last = std::min(panels, p + at_once);
-    const int64_t first = p * columns;
-    const int64_t count = std::min(block.fc1.outputs(), last * columns) - first;
-    block.fc1.run(x,
-                  {.data = own.hidden,
-                   .stride = count,
-                   .first_column = first,
-                   .dtype = dtype(),
-                   .activation = kernels::Activation::kGelu},
-                  own.product, p, last);
-    block.fc2.accumulate({.rows = rows.count, .data = own.hidden, .stride = count},
-                         stream(rows.first), config_.dim, first, count, own.product);
-  }
-}
-
-void TokenPass::mlp_in_int8(const VisionBlockWeights& block, const PackedRows& x, Rows rows) const {
-  const ThreadScratch& own = scratch();
-  const int64_t hidden = block.fc1.outputs();
-  block.fc1.run(x,
-                {.data = own.hidden,
-                 .stride = hidden,
-                 .dtype = dtype(),
-                 .activation = kernels::Activation::kGelu},
-                own.product);
-  const PackedResult residual{
-      .data = stream(rows.first), .stride = config_.dim, .add = true, .gamma = data(block.gamma2)};
-  block.fc2.run(stored_rows(own.hidden, hidden, rows.count, block.fc2.packing()), residual,
-                own.product);
-}
-
-void TokenPass::mix(const VisionBlockWeights& block, const float* shift, int64_t first,
+void TokenPass::mix(const TokenBlockWeights& block, const float* shift, int64_t first,
                     int64_t count, ParallelFor parallel, int64_t threads) const {
   if (block.mixer == EngineMixer::kNone) return;
   if (block.mixer == EngineMixer::kModule) return mix_by_module(block, shift, first, count);
@@ -254,7 +138,7 @@ void TokenPass::mix(const VisionBlockWeights& block, const float* shift, int64_t
 }
 
 // Normalised tokens through the mixer's own forward, onto the stream.
-void TokenPass::mix_by_module(const VisionBlockWeights& block, const float* shift, int64_t first,
+void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,
                               int64_t count) const {
   const int64_t tokens = workspace_.shape.tokens, dim = config_.dim, rows = count * tokens;
   const c10::InferenceMode no_grad;
@@ -270,7 +154,7 @@ void TokenPass::mix_by_module(const VisionBlockWeights& block, const float* shif
   kernels::norm_rows(norm);
   torch::Tensor y;
   {
-    const AutocastScope autocast(half_);
+    const AutocastScope autocast(half());
     y = block.module->forward(x, {});
   }
   y = y.to(torch::kFloat).contiguous();
@@ -298,7 +182,7 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
     norm1.bias = data(block.norm1.bias);
     if (i == 0) norm1.shift = data(weights_.blocks.back().fc2_shift);
     norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
-    norm1.y_type = half_ ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+    norm1.y_type = half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(norm1);
     if (i + 1 == weights_.class_blocks.size()) break;
     norm(block.norm1, nullptr, stored, /*as_float=*/true);

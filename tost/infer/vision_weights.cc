@@ -1,35 +1,9 @@
 #include "tost/infer/vision_weights.h"
 
-#include <string>
-
-#include "tost/models/mixer_tssa.h"
-
 namespace tost {
 namespace {
 
 using torch::Tensor;
-
-Tensor values(const Tensor& parameter) {
-  return parameter.defined() ? parameter.detach().to(torch::kFloat).contiguous().clone() : Tensor();
-}
-
-NormWeights norm_weights(const LayerNorm& norm, float factor = 1) {
-  NormWeights weights{values(norm.weight * factor), {}};
-  if (norm.bias.defined()) weights.bias = values(norm.bias * factor);
-  return weights;
-}
-
-PackedLinear packed(const Linear& linear, Packing packing) {
-  return {linear.weight, linear.bias, packing};
-}
-
-// The same times gamma, its bias apart in `shift`; int8 products keep theirs for the scaling.
-PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
-                                Tensor& shift) {
-  if (packing == Packing::kInt8) return packed(linear, packing);
-  shift = values(linear.bias * gamma);
-  return {linear.weight * gamma.unsqueeze(1), Tensor(), packing};
-}
 
 // weight [to, from, 3, 3] with its batch norm (in evaluation mode) folded in.
 StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
@@ -44,26 +18,6 @@ StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
   if (first) matrix = torch::constant_pad_nd(matrix, {0, padding});
   return {conv.weight.size(1), conv.weight.size(0), conv.options.stride()->front(),
           PackedLinear(matrix, bias, packing)};
-}
-
-VisionBlockWeights block_weights(const Block& block, Packing packing) {
-  VisionBlockWeights weights;
-  weights.norm1 = norm_weights(*block.norm1);
-  weights.norm2 = norm_weights(*block.norm2);
-  weights.fc1 = packed(*block.mlp->fc1, packing);
-  weights.fc2 = packed_onto_stream(*block.mlp->fc2, block.gamma2, packing, weights.fc2_shift);
-  weights.gamma1 = values(block.gamma1);
-  weights.gamma2 = values(block.gamma2);
-  weights.module = block.attn;
-  const auto* tssa = dynamic_cast<const TssaMixer*>(block.attn.get());
-  if (tssa == nullptr && dynamic_cast<const NoMixer*>(block.attn.get()) == nullptr) return weights;
-  const auto& projections = static_cast<const TokenStatisticsMixer&>(*block.attn);
-  weights.mixer = tssa != nullptr ? EngineMixer::kTssa : EngineMixer::kNone;
-  weights.in = packed(*projections.qkv, packing);
-  weights.out = packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(),
-                                   block.gamma1, packing, weights.out_shift);
-  if (tssa != nullptr) weights.temp = values(tssa->temp.flatten());
-  return weights;
 }
 
 ClassBlockWeights class_block_weights(const ClassAttentionBlock& block, const VisionConfig& config,
@@ -83,11 +37,11 @@ ClassBlockWeights class_block_weights(const ClassAttentionBlock& block, const Vi
     weights.value.emplace_back(rows(qkv.weight, 2, head * width, width),
                                rows(qkv.bias, 2, head * width, width), packing);
   }
-  weights.out = packed(*block.attn->proj, packing);
-  weights.fc1 = packed(*block.mlp->fc1, packing);
-  weights.fc2 = packed(*block.mlp->fc2, packing);
-  weights.gamma1 = values(block.gamma1);
-  weights.gamma2 = values(block.gamma2);
+  weights.out = packed_map(*block.attn->proj, packing);
+  weights.fc1 = packed_map(*block.mlp->fc1, packing);
+  weights.fc2 = packed_map(*block.mlp->fc2, packing);
+  weights.gamma1 = weight_values(block.gamma1);
+  weights.gamma2 = weight_values(block.gamma2);
   return weights;
 }
 
@@ -103,18 +57,18 @@ VisionWeights pack_vision_weights(const VisionTransformer& model, Packing produc
     weights.stem.push_back(stem_stage(*stage, weights.stem.empty(), rest));
   }
   for (const auto& block : *model.blocks) {
-    weights.blocks.push_back(block_weights(*block->as<Block>(), products));
+    weights.blocks.push_back(token_block_weights(*block->as<Block>(), products));
   }
   for (const auto& block : *model.cls_attn_blocks) {
     weights.class_blocks.push_back(
         class_block_weights(*block->as<ClassAttentionBlock>(), config, rest));
   }
-  weights.position = values(model.pos_embeder->token_projection->weight.flatten(1));
-  weights.position_bias = values(model.pos_embeder->token_projection->bias);
-  weights.class_token = values(model.cls_token.flatten());
-  if (config.registers > 0) weights.registers = values(model.registers.squeeze(0));
+  weights.position = weight_values(model.pos_embeder->token_projection->weight.flatten(1));
+  weights.position_bias = weight_values(model.pos_embeder->token_projection->bias);
+  weights.class_token = weight_values(model.cls_token.flatten());
+  if (config.registers > 0) weights.registers = weight_values(model.registers.squeeze(0));
   weights.norm = norm_weights(*model.norm);
-  weights.head = packed(*model.head, rest);
+  weights.head = packed_map(*model.head, rest);
   return weights;
 }
 

@@ -4,18 +4,13 @@
 #include <torch/torch.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "tost/models/token_mixer.h"
+#include "tost/infer/block_weights.h"
 #include "tost/models/vision_transformer.h"
 #include "tost/ops/packed_linear.h"
 
 namespace tost {
-
-struct NormWeights {
-  torch::Tensor weight, bias;  // [C] float32, bias may be undefined
-};
 
 // A 3x3 convolution with its batch norm, as a product over gathered pixels. Inputs are ordered
 // (row, column, channel); of the first stage (channel, row, column), padded with zeros to
@@ -23,26 +18,6 @@ struct NormWeights {
 struct StemStage {
   int64_t from = 0, to = 0, stride = 1;
   PackedLinear product;
-};
-
-// How tokens meet in a block.
-enum class EngineMixer : uint8_t {
-  kTssa,    // by the kernel
-  kNone,    // not at all
-  kModule,  // by the module's own forward
-};
-
-struct VisionBlockWeights {
-  NormWeights norm1, norm2;
-  EngineMixer mixer = EngineMixer::kModule;
-  PackedLinear in, out;  // unless kModule
-  torch::Tensor temp;    // [H], kTssa
-  std::shared_ptr<TokenMixer> module;
-  PackedLinear fc1, fc2;
-  // Of float products gamma is part of `out` and fc2, which add onto the residual stream itself;
-  // their biases times gamma [C] follow with the next norm.
-  torch::Tensor out_shift, fc2_shift;
-  torch::Tensor gamma1, gamma2;  // [C]
 };
 
 // Attention of the class token without keys and values of the patches (attend_rows.h): per head the
@@ -59,7 +34,7 @@ struct ClassBlockWeights {
 
 struct VisionWeights {
   std::vector<StemStage> stem;
-  std::vector<VisionBlockWeights> blocks;
+  std::vector<TokenBlockWeights> blocks;
   std::vector<ClassBlockWeights> class_blocks;
   torch::Tensor position, position_bias;  // [C, 64] and [C], of the Fourier code
   torch::Tensor class_token;              // [C]

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tost/infer/block_pass.h"
 #include "tost/infer/vision_weights.h"
 #include "tost/models/vision_config.h"
 
@@ -21,31 +22,15 @@ struct VisionShape {
   bool operator==(const VisionShape&) const = default;
 };
 
-// Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
-struct ThreadScratch {
-  void* normed = nullptr;      // [T, C], what goes into a product
-  void* hidden = nullptr;      // [T, hidden]
-  uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8
-  float* scale = nullptr;      // [T], int8
-  int32_t* zero = nullptr;     // [T], int8
-  void* product = nullptr;     // of PackedLinear
-  void* gathered = nullptr;    // pixels of a convolution
-  float* attention = nullptr;  // [H, 1 + N]
-};
-
-// Tokens are stored as float32, or bfloat16 where the products are not float32; the residual
-// stream is float32.
-class VisionWorkspace {
+// The rows are [images, M].
+class VisionWorkspace : public BlockRows {
  public:
   VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
                   const VisionShape& shape, bool half, int64_t tile_rows);
 
   const VisionShape shape;
-  const int64_t tile_rows;    // T
-  float* stream = nullptr;    // [images, M, C]
-  void* projected = nullptr;  // [images, M, C]: w
-  void* mixed = nullptr;      // [images, M, C]: y
-  void* tssa = nullptr;       // [images] pieces of tssa_bytes
+  const int64_t tile_rows;  // T
+  void* tssa = nullptr;     // [images] pieces of tssa_bytes
   int64_t tssa_bytes = 0;
   std::vector<void*>
       classed;  // one a class block [images, 1 + N, C]: normed class and patch tokens

@@ -1,0 +1,80 @@
+// Tiles of rows through the maps of a transformer block: what stands before its mixer and behind
+// it. Between these the engines let tokens meet.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tost/infer/block_weights.h"
+#include "tost/kernels/row_ops.h"
+#include "tost/ops/packed_linear.h"
+
+namespace tost {
+
+// Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
+struct ThreadScratch {
+  void* normed = nullptr;      // [T, C], what goes into a product
+  void* hidden = nullptr;      // [T, hidden]
+  uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8
+  float* scale = nullptr;      // [T], int8
+  int32_t* zero = nullptr;     // [T], int8
+  void* product = nullptr;     // of PackedLinear
+  void* gathered = nullptr;    // pixels of a convolution, of pictures
+  float* attention = nullptr;  // [H, 1 + N], of pictures
+};
+
+// Tokens on their way. They are stored as float32, or bfloat16 where the products are not float32;
+// the residual stream is float32.
+struct BlockRows {
+  float* stream = nullptr;    // [rows, C]
+  void* projected = nullptr;  // [rows, C]: w
+  void* mixed = nullptr;      // [rows, C]: y
+};
+
+class BlockPass {
+ public:
+  struct Rows {
+    int64_t first, count;
+  };
+
+  // `products`: what the maps of the blocks compute with. `scratch`: one a thread, by its number.
+  // Both arguments of reference live on.
+  BlockPass(int64_t dim, Packing products, const BlockRows& rows,
+            const std::vector<ThreadScratch>& scratch)
+      : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}
+
+  // From the stream to what the mixer reads, in `projected`; nothing for a module. `shift` [C] or
+  // null is added to the stream first.
+  void front(const TokenBlockWeights& block, const float* shift, Rows rows) const;
+  // From the mixer's result in `mixed`, or for a module from the stream that has it, through the
+  // MLP; all but the last of its biases is on the stream then (TokenBlockWeights).
+  void back(const TokenBlockWeights& block, Rows rows) const;
+
+  // Rows of the stream, normalised, in this thread's scratch: as float32, or as the products want
+  // them.
+  void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
+
+  bool half() const { return products_ != Packing::kFloat32; }
+  int64_t size() const { return half() ? 2 : 4; }
+  kernels::DType dtype() const {
+    return half() ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
+  }
+  const ThreadScratch& scratch() const;
+  float* stream(int64_t row) const { return rows_.stream + row * dim_; }
+  void* at(void* base, int64_t row, int64_t width) const {
+    return static_cast<char*>(base) + row * width * size();
+  }
+
+ private:
+  void mlp_onto_stream(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const;
+  void mlp_in_int8(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const;
+  PackedRows normed_rows(const NormWeights& norm, const float* shift, Rows rows) const;
+  PackedRows stored_rows(const void* data, int64_t width, int64_t count, Packing packing) const;
+
+  const int64_t dim_;
+  const Packing products_;
+  const BlockRows& rows_;
+  const std::vector<ThreadScratch>& scratch_;
+};
+
+}  // namespace tost

@@ -1,0 +1,63 @@
+#include "tost/infer/block_weights.h"
+
+#include "tost/base/error.h"
+#include "tost/models/mixer_tssa.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+// The same times gamma, its bias apart in `shift`; int8 products keep theirs for the scaling.
+PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
+                                Tensor& shift) {
+  if (packing == Packing::kInt8) return packed_map(linear, packing);
+  shift = weight_values(linear.bias * gamma);
+  return {linear.weight * gamma.unsqueeze(1), Tensor(), packing};
+}
+
+}  // namespace
+
+Tensor weight_values(const Tensor& parameter) {
+  return parameter.defined() ? parameter.detach().to(torch::kFloat).contiguous().clone() : Tensor();
+}
+
+NormWeights norm_weights(const LayerNorm& norm, float factor) {
+  NormWeights weights{weight_values(norm.weight * factor), {}};
+  if (norm.bias.defined()) weights.bias = weight_values(norm.bias * factor);
+  return weights;
+}
+
+PackedLinear packed_map(const Linear& linear, Packing packing) {
+  return {linear.weight, linear.bias, packing};
+}
+
+Packing packing_of(const std::string& precision) {
+  if (precision == "fp32") return Packing::kFloat32;
+  if (precision == "bf16") return Packing::kBfloat16;
+  if (precision == "int8") return Packing::kInt8;
+  fail_usage("Unknown precision '", precision, "' (known: fp32, bf16, int8).");
+}
+
+TokenBlockWeights token_block_weights(const Block& block, Packing packing) {
+  TokenBlockWeights weights;
+  weights.norm1 = norm_weights(*block.norm1);
+  weights.norm2 = norm_weights(*block.norm2);
+  weights.fc1 = packed_map(*block.mlp->fc1, packing);
+  weights.fc2 = packed_onto_stream(*block.mlp->fc2, block.gamma2, packing, weights.fc2_shift);
+  weights.gamma1 = weight_values(block.gamma1);
+  weights.gamma2 = weight_values(block.gamma2);
+  weights.module = block.attn;
+  const auto* tssa = dynamic_cast<const TssaMixer*>(block.attn.get());
+  if (tssa == nullptr && dynamic_cast<const NoMixer*>(block.attn.get()) == nullptr) return weights;
+  const auto& projections = static_cast<const TokenStatisticsMixer&>(*block.attn);
+  weights.mixer = tssa != nullptr ? EngineMixer::kTssa : EngineMixer::kNone;
+  weights.in = packed_map(*projections.qkv, packing);
+  weights.out = packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(),
+                                   block.gamma1, packing, weights.out_shift);
+  if (tssa != nullptr) weights.temp = weight_values(tssa->temp.flatten());
+  return weights;
+}
+
+}  // namespace tost
