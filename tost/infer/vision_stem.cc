@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tost/kernels/work_times.h"
+
 namespace tost {
 namespace {
 
@@ -72,7 +74,10 @@ int64_t stem_tile_rows(const StemStage& stage) {
 
 void run_stem_stage(const StemCall& call, int64_t first, int64_t count,
                     const PackedResult& result) {
-  call.half ? gather<at::BFloat16>(call, first, count) : gather<float>(call, first, count);
+  {
+    const kernels::WorkTimer timer(kernels::Work::kGather);
+    call.half ? gather<at::BFloat16>(call, first, count) : gather<float>(call, first, count);
+  }
   const int64_t inputs = call.stage.product.inputs();
   call.stage.product.run({.rows = count, .data = call.gathered, .stride = inputs}, result,
                          call.scratch);

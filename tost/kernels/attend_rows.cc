@@ -138,10 +138,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tost/kernels/targets.h"
+#include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 
 void attend_rows(const AttendRowsArgs& args) {
+  const WorkTimer timer(Work::kMixing);
   TOST_OF_TARGET(attend(args));
 }
 

@@ -135,6 +135,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 
 #include "tost/kernels/targets.h"
+#include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 namespace {
@@ -149,11 +150,13 @@ void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
   const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, args.inputs));
   const int64_t tasks = (args.outputs + per_task - 1) / per_task;
   parallel(tasks, [&](int64_t begin, int64_t end) {
+    const WorkTimer timer(Work::kProduct);
     run(args, begin * per_task, std::min(args.outputs, end * per_task));
   });
 }
 
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  const WorkTimer timer(Work::kProduct);
   TOST_OF_TARGET(few_rows_run(args.type))(args, begin, end);
 }
 

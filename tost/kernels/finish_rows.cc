@@ -151,17 +151,14 @@ inline void finish(const FinishRowsArgs& a) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
+#include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 
 void finish_rows(const FinishRowsArgs& args) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::finish(args);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
+  const WorkTimer timer(Work::kFinish);
+  TOST_OF_TARGET(finish(args));
 }
 
 }  // namespace tost::kernels

@@ -257,25 +257,19 @@ inline void quantize(const QuantizeRowsArgs& a) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/isa.h"
 #include "tost/kernels/targets.h"
+#include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 
 void norm_rows(const NormRowsArgs& args) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::norm(args);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
+  const WorkTimer timer(Work::kNorm);
+  TOST_OF_TARGET(norm(args));
 }
 
 void quantize_rows(const QuantizeRowsArgs& args) {
-  const int64_t target = current_isa_target();
-#define TOST_CASE(TARGET, NAMESPACE) \
-  if (target == (TARGET)) return NAMESPACE::quantize(args);
-  TOST_FOR_EACH_TARGET(TOST_CASE)
-#undef TOST_CASE
+  const WorkTimer timer(Work::kRounding);
+  TOST_OF_TARGET(quantize(args));
 }
 
 }  // namespace tost::kernels

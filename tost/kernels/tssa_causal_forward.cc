@@ -5,6 +5,7 @@
 #include "tost/kernels/causal_schedule.h"
 #include "tost/kernels/schedule.h"
 #include "tost/kernels/tssa_passes.h"
+#include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 namespace {
@@ -147,10 +148,12 @@ class CausalForwardRun {
   }
 
   void logits(const CausalPart& part) const {
+    const WorkTimer timer(Work::kMixing);
     over_chunks(part, 0, [&](const CausalBlock& b, int64_t, int64_t) { passes_->logits(b); });
   }
 
   void softmax(const CausalPart& part) const {
+    const WorkTimer timer(Work::kMixing);
     CausalBlock b = block(part, part.begin, part.end);
     b.bias_tokens = std::max<int64_t>(0, args_.bias.covered(shape_.tokens) - part.begin);
     if (b.bias_tokens > 0) b.bias = args_.bias.data + args_.bias.position + part.begin;
@@ -161,6 +164,7 @@ class CausalForwardRun {
   }
 
   void output(const CausalPart& part) const {
+    const WorkTimer timer(Work::kMixing);
     over_chunks(part, channels_, [&](CausalBlock& b, int64_t t, int64_t chunk) {
       b.pi_sum = state(part.sample, part.slot) + 2 * channels_ + part.head;
       if (args_.pi_carry != nullptr && t % kCausalChunk == 0) {

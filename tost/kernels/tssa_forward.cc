@@ -5,6 +5,7 @@
 #include "tost/kernels/schedule.h"
 #include "tost/kernels/tssa.h"
 #include "tost/kernels/tssa_passes.h"
+#include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 namespace {
@@ -73,16 +74,19 @@ class ForwardRun {
   }
 
   void energy(int64_t sample, int64_t part) const {
+    const WorkTimer timer(Work::kMixing);
     const TokenCut cut = own(sample);
     if (part < cut.blocks) passes_->energy(block(sample, part, cut));
   }
   void membership(int64_t sample, int64_t part) const {
+    const WorkTimer timer(Work::kMixing);
     const TokenCut cut = own(sample);
     // Backwards: what the energy walk read last is still in cache.
     const int64_t reversed = cut_.blocks - 1 - part;
     if (reversed < cut.blocks) passes_->membership(block(sample, reversed, cut));
   }
   void output(int64_t sample, int64_t part) const {
+    const WorkTimer timer(Work::kMixing);
     const TokenCut cut = own(sample);
     if (part < cut.blocks) passes_->output(block(sample, part, cut));
     if (cut.tokens < shape_.tokens) clear_padding(sample, {cut_.whole, cut.tokens, part});

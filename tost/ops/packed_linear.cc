@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/kernels/work_times.h"
 #include "tost/ops/product_support.h"
 
 namespace tost {
@@ -177,6 +178,7 @@ class PackedLinear::Run {
 
   void multiply(int64_t r, int64_t rows, int64_t first, int64_t columns, void* sums, int64_t stride,
                 bool add) const {
+    const kernels::WorkTimer timer(kernels::Work::kProduct);
     if (map_.native_ && map_.packing_ == Packing::kBfloat16) {
       return microkernel<at::BFloat16, at::BFloat16, float>(r, rows, first, columns, sums, stride,
                                                             add);
