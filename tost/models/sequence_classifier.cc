@@ -41,9 +41,11 @@ SequenceClassifier::SequenceClassifier(const SequenceConfig& c, WeightInit init)
   for (const auto& each : blocks_) each->attn->draw_weights();
 }
 
-void SequenceClassifier::check_ids(const Tensor& ids, const Tensor& lengths) const {
+namespace {
+
+void check_ids(const SequenceConfig& config, const Tensor& ids, const Tensor& lengths) {
   const auto own = own_tokens(lengths, ids.size(1));
-  const auto wrong = own.logical_and((ids < 1).logical_or(ids >= config_.vocab));
+  const auto wrong = own.logical_and((ids < 1).logical_or(ids >= config.vocab));
   if (!wrong.any().item<bool>()) return;
   const auto place = wrong.nonzero()[0];
   const int64_t row = place[0].item<int64_t>(), column = place[1].item<int64_t>();
@@ -53,11 +55,13 @@ void SequenceClassifier::check_ids(const Tensor& ids, const Tensor& lengths) con
               " of the batch has id 0, which is padding; give the lengths of the sequences.");
   }
   fail_data("Token id ", id, " of sequence ", row + 1,
-            " of the batch is outside the model's vocabulary of ", config_.vocab,
+            " of the batch is outside the model's vocabulary of ", config.vocab,
             "; was the data coded for another model?");
 }
 
-void SequenceClassifier::check_input(const SequenceInput& input) const {
+}  // namespace
+
+void check_sequence_input(const SequenceConfig& config, const SequenceInput& input) {
   const auto& ids = input.ids;
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != torch::kLong) {
     fail_data("Token ids must be int64 of shape [batch, tokens]",
@@ -79,12 +83,12 @@ void SequenceClassifier::check_input(const SequenceInput& input) const {
     fail_data("Sequence ", lengths.argmax().item<int64_t>() + 1, " of the batch is said to have ",
               longest, " tokens where only ", ids.size(1), " are given.");
   }
-  if (config_.positions == "learned" && longest > config_.max_length) {
-    fail_data("A sequence of ", longest, " tokens is longer than the ", config_.max_length,
-              " learned positions of model '", config_.name, "'; cut it to ", config_.max_length,
+  if (config.positions == "learned" && longest > config.max_length) {
+    fail_data("A sequence of ", longest, " tokens is longer than the ", config.max_length,
+              " learned positions of model '", config.name, "'; cut it to ", config.max_length,
               " tokens, or train a model with a larger max_length or positions 'sinusoidal'.");
   }
-  check_ids(ids, lengths);
+  check_ids(config, ids, lengths);
 }
 
 // The sequence's vector from its tokens after the blocks [B, C].
@@ -97,7 +101,7 @@ Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
 }
 
 Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockTrace>* trace) {
-  check_input(input);
+  check_sequence_input(config_, input);
   auto ids = input.ids;
   auto lengths = input.lengths;
   if (lengths.defined() && ids.size(0) > 0) {

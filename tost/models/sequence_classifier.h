@@ -22,6 +22,10 @@ struct SequenceInput {
   torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
 };
 
+// Throws the data Error of SequenceClassifier::forward() for what a model of this configuration
+// would not read.
+void check_sequence_input(const SequenceConfig& config, const SequenceInput& input);
+
 // What a model of pairs ends in: a, b, a * b and a - b side by side through two layers with GELU
 // between.
 class PairHead : public torch::nn::Module {
@@ -53,11 +57,7 @@ class SequenceClassifier : public torch::nn::Module {
   // class token in front where there is one.
   torch::Tensor encode(const SequenceInput& input, std::vector<BlockTrace>* trace = nullptr);
 
-  // Throws the data Error of forward() for what it would not read.
-  void check_input(const SequenceInput& input) const;
-
  private:
-  void check_ids(const torch::Tensor& ids, const torch::Tensor& lengths) const;
   torch::Tensor pool(const torch::Tensor& x, const torch::Tensor& lengths) const;
 
   SequenceConfig config_;
