@@ -9,10 +9,15 @@ using torch::Tensor;
 
 namespace {
 
+PackedLinear packed_named(const Linear& linear, Packing packing, const std::string& name) {
+  if (packing == Packing::kInt8) check_roundable(linear.weight, name + ".weight");
+  return packed_map(linear, packing);
+}
+
 // The same times gamma, its bias apart in `shift`; int8 products keep theirs for the scaling.
 PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
-                                Tensor& shift) {
-  if (packing == Packing::kInt8) return packed_map(linear, packing);
+                                const std::string& name, Tensor& shift) {
+  if (packing == Packing::kInt8) return packed_named(linear, packing, name);
   shift = weight_values(linear.bias * gamma);
   return {linear.weight * gamma.unsqueeze(1), Tensor(), packing};
 }
@@ -40,12 +45,20 @@ Packing packing_of(const std::string& precision) {
   fail_usage("Unknown precision '", precision, "' (known: fp32, bf16, int8).");
 }
 
-TokenBlockWeights token_block_weights(const Block& block, Packing packing) {
+void check_roundable(const Tensor& weight, const std::string& name) {
+  if (weight.isfinite().all().item<bool>()) return;
+  fail_data("Tensor '", name, "' has values that are not finite and cannot become whole numbers; ",
+            "use fp32 or bf16, or an earlier checkpoint.");
+}
+
+TokenBlockWeights token_block_weights(const Block& block, Packing packing,
+                                      const std::string& name) {
   TokenBlockWeights weights;
   weights.norm1 = norm_weights(*block.norm1);
   weights.norm2 = norm_weights(*block.norm2);
-  weights.fc1 = packed_map(*block.mlp->fc1, packing);
-  weights.fc2 = packed_onto_stream(*block.mlp->fc2, block.gamma2, packing, weights.fc2_shift);
+  weights.fc1 = packed_named(*block.mlp->fc1, packing, name + "mlp.fc1");
+  weights.fc2 = packed_onto_stream(*block.mlp->fc2, block.gamma2, packing, name + "mlp.fc2",
+                                   weights.fc2_shift);
   weights.gamma1 = weight_values(block.gamma1);
   weights.gamma2 = weight_values(block.gamma2);
   weights.module = block.attn;
@@ -53,9 +66,10 @@ TokenBlockWeights token_block_weights(const Block& block, Packing packing) {
   if (tssa == nullptr && dynamic_cast<const NoMixer*>(block.attn.get()) == nullptr) return weights;
   const auto& projections = static_cast<const TokenStatisticsMixer&>(*block.attn);
   weights.mixer = tssa != nullptr ? EngineMixer::kTssa : EngineMixer::kNone;
-  weights.in = packed_map(*projections.qkv, packing);
-  weights.out = packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(),
-                                   block.gamma1, packing, weights.out_shift);
+  weights.in = packed_named(*projections.qkv, packing, name + "attn.qkv");
+  weights.out =
+      packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(), block.gamma1,
+                         packing, name + "attn.to_out.0", weights.out_shift);
   if (tssa != nullptr) weights.temp = weight_values(tssa->temp.flatten());
   return weights;
 }

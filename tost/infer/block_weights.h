@@ -36,8 +36,13 @@ struct TokenBlockWeights {
   torch::Tensor gamma1, gamma2;  // [C]
 };
 
-// Copies, but for a mixer that is called as a module, which is shared.
-TokenBlockWeights token_block_weights(const Block& block, Packing packing);
+// Copies, but for a mixer that is called as a module, which is shared. `name` stands before the
+// names of the block's tensors ("blocks.0.") in the data Error for weights that are not finite
+// where they are to become whole numbers.
+TokenBlockWeights token_block_weights(const Block& block, Packing packing, const std::string& name);
+
+// That Error, where one of the values is not finite.
+void check_roundable(const torch::Tensor& weight, const std::string& name);
 
 // fp32, bf16 or int8; throws a usage Error for other names.
 Packing packing_of(const std::string& precision);

@@ -26,7 +26,8 @@ class VisionEngine {
   // Copies the weights, so that later changes of the model do not reach the engine (a mixer other
   // than tssa and none is shared). precision: fp32, bf16 or int8; what the CPU lacks is computed in
   // float32 on the same rounded weights and tokens. Throws a usage Error for other names and for
-  // models it does not support.
+  // models it does not support, a data Error naming the tensor where weights that are not finite
+  // would become whole numbers.
   VisionEngine(const ImageClassifier& model, const std::string& precision);
   ~VisionEngine();
   VisionEngine(const VisionEngine&) = delete;

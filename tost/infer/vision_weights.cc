@@ -1,5 +1,7 @@
 #include "tost/infer/vision_weights.h"
 
+#include "tost/base/error.h"
+
 namespace tost {
 namespace {
 
@@ -57,7 +59,8 @@ VisionWeights pack_vision_weights(const VisionTransformer& model, Packing produc
     weights.stem.push_back(stem_stage(*stage, weights.stem.empty(), rest));
   }
   for (const auto& block : *model.blocks) {
-    weights.blocks.push_back(token_block_weights(*block->as<Block>(), products));
+    weights.blocks.push_back(token_block_weights(*block->as<Block>(), products,
+                                                 cat("blocks.", weights.blocks.size(), ".")));
   }
   for (const auto& block : *model.cls_attn_blocks) {
     weights.class_blocks.push_back(
