@@ -5,12 +5,15 @@
 
 #include <torch/torch.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "tost/kernels/work_times.h"
 
 namespace tost {
 
@@ -27,6 +30,7 @@ struct ModelBenchOptions {
   int64_t steps = 16;  // tokens of a repetition of decode
   int64_t warmup = 2, repeat = 10;
   bool floors = true;                       // measure products and memory
+  bool work = false;                        // measure where the time goes; of the engine alone
   const std::atomic<bool>* stop = nullptr;  // looked at between configurations; null: never
 };
 
@@ -46,6 +50,10 @@ struct ModelBenchRow {
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
   double read_ms = 0;                          // weight_bytes once, 0: not measured
+  // Where the time of a thread went, of further repetitions that took work_total_ms on average;
+  // by kernels::Work. 0: not measured. What is missing to the total is the rest: copies, waiting.
+  std::array<double, kernels::kWorkKinds> work_ms{};
+  double work_total_ms = 0;
 };
 
 // The largest error that a precision may have on random weights.

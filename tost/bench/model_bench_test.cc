@@ -57,6 +57,27 @@ TEST(ModelBench, MeasuresPictures) {
   EXPECT_EQ(rows[2].batch, 3);
 }
 
+TEST(ModelBench, SaysWhereTheEnginesTimeGoes) {
+  auto options = tiny("tost_nano_p4");
+  options.engines = {true, false};
+  options.precisions = {"int8"};
+  options.work = true;
+  for (const auto& row : rows_of(options)) {
+    if (!row.engine) {
+      EXPECT_EQ(row.work_total_ms, 0);
+      continue;
+    }
+    using kernels::Work;
+    double sum = 0;
+    for (const double ms : row.work_ms) sum += ms;
+    EXPECT_LE(sum, row.work_total_ms);
+    for (const Work kind : {Work::kProduct, Work::kFinish, Work::kNorm, Work::kRounding,
+                            Work::kMixing, Work::kGather}) {
+      EXPECT_GT(row.work_ms[size_t(kind)], 0) << kernels::work_name(kind);
+    }
+  }
+}
+
 TEST(ModelBench, MeasuresLanguageByTheTwoTests) {
   auto options = tiny("tost_gpt_char");
   options.tokens = {8, 20};
@@ -96,6 +117,20 @@ TEST(ModelBench, TheVisionEngineAgreesInEveryPrecision) {
   options.engines = {true};
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 3u);
+  for (const auto& row : rows) expect_measured(row);
+  EXPECT_EQ(rows[1].weight_bytes * 2, rows[0].weight_bytes);
+  EXPECT_LT(rows[0].error, rows[1].error);
+}
+
+TEST(ModelBench, TheSequenceEngineAgreesInEveryPrecision) {
+  auto options = tiny("tost_lra_retrieval");  // of pairs, with a class token
+  options.tokens = {40};
+  options.batches = {1, 3};
+  options.mixers = {"tssa", "softmax"};
+  options.precisions = {"fp32", "bf16", "int8"};
+  options.engines = {true};
+  const auto rows = rows_of(options);
+  ASSERT_EQ(rows.size(), 12u);
   for (const auto& row : rows) expect_measured(row);
   EXPECT_EQ(rows[1].weight_bytes * 2, rows[0].weight_bytes);
   EXPECT_LT(rows[0].error, rows[1].error);

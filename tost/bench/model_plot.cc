@@ -39,4 +39,30 @@ Drawing model_bench_plot(const std::vector<ModelBenchRow>& rows) {
   return draw(chart);
 }
 
+Drawing model_work_plot(const std::vector<ModelBenchRow>& rows) {
+  BarChart chart;
+  chart.title = "Where the time goes";
+  chart.y = {.label = "% of the time", .low = 0, .high = 100};
+  chart.stacked = true;
+  for (int k = 0; k < kernels::kWorkKinds; ++k) {
+    chart.series.push_back({.name = kernels::work_name(static_cast<kernels::Work>(k))});
+  }
+  chart.series.push_back({.name = "rest"});
+  for (const auto& row : rows) {
+    if (row.work_total_ms <= 0) continue;
+    chart.groups.push_back(name_of(row));
+    double rest = row.work_total_ms;
+    for (size_t k = 0; k < row.work_ms.size(); ++k) {
+      chart.series[k].y.push_back(100 * row.work_ms[k] / row.work_total_ms);
+      rest -= row.work_ms[k];
+    }
+    chart.series.back().y.push_back(100 * std::max(0.0, rest) / row.work_total_ms);
+  }
+  if (chart.groups.empty()) {
+    fail_usage("There is nothing to draw: where the time goes is known of the engine alone.");
+  }
+  chart.width = std::max(640.0, 60.0 * double(chart.groups.size()));
+  return draw(chart);
+}
+
 }  // namespace tost

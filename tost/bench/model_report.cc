@@ -1,5 +1,6 @@
 #include "tost/bench/model_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -14,6 +15,25 @@ using Json = nlohmann::ordered_json;
 
 Json measured(double value) {
   return value > 0 && std::isfinite(value) ? Json(value) : Json();
+}
+
+double rest_ms(const ModelBenchRow& r) {
+  double rest = r.work_total_ms;
+  for (const double ms : r.work_ms) rest -= ms;
+  return rest;
+}
+
+// work_products_ms and so on; null where it was not measured.
+Json work_json(const ModelBenchRow& r) {
+  Json work;
+  const bool measured = r.work_total_ms > 0;
+  for (int k = 0; k < kernels::kWorkKinds; ++k) {
+    std::string name = kernels::work_name(static_cast<kernels::Work>(k));
+    std::replace(name.begin(), name.end(), ' ', '_');
+    work[cat("work_", name, "_ms")] = measured ? Json(r.work_ms[size_t(k)]) : Json();
+  }
+  work["work_rest_ms"] = measured ? Json(rest_ms(r)) : Json();
+  return work;
 }
 
 // Every column, in the order of CSV.
@@ -42,6 +62,7 @@ Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
            {"products_gflop", measured(r.products_gflop)},
            {"read_ms", measured(r.read_ms)},
            {"read_gb_per_s", measured(double(r.weight_bytes) / r.read_ms / 1e6)}};
+  row.update(work_json(r));
   row.update(Json{{"cpu", o.cpu},
                   {"features", o.features},
                   {"isa", o.isa},
@@ -167,6 +188,30 @@ std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const B
   text += cat("\n", o.cpu, " (", o.features, "); kernels ", o.isa, "; tost ", o.version, " ",
               o.commit, ", ", o.build, ", ", o.compiler, ", torch ", o.torch, "; ", o.date, "\n");
   return text;
+}
+
+std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
+  std::vector<std::string> head{"model", "test", "batch", "size", "precision", "ms"};
+  for (int k = 0; k < kernels::kWorkKinds; ++k) {
+    head.emplace_back(kernels::work_name(static_cast<kernels::Work>(k)));
+  }
+  head.emplace_back("rest");
+  std::string text;
+  for (const auto& r : rows) {
+    if (r.work_total_ms <= 0) continue;
+    std::vector<std::string> cells{r.model,
+                                   r.test,
+                                   std::to_string(r.batch),
+                                   std::to_string(r.size),
+                                   r.precision,
+                                   milliseconds(r.work_total_ms)};
+    for (const double ms : r.work_ms) cells.push_back(share(ms, r.work_total_ms));
+    cells.push_back(share(rest_ms(r), r.work_total_ms));
+    text += cat("| ", join(cells, " | "), " |\n");
+  }
+  if (text.empty()) return "";
+  return cat("| ", join(head, " | "), " |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+             text);
 }
 
 std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,

@@ -24,6 +24,12 @@ std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchO
 // divided by the whole; "of read": the time to read the weights once divided by the whole.
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
 
+// The share of each kind of work in the time of the rows in which it was measured; "" where there
+// are none.
+std::string model_work_markdown(const std::vector<ModelBenchRow>& rows);
+// The same as a bar a row.
+Drawing model_work_plot(const std::vector<ModelBenchRow>& rows);
+
 // A group of bars a measured row: which part of its time the matrix products alone would take, and
 // one read of its weights. `rows` needs one that was measured with them, or a usage Error.
 Drawing model_bench_plot(const std::vector<ModelBenchRow>& rows);

@@ -74,6 +74,26 @@ TEST(ModelReport, PlotsTheShareOfTheFloors) {
   EXPECT_THROW(model_bench_plot({missing}), Error);
 }
 
+TEST(ModelReport, ShowsWhereTheTimeGoes) {
+  auto known = row("a", 10);
+  known.work_total_ms = 10;
+  known.work_ms = {6, 1, 0.5, 0, 1.5, 0};
+  const auto unknown = row("b", 10);
+  const auto text = model_work_markdown({known, unknown});
+  EXPECT_NE(text.find("| a | forward | 2 | 32 | fp32 | 10.0 | 60 % | 10 % | 5 % | – | 15 % | – | "
+                      "10 % |"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("| b |"), std::string::npos);
+  EXPECT_EQ(model_work_markdown({unknown}), "");
+  const auto json = model_bench_json({known, unknown}, origin());
+  EXPECT_EQ(json["rows"][0]["work_after_products_ms"], 1.0);
+  EXPECT_EQ(json["rows"][0]["work_rest_ms"], 1.0);
+  EXPECT_TRUE(json["rows"][1]["work_rest_ms"].is_null());
+  EXPECT_NE(model_work_plot({known, unknown}).description.find("60"), std::string::npos);
+  EXPECT_THROW(model_work_plot({unknown}), Error);
+}
+
 TEST(ModelReport, ComparesWhatBothRunsHave) {
   auto faster = row("a", 8), same = row("b", 10.2), slower = row("c", 12);
   auto other = row("a", 3);

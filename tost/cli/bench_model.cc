@@ -29,9 +29,9 @@ struct Options {
   ModelBenchOptions bench;
   std::string tokens;
   std::vector<std::string> engines{"on", "off"};
-  std::string format = "md", plot, compare, save_weights, save_logits;
+  std::string format = "md", plot, plot_work, compare, save_weights, save_logits;
   std::vector<std::string> outputs;
-  bool no_floor = false, json = false;
+  bool no_floor = false, work = false, json = false;
 };
 
 std::string utc_now() {
@@ -60,7 +60,8 @@ constexpr const char* kFormats[] = {"md", "csv", "json"};
 std::string formatted(const std::string& format, const std::vector<ModelBenchRow>& rows) {
   if (format == "csv") return model_bench_csv(rows, origin());
   if (format == "json") return model_bench_json(rows, origin()).dump(2) + "\n";
-  return model_bench_markdown(rows, origin());
+  const std::string work = model_work_markdown(rows);
+  return model_bench_markdown(rows, origin()) + (work.empty() ? "" : "\n" + work);
 }
 
 // The ending of a file decides where it is one of them.
@@ -89,6 +90,10 @@ void check(Options& o) {
     fail_usage("--plot is '", o.plot,
                "'; it draws the floors to a name that ends in .svg or .png.");
   }
+  if (!o.plot_work.empty() && !(ends_with(o.plot_work, ".svg") || ends_with(o.plot_work, ".png"))) {
+    fail_usage("--plot-work is '", o.plot_work, "'; it must end in .svg or .png.");
+  }
+  o.bench.work = o.work || !o.plot_work.empty();
   o.bench.floors = !o.no_floor;
   o.bench.stop = stop_flag();
   check_model_bench(o.bench);
@@ -98,6 +103,10 @@ void check(Options& o) {
 nlohmann::json read_earlier(const std::string& file) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
   return parse_json(read_file(file, kMostBytes), cat("'", file, "'"));
+}
+
+void save_plot(const std::string& file, const Drawing& plot) {
+  write_file_atomic(file, ends_with(file, ".svg") ? to_svg_file(plot) : encode_png(to_image(plot)));
 }
 
 // To stderr as each is done: the table comes when all are.
@@ -123,11 +132,8 @@ void run(Options& o) {
   for (const auto& file : o.outputs) {
     write_file_atomic(file, formatted(format_of(file, o.format), rows));
   }
-  if (!o.plot.empty()) {
-    const Drawing plot = model_bench_plot(rows);
-    write_file_atomic(o.plot,
-                      ends_with(o.plot, ".svg") ? to_svg_file(plot) : encode_png(to_image(plot)));
-  }
+  if (!o.plot.empty()) save_plot(o.plot, model_bench_plot(rows));
+  if (!o.plot_work.empty()) save_plot(o.plot_work, model_work_plot(rows));
   if (!o.compare.empty()) {
     const auto now = model_bench_json(rows, origin());
     std::cout << changes_markdown(compare_model_bench(earlier, now, o.compare));
@@ -172,6 +178,9 @@ void add_rest(CLI::App& command, Options& o) {
                   "Write the rows to these files; .md, .csv and .json say the format")
       ->delimiter(',');
   command.add_option("--plot", o.plot, "Draw the floors' share of the time (.svg or .png)");
+  command.add_flag("--work", o.work,
+                   "Also where the engine's time goes: products, norms, mixing and so on");
+  command.add_option("--plot-work", o.plot_work, "Draw that (.svg or .png)");
   command.add_option("--compare", o.compare, "Rows of an earlier run (JSON): print what changed");
   command.add_option("--save-weights", o.save_weights,
                      "Write the weights to a model file and measure nothing");

@@ -92,7 +92,33 @@ void draw_value(Frame& frame, const BarChart& chart, size_t s, size_t g, Place p
   draw_error_bar(frame, series, g, place, Paint::of(Ink::kText, 0.8));
 }
 
+void draw_stack(Frame& frame, const BarChart& chart, size_t g, Place place) {
+  double below = 0;
+  for (size_t s = 0; s < chart.series.size(); ++s) {
+    const Series& series = chart.series[s];
+    if (!can_be_shown(series.y[g], false) || series.y[g] <= 0) continue;
+    const double low = std::clamp(frame.y_of(below), frame.top, frame.bottom);
+    below += series.y[g];
+    const double high = std::clamp(frame.y_of(below), frame.top, frame.bottom);
+    const std::string name = series.name.empty() ? "" : ", " + series.name;
+    frame.drawing.shapes.push_back(
+        RectShape{.x = place.middle - place.width / 2,
+                  .y = high,
+                  .width = place.width,
+                  .height = low - high,
+                  .fill = Paint::of_series(series_color(series, s)),
+                  .title = chart.groups[g] + name + ": " + value_with_spread(series, g)});
+  }
+}
+
 void draw_values(Frame& frame, const BarChart& chart, double slot) {
+  if (chart.stacked) {
+    for (size_t g = 0; g < chart.groups.size(); ++g) {
+      draw_stack(frame, chart, g,
+                 {frame.left + (static_cast<double>(g) + 0.5) * slot, std::min(0.74 * slot, 56.0)});
+    }
+    return;
+  }
   const double share = chart.dots ? 0.6 : 0.74;
   const double step = slot * share / static_cast<double>(chart.series.size());
   const double width =
@@ -107,7 +133,22 @@ void draw_values(Frame& frame, const BarChart& chart, double slot) {
   }
 }
 
+// Of stacks their heights.
+std::vector<double> stacked_values(const BarChart& chart) {
+  std::vector<double> values;
+  for (size_t g = 0; g < chart.groups.size(); ++g) {
+    double height = 0;
+    for (const Series& series : chart.series) {
+      check_series(chart.title, series, chart.groups.size());
+      if (can_be_shown(series.y[g], false)) height += std::max(0.0, series.y[g]);
+    }
+    if (height > 0) values.push_back(height);
+  }
+  return values;
+}
+
 std::vector<double> shown_values(const BarChart& chart) {
+  if (chart.stacked) return stacked_values(chart);
   std::vector<double> values;
   for (const Series& series : chart.series) {
     check_series(chart.title, series, chart.groups.size());

@@ -53,6 +53,8 @@ struct BarChart {
   // Values as dots with error bars on an axis that need not begin at 0, as fits comparisons of
   // accuracies; false: bars from 0.
   bool dots = false;
+  // Values of a group, none negative, one upon the other instead of side by side; without spread.
+  bool stacked = false;
   double width = 640, height = 320;
 };
 

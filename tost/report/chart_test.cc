@@ -271,6 +271,30 @@ TEST(BarChart, BarsBeginAtZero) {
   EXPECT_EQ(bars[5].title, "group 2, series 1: 2 ± 0.5");
 }
 
+TEST(BarChart, StackedValuesStandUponEachOther) {
+  BarChart chart = bar_chart(2, 3);
+  for (Series& series : chart.series) series.spread.clear();
+  chart.series[0].y = {60, 50};
+  chart.series[1].y = {30, kNan};
+  chart.series[2].y = {10, 25};
+  chart.stacked = true;
+  const Drawing drawing = draw(chart);
+  check(drawing);
+  std::vector<RectShape> bars;
+  for (const RectShape& rect : shapes<RectShape>(drawing)) {
+    if (!rect.title.empty()) bars.push_back(rect);
+  }
+  ASSERT_EQ(bars.size(), 5u);  // nothing for what is not finite
+  for (const size_t i : {1u, 2u, 4u}) {
+    EXPECT_NEAR(bars[i].y + bars[i].height, bars[i - 1].y, 1e-9);
+    EXPECT_EQ(bars[i].x, bars[i - 1].x);
+  }
+  EXPECT_NEAR(bars[0].height, 2 * bars[1].height, 1e-9);
+  EXPECT_NEAR(bars[3].height, 2 * bars[4].height, 1e-9);
+  chart.series[1].y.pop_back();
+  EXPECT_THROW(draw(chart), Error);
+}
+
 TEST(BarChart, DotsNeedNoZero) {
   BarChart chart = bar_chart(4, 3);
   for (Series& series : chart.series) {
