@@ -122,13 +122,19 @@ class MapAndAdd : public Function<MapAndAdd> {
 
 }  // namespace
 
-bool branches_apply(const Tensor& x, const LayerNorm& norm) {
-  const bool types = norm.weight.scalar_type() == torch::kFloat &&
-                     (x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16);
+bool branches_apply(const Tensor& x, const torch::nn::Module& block) {
+  const bool type = x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16;
   const bool cast = !at::autocast::is_autocast_enabled(at::kCPU) ||
                     at::autocast::get_autocast_dtype(at::kCPU) == torch::kBFloat16;
-  return torch::GradMode::is_enabled() && (x.requires_grad() || norm.weight.requires_grad()) &&
-         x.is_cpu() && norm.weight.is_cpu() && x.numel() > 0 && types && cast;
+  if (!torch::GradMode::is_enabled() || !x.is_cpu() || x.numel() == 0 || !type || !cast) {
+    return false;
+  }
+  bool wanted = x.requires_grad();
+  for (const Tensor& p : block.parameters()) {
+    if (!p.is_cpu() || p.scalar_type() != torch::kFloat || !p.is_contiguous()) return false;
+    wanted = wanted || p.requires_grad();
+  }
+  return wanted;
 }
 
 NormedMap norm_and_map(const Tensor& x, const LayerNorm& norm, const Linear& map) {

@@ -9,10 +9,11 @@
 
 namespace tost {
 
-// Whether the functions below take this: gradients are wanted, everything is on the CPU, the
-// parameters are float32 and contiguous, and autocast is off or to bfloat16. Otherwise blocks are
-// made of the layers one by one, which is the definition. So they are in evaluation.
-bool branches_apply(const torch::Tensor& x, const LayerNorm& norm);
+// Whether the functions below take x and the parameters of `block`: gradients are wanted,
+// everything is on the CPU, all parameters are float32 and contiguous, and autocast is off or to
+// bfloat16. Otherwise blocks are made of the layers one by one, which is the definition. So they
+// are in evaluation.
+bool branches_apply(const torch::Tensor& x, const torch::nn::Module& block);
 
 struct NormedMap {
   torch::Tensor residual;  // x again: its gradient is added to the norm's in one pass

@@ -292,6 +292,46 @@ TEST(Recompute, ChangesNoBitOfLanguageBlocksUnderAutocast) {
   });
 }
 
+// Without gradients the products of so few rows are others.
+TEST(Recompute, ChangesNothingBeyondRoundingForFewRows) {
+  Block block({.dim = 24, .mlp_hidden = 50}, make_mixer("tssa", {.dim = 24, .heads = 3}));
+  init_linears(block);
+  block.branches = false;
+  const Tensor start = torch::randn({1, 3, 24});
+  Tensors found;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock}) {
+    block.recompute = recompute;
+    const Tensor x = start.clone().requires_grad_(true);
+    const Tensor y = block.forward(x);
+    y.square().sum().backward();
+    found.push_back(torch::stack({y.detach(), x.grad()}));
+  }
+  EXPECT_LE(error(found[1], found[0].to(torch::kDouble)), 1e-5);
+}
+
+// A block of mixed types is made of its layers, which then say what they do not take.
+TEST(Branch, LeavesBlocksThatAreNotFloat32AndContiguous) {
+  Block block({.dim = 24, .mlp_hidden = 50}, make_mixer("tssa", {.dim = 24, .heads = 3}));
+  init_linears(block);
+  const Tensor x = torch::randn({1, 3, 24});
+  EXPECT_TRUE(branches_apply(x, block));
+  for (const char* name : {"mlp.fc1.weight", "attn.qkv.bias", "gamma2"}) {
+    Tensor parameter = block.named_parameters()[name];
+    const Tensor before = parameter.data();
+    parameter.set_data(before.to(torch::kBFloat16));
+    EXPECT_FALSE(branches_apply(x, block)) << name;
+    parameter.set_data(before);
+  }
+  Tensor weight = block.mlp->fc2->weight;
+  weight.set_data(weight.data().t().contiguous().t());
+  EXPECT_FALSE(branches_apply(x, block));
+  weight.set_data(weight.data().contiguous());
+  EXPECT_TRUE(branches_apply(x, block));
+  for (const Tensor& p : block.parameters()) p.requires_grad_(false);
+  EXPECT_FALSE(branches_apply(x, block));
+  EXPECT_TRUE(branches_apply(torch::randn({1, 3, 24}).requires_grad_(true), block));
+}
+
 TEST(Recompute, ReadsItsNames) {
   for (const std::string& name : recompute_names()) EXPECT_NO_THROW(recompute_from_name(name));
   EXPECT_EQ(recompute_from_name("block"), Recompute::kBlock);

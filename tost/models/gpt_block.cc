@@ -69,7 +69,7 @@ Tensor GptBlock::in_branches(const Tensor& x) {
 Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace) {
   if (state != nullptr || trace != nullptr) return layer_by_layer(x, state, position, trace);
   const bool joins = branches && is_training() && dropout_ == 0;
-  const bool joined = joins && branches_apply(x, *ln_1);
+  const bool joined = joins && branches_apply(x, *this);
   const auto run = [this, joined, position](const Tensor& input) {
     return joined ? in_branches(input) : layer_by_layer(input, nullptr, position, nullptr);
   };

@@ -22,11 +22,11 @@ Recompute recompute_from_name(const std::string& name);
 // Sets every block below `module`.
 void set_recompute(torch::nn::Module& module, Recompute recompute);
 
-// run(x), of which only x is kept; backward runs it again, under the autocast and from the state of
-// torch's default generator it had, so that values and gradients are the same bit for bit.
-// Gradients of what `run` reads besides x go into their .grad at once: for backward(), not for
-// torch::autograd::grad() of them, and not to be differentiated (a usage Error). Without gradients
-// of x it just runs. `run` lives as long as the graph.
+// run(x), of which only x is kept; backward runs it again, from torch's generator and autocast as
+// they were: the same values and gradients bit for bit, but for Linears on 1 to 4 rows, whose
+// products without gradients round otherwise (few_rows.h). Gradients of what `run` reads besides x
+// go into its .grad at once: for backward(), not for torch::autograd::grad(), nor differentiable (a
+// usage Error). Without gradients of x it just runs. `run` lives as long as the graph.
 torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
                          const torch::Tensor& x);
 
