@@ -25,7 +25,8 @@ namespace tost {
 class LanguageEngine : public LanguageReader {
  public:
   // The model must not change while the engine lives. Throws a usage Error for an unknown
-  // precision, a data Error where weights that are not finite would become whole numbers.
+  // precision, a data Error naming the tensor where weights that are not finite would become whole
+  // numbers.
   explicit LanguageEngine(std::shared_ptr<LanguageModel> model,
                           const std::string& precision = "fp32");
   ~LanguageEngine() override;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
 #include "tost/infer/autocast_scope.h"
 #include "tost/models/quantizable.h"
 #include "tost/models/state_dict.h"
@@ -180,6 +181,26 @@ TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
     const auto plain = engine.extend(ids, one);
     const AutocastScope autocast(true);
     EXPECT_TRUE(torch::equal(engine.extend(ids, two), plain)) << mixer;
+  }
+}
+
+TEST(LanguageEngine, NamesTheTensorThatCannotBeRounded) {
+  const torch::NoGradGuard no_grad;
+  for (const char* mixer : {"tssa", "ssm"}) {
+    for (const char* part : {"h.1.mlp.c_fc.weight", "wte.weight"}) {
+      const auto model = model_of(small(mixer));
+      for (auto& [name, tensor] : state_dict(*model)) {
+        if (ends_with(name, part)) tensor[1][1] = INFINITY;
+      }
+      try {
+        LanguageEngine(model, "int4");
+        FAIL() << "accepted " << part;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kData);
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      }
+      EXPECT_NO_THROW(LanguageEngine(model, "bf16"));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/infer/block_weights.h"
 #include "tost/models/causal_attention.h"
 #include "tost/models/causal_tssa.h"
 #include "tost/models/quantizable.h"
@@ -55,6 +56,17 @@ std::shared_ptr<LanguageModel> callable(std::shared_ptr<LanguageModel> model, We
   }
   copy->eval();
   return copy;
+}
+
+// The same model, once all weights that are to become whole numbers are known to be finite.
+std::shared_ptr<LanguageModel> checked(std::shared_ptr<LanguageModel> model, WeightType type) {
+  if (type != WeightType::kInt8 && type != WeightType::kInt4) return model;
+  auto names = linear_weight_names(*model);
+  names.merge(token_table_names(*model));
+  for (const auto& [name, tensor] : state_dict(*model)) {
+    if (names.count(name) != 0) check_roundable(tensor, name);
+  }
+  return model;
 }
 
 }  // namespace
@@ -147,7 +159,7 @@ LanguageBlockWeights::LanguageBlockWeights(const GptBlock& block, const Language
 }
 
 LanguageWeights::LanguageWeights(std::shared_ptr<LanguageModel> from, WeightType weight_type)
-    : model(callable(std::move(from), weight_type)),
+    : model(callable(checked(std::move(from), weight_type), weight_type)),
       type(weight_type),
       table(model->token_table(), {}, table_type(type)),
       positions(plain(model->position_table())),
