@@ -2,6 +2,7 @@
 #include "tost/bench/bench_model_parts.h"
 #include "tost/eval/precision.h"
 #include "tost/eval/sequence_file.h"
+#include "tost/infer/sequence_engine.h"
 #include "tost/models/vision_cost.h"
 
 namespace tost {
@@ -27,11 +28,23 @@ class BenchSequence : public BenchModel {
 
   BenchRunner make_runner(const BenchTask&, const Tensor& input, const std::string& precision,
                           bool engine) override {
-    if (engine || (precision != "fp32" && precision != "bf16")) {
-      fail_precision(kind(), engine, precision);
-    }
     BenchRunner runner;
-    runner.weight_bytes = 4 * parameter_count(*model_);
+    const int64_t weights = parameter_count(*model_);
+    if (engine) {
+      if (precision == "int4") fail_precision(kind(), engine, precision);
+      auto made = std::make_shared<SequenceEngine>(*model_, precision);
+      const bool pairs = model_->config().pairs;
+      model_.reset();  // the engine has weights of its own; the mixers it shares it holds
+      runner.weight_bytes = weights * (precision == "fp32" ? 4 : precision == "bf16" ? 2 : 1);
+      runner.run = [made, input, pairs] {
+        const torch::InferenceMode no_grad;
+        const SequenceInput ids{input, {}};
+        return pairs ? made->forward(ids, ids) : made->forward(ids);
+      };
+      return runner;
+    }
+    if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
+    runner.weight_bytes = 4 * weights;  // rounded at every use
     runner.run = [model = model_, input, precision] {
       const torch::InferenceMode no_grad;
       const PrecisionScope scope(precision);
