@@ -8,13 +8,9 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "tost/kernels/cuda/tssa_cuda.h"
-#include "tost/ops/kernel_call.h"
+#include "tost/ops/kernel_args.h"
 
 namespace tost {
-
-inline kernels::DType gpu_dtype(const at::Tensor& w) {
-  return w.scalar_type() == at::kHalf ? kernels::DType::kFloat16 : kernel_dtype(w);
-}
 
 // Of the current device.
 inline kernels::cuda::DeviceFacts device_facts() {
@@ -25,8 +21,11 @@ inline kernels::cuda::DeviceFacts device_facts() {
   return {multiprocessors, shared};
 }
 
-inline at::Tensor gpu_floats(at::IntArrayRef sizes, const at::Tensor& like) {
-  return at::empty(sizes, like.options().dtype(at::kFloat));
+// Makes results beside `like`.
+inline auto gpu_empty(const at::Tensor& like) {
+  return [options = like.options()](at::IntArrayRef sizes, at::ScalarType dtype) {
+    return at::empty(sizes, options.dtype(dtype));
+  };
 }
 // The allocator keeps it for the current stream until the work queued there is done.
 inline at::Tensor gpu_workspace(int64_t bytes, const at::Tensor& like) {
