@@ -15,6 +15,7 @@
 #include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/quantized_file.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -73,6 +74,7 @@ void run_image_eval(EvalCommand& options) {
   if (options.split.empty()) options.split = "test";
   LoadedModel loaded =
       load_model_file(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw);
+  loaded.model->to(device_from_name(options.run.device));
   std::shared_ptr<const ImageDataset> dataset = open_image_dataset(options.data, options.split);
   check_class_names(loaded.info, *dataset, options);
   LoaderConfig config;
@@ -168,6 +170,7 @@ void add_eval_command(CLI::App& app) {
       "fp32 or bf16, of images int8, of language models int8 and int4 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
+  add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   flags->image = add_image_eval_options(*command, *options);
   flags->language = add_language_eval_options(*command, *options);

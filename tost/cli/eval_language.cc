@@ -10,7 +10,8 @@
 #include "tost/eval/language_choice.h"
 #include "tost/eval/language_lambada.h"
 #include "tost/eval/language_text.h"
-#include "tost/infer/language_engine.h"
+#include "tost/eval/language_place.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -214,7 +215,9 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   LoadedLanguage language =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   const auto precision = command.precision.empty() ? language.precision : command.precision;
-  read_by_engine(language.model, precision);
+  const torch::Device device = device_from_name(command.run.device);
+  place_language(language.model, precision, device);
+  const PrecisionScope scope(scope_precision(precision, device), device);
   ProgressLine progress(command.quiet || command.run.json);
   std::optional<json> report = run_task(app, language, command, progress);
   progress.finish();

@@ -13,6 +13,7 @@
 #include "tost/eval/run_layout.h"
 #include "tost/eval/sequence_eval.h"
 #include "tost/eval/sequence_file.h"
+#include "tost/ops/device.h"
 #include "tost/train/sequence_train_config.h"
 
 namespace tost {
@@ -126,6 +127,7 @@ void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const js
   set_threads(command.run.threads);
   const LoadedSequence loaded =
       load_sequence_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  loaded.model->to(device_from_name(command.run.device));
   const std::string split = command.split.empty() ? "test" : command.split;
   const auto dataset = open_sequence_dataset(spec_of(app, command, values, loaded.info), split);
   check_sequence_data(loaded.info, *dataset, command.data.path);

@@ -70,6 +70,7 @@ void add_explain_command(CLI::App& app) {
                     "Also the variational bound against the exact coding rate, layer by layer");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
+  add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   auto flags = std::make_shared<KindFlags>();
   flags->image = {command->get_option("--data-format")};

@@ -12,6 +12,7 @@
 #include "tost/data/text_layout.h"
 #include "tost/explain/text_json.h"
 #include "tost/explain/text_page.h"
+#include "tost/ops/device.h"
 #include "tost/train/language_train_config.h"
 
 namespace tost {
@@ -115,6 +116,7 @@ std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand
 void run_text_explain(const CLI::App& app, ExplainCommand& command) {
   const LoadedLanguage loaded =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  loaded.model->to(device_from_name(command.run.device));
   TextExplainOptions options;
   options.layers = command.layers;
   options.heads = command.heads;

@@ -11,6 +11,7 @@
 #include "tost/cli/terminal.h"
 #include "tost/explain/vision_json.h"
 #include "tost/explain/vision_page.h"
+#include "tost/ops/device.h"
 #include "tost/train/vision_train_config.h"
 
 namespace tost {
@@ -79,6 +80,7 @@ void print_result(const VisionReport& report, const ExplainCommand& command) {
 void run_vision_explain(ExplainCommand& command) {
   const LoadedModel loaded =
       load_model_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  loaded.model->to(device_from_name(command.run.device));
   VisionExplainOptions options;
   options.images = command.images;
   options.layers = command.layers;

@@ -17,8 +17,9 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/eval/language_place.h"
 #include "tost/eval/session_file.h"
-#include "tost/infer/language_engine.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 namespace {
@@ -172,7 +173,8 @@ LoadedLanguage load(const Options& o) {
     fail_data("'", loaded.file.string(),
               "' was trained on tokens without a vocabulary, so it cannot write text.");
   }
-  read_by_engine(loaded.model, o.precision.empty() ? loaded.precision : o.precision);
+  if (!o.precision.empty()) loaded.precision = o.precision;
+  place_language(loaded.model, loaded.precision, device_from_name(o.run.device));
   return loaded;
 }
 
@@ -193,6 +195,8 @@ void run_generate(const Options& o) {
   check_generate(o.generate);
   check_options(o);
   auto loaded = load(o);
+  const torch::Device device = device_of(*loaded.model);
+  const PrecisionScope scope(scope_precision(loaded.precision, device), device);
   TextSession session;
   std::error_code ignored;
   const bool resumed = !o.session.empty() && std::filesystem::exists(o.session, ignored);
@@ -275,6 +279,7 @@ void add_generate_command(CLI::App& app) {
                       "Of the weights: fp32, bf16, int8 or int4 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");
+  add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost generate run --prompt \"ROMEO:\" --temperature 0.8 --top-k 40");
   command->callback([options] { run_generate(*options); });

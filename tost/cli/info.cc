@@ -20,6 +20,7 @@
 #include "tost/models/vision_cost.h"
 #include "tost/models/vision_presets.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/ops/device.h"
 #include "tost/ops/product_support.h"
 
 namespace tost {
@@ -31,12 +32,36 @@ struct InfoOptions {
 };
 
 nlohmann::json describe_build() {
-  return {{"version", TOST_VERSION},         {"compiler", __VERSION__},   {"torch", TORCH_VERSION},
-          {"torch_onednn", at::hasMKLDNN()}, {"torch_mkl", at::hasMKL()}, {"cuda", false}};
+  return {{"version", TOST_VERSION},   {"compiler", __VERSION__},
+          {"torch", TORCH_VERSION},    {"torch_onednn", at::hasMKLDNN()},
+          {"torch_mkl", at::hasMKL()}, {"cuda", built_with_cuda()}};
 }
 
 nlohmann::json describe_machine() {
   return {{"cpu", cpu_name()}, {"features", cpu_features()}, {"threads", at::get_num_threads()}};
+}
+
+// How TSSA is computed on a GPU.
+std::string gpu_path(const GpuFacts& gpu) {
+  return gpu.has_kernels ? "fused kernels, float32 arithmetic; float64 by the plain definition"
+                         : "none: the kernels need compute capability 8.0 or newer";
+}
+
+nlohmann::json describe_gpus() {
+  nlohmann::json gpus = nlohmann::json::array();
+  for (int64_t i = 0; i < gpu_count(); ++i) {
+    const auto gpu = gpu_facts(i);
+    if (!gpu) continue;
+    gpus.push_back({{"device", cat("cuda:", i)},
+                    {"name", gpu->name},
+                    {"compute_capability", cat(gpu->major, ".", gpu->minor)},
+                    {"multiprocessors", gpu->multiprocessors},
+                    {"memory_bytes", gpu->memory_bytes},
+                    {"l2_bytes", gpu->l2_bytes},
+                    {"shared_bytes_per_block", gpu->shared_bytes},
+                    {"tssa", gpu_path(*gpu)}});
+  }
+  return gpus;
 }
 
 // By what the inference engine computes each kind of product.
@@ -157,6 +182,22 @@ void print_models(const nlohmann::json& models) {
   }
 }
 
+void print_gpus(const nlohmann::json& info) {
+  const auto& gpus = info["gpus"];
+  if (!info["build"]["cuda"].get<bool>()) {
+    std::cout << "CUDA        not built in (cmake --preset cuda)\n";
+  } else if (gpus.empty()) {
+    std::cout << "CUDA        built in; no device is visible to torch\n";
+  }
+  for (const auto& gpu : gpus) {
+    std::cout << std::left << std::setw(12) << gpu["device"].get<std::string>() << std::right
+              << gpu["name"].get<std::string>() << ", compute capability "
+              << gpu["compute_capability"].get<std::string>() << ", "
+              << human_bytes(gpu["memory_bytes"].get<int64_t>()) << "\n"
+              << "  TSSA      " << gpu["tssa"].get<std::string>() << "\n";
+  }
+}
+
 void print_text(const nlohmann::json& info) {
   const auto words = [](const nlohmann::json& list) {
     return join(list.get<std::vector<std::string>>(), ", ");
@@ -178,9 +219,9 @@ void print_text(const nlohmann::json& info) {
             << text(paths["products"]["bfloat16"]) << ", int8 by "
             << text(paths["products"]["int8"]) << "\n"
             << "allocator   " << text(paths["allocator"])
-            << " (TOST_ALLOCATOR=system for torch's own)\n"
-            << "CUDA        not built in\n"
-            << "mixers      " << words(paths["mixers"]) << "\n"
+            << " (TOST_ALLOCATOR=system for torch's own)\n";
+  print_gpus(info);
+  std::cout << "mixers      " << words(paths["mixers"]) << "\n"
             << "  causal    " << words(paths["causal_mixers"]) << "\n"
             << "models      `tost info --models` lists "
             << vision_preset_names().size() + language_preset_names().size() +
@@ -190,8 +231,10 @@ void print_text(const nlohmann::json& info) {
 
 void run_info(const InfoOptions& options) {
   set_threads(options.run.threads);
-  nlohmann::json info = {
-      {"build", describe_build()}, {"machine", describe_machine()}, {"paths", describe_paths()}};
+  nlohmann::json info = {{"build", describe_build()},
+                         {"machine", describe_machine()},
+                         {"gpus", describe_gpus()},
+                         {"paths", describe_paths()}};
   if (options.models) {
     info["models"] = nlohmann::json::array();
     for (const std::string& name : vision_preset_names())

@@ -6,6 +6,13 @@ void add_example(CLI::App& command, const std::string& lines) {
   command.footer("Example:\n" + lines);
 }
 
+void add_device_option(CLI::App& command, RunOptions& options) {
+  command
+      .add_option("--device", options.device,
+                  "cpu, cuda, cuda:N (the GPU of number N), or auto: a GPU where torch sees one")
+      ->capture_default_str();
+}
+
 void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads (0: all cores)");
   command.add_flag("--json", options.json, "One JSON object on stdout instead of text");

@@ -15,7 +15,10 @@ void add_example(CLI::App& command, const std::string& lines);
 struct RunOptions {
   bool json = false;
   int64_t threads = 0;
+  std::string device = "cpu";
 };
+// --device, for commands that run models.
+void add_device_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
 
 // --data and the settings of the generated set. `required` makes --data so.

@@ -12,6 +12,7 @@
 #include "tost/cli/program.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/sequence_predict.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -59,6 +60,7 @@ void print(const Options& options, const std::filesystem::path& file,
 
 void predict_pictures(const Options& options, Weights weights) {
   LoadedModel loaded = load_model_file(options.checkpoint, weights);
+  loaded.model->to(device_from_name(options.run.device));
   print(options, loaded.file,
         predict_images(*loaded.model, loaded.info, options.images, options.predict));
 }
@@ -71,6 +73,7 @@ void predict_sequences(const Options& options, Weights weights) {
     fail_usage("No text was given; ", kReads);
   constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
   const LoadedSequence loaded = load_sequence_file(options.checkpoint, weights);
+  loaded.model->to(device_from_name(options.run.device));
   std::vector<SequenceText> texts;
   std::vector<std::string> names;
   for (const std::string& text : options.texts) {
@@ -134,6 +137,7 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--precision", options->predict.precision, "fp32 or bf16, of images also int8")
       ->capture_default_str();
   command->add_flag("--ema", options->ema, "Use the averaged weights");
+  add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command,
               "  tost predict run photo.jpg other.png --top 3\n"

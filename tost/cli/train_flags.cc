@@ -20,7 +20,7 @@ const std::vector<Heading>& headings() {
   static const std::vector<Heading> kHeadings = {
       {"What",
        {"recipe", "model", "mixer", "model_options", "from", "data", "holdout", "epochs",
-        "max_steps", "batch", "lr", "seed", "precision", "threads"}},
+        "max_steps", "batch", "lr", "seed", "precision", "device", "threads"}},
       {"Optimisation",
        {"accumulate", "recompute", "lr_reference_batch", "min_lr", "warmup_lr", "warmup_epochs",
         "warmup_steps", "schedule", "schedule_lag", "weight_decay", "decay_all", "beta1", "beta2",

@@ -173,7 +173,7 @@ class Generation {
   }
 
   void draw_tokens(const Tensor& logits) {
-    const Tensor wide = logits.to(torch::kFloat).contiguous();
+    const Tensor wide = logits.to(torch::kCPU).to(torch::kFloat).contiguous();
     for (size_t r = 0; r < rows_.size(); ++r) {
       auto& row = rows_[r];
       if (!row.active) continue;

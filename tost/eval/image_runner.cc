@@ -1,6 +1,7 @@
 #include "tost/eval/image_runner.h"
 
 #include "tost/base/error.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 
@@ -10,7 +11,9 @@ ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, b
     engine_.emplace(model, precision);
   } else if (precision == "int8") {
     fail_usage("int8 needs the inference engine, which ",
-               engine ? "does not run model '" + model.config().name + "'" : "is switched off",
+               !device_of(model).is_cpu() ? "runs on the CPU"
+               : engine                   ? "does not run model '" + model.config().name + "'"
+                                          : "is switched off",
                "; use fp32 or bf16.");
   } else {
     const PrecisionScope known(precision);
@@ -20,7 +23,7 @@ ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, b
 torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
   if (engine_) return engine_->forward(images);
   const torch::InferenceMode no_grad;
-  const PrecisionScope precision(precision_);
+  const PrecisionScope precision(precision_, device_of(model_));
   return model_.forward(images);
 }
 

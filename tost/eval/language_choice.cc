@@ -8,6 +8,7 @@
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/language_rows.h"
 #include "tost/eval/precision.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 namespace {
@@ -135,7 +136,7 @@ std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(*language.model);
-  const PrecisionScope precision(options.precision);
+  const PrecisionScope precision(options.precision, device_of(*language.model));
   ChoiceResult result;
   int64_t right = 0;
   for (const JsonRow& row : rows) {

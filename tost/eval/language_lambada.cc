@@ -9,6 +9,7 @@
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/language_rows.h"
 #include "tost/eval/precision.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 
@@ -147,7 +148,7 @@ class Evaluation {
     LanguageState state;
     Tensor next = contexts;
     for (int64_t step = 0; step < options_.new_tokens; ++step) {
-      next = model_.extend(next, state).argmax(1, /*keepdim=*/true);
+      next = model_.extend(next, state).argmax(1, /*keepdim=*/true).to(torch::kCPU);
       for (size_t row = 0; row < texts.size(); ++row) {
         const auto id = next[static_cast<int64_t>(row)].item<int64_t>();
         // Rows of the token table beyond the tokenizer have no text.
@@ -183,7 +184,7 @@ std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const st
   const Passages passages = read_passages(path, language, options.limit);
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(*language.model);
-  const PrecisionScope precision(options.precision);
+  const PrecisionScope precision(options.precision, device_of(*language.model));
   Evaluation evaluation(language, options);
   const auto batch = static_cast<size_t>(options.batch);
   for (size_t begin = 0; begin < passages.size(); begin += batch) {

@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/precision.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 
@@ -148,7 +149,7 @@ std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSourc
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);
-  const PrecisionScope precision(o.precision);
+  const PrecisionScope precision(o.precision, device_of(model));
   const auto start = Clock::now();
   LanguageLoss result;
   result.context = o.context;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 
@@ -34,7 +35,7 @@ Window window_of(const ScoredText& text, int64_t context) {
 }  // namespace
 
 TokenScores score_targets(const LanguageModel& model, const Tensor& hidden, const Tensor& targets) {
-  const Tensor wanted = targets.flatten();
+  const Tensor wanted = targets.to(torch::kCPU).flatten();
   const Tensor places = wanted.ge(0).nonzero().squeeze(1);
   const Tensor rows = hidden.flatten(0, 1);
   const int64_t count = places.size(0);
@@ -42,8 +43,9 @@ TokenScores score_targets(const LanguageModel& model, const Tensor& hidden, cons
   TokenScores scores{torch::empty({count}), torch::empty({count}, torch::kBool)};
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t length = std::min(step, count - begin);
-    const Tensor chosen = places.narrow(0, begin, length);
-    const Tensor target = wanted.index_select(0, chosen);
+    const Tensor own_places = places.narrow(0, begin, length);
+    const Tensor target = to_device(wanted.index_select(0, own_places), rows.device());
+    const Tensor chosen = to_device(own_places, rows.device());
     const Tensor logits = model.logits(rows.index_select(0, chosen)).to(torch::kFloat);
     const Tensor own = logits.gather(1, target.unsqueeze(1)).squeeze(1);
     scores.loss.narrow(0, begin, length).copy_(logits.logsumexp(1) - own);

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 
+#include "tost/ops/device.h"
+
 namespace tost {
 
 using torch::Tensor;
 
 Tensor classification_loss(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
   const Tensor wide = logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
-  return torch::nn::functional::cross_entropy(wide, targets.defined() ? targets : labels);
+  return torch::nn::functional::cross_entropy(
+      wide, to_device(targets.defined() ? targets : labels, logits.device()));
 }
 
 int64_t count_correct(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
   const Tensor expected = targets.defined() ? targets.argmax(1) : labels;
-  return logits.argmax(1).eq(expected).sum().item<int64_t>();
+  return logits.argmax(1).eq(to_device(expected, logits.device())).sum().item<int64_t>();
 }
 
 ClassificationMeter::ClassificationMeter(int64_t classes)
@@ -22,7 +25,7 @@ ClassificationMeter::ClassificationMeter(int64_t classes)
 void ClassificationMeter::add(const Tensor& logits, const Tensor& labels) {
   const torch::NoGradGuard no_grad;
   const int64_t n = logits.size(0), classes = logits.size(1);
-  const Tensor wide = logits.to(torch::kDouble);
+  const Tensor wide = logits.to(torch::kCPU).to(torch::kDouble);
   images_ += n;
   loss_ += torch::nn::functional::cross_entropy(wide, labels).item<double>() * double(n);
   const Tensor ranked = std::get<1>(wide.topk(std::min<int64_t>(5, classes), 1));

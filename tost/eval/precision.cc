@@ -1,7 +1,5 @@
 #include "tost/eval/precision.h"
 
-#include <ATen/autocast_mode.h>
-
 #include "tost/base/error.h"
 
 namespace tost {
@@ -21,19 +19,7 @@ void use_precision(torch::nn::Module& model, const std::string& precision) {
   if (is_bf16(precision)) model.to(torch::kBFloat16);
 }
 
-PrecisionScope::PrecisionScope(const std::string& precision) : active_(is_bf16(precision)) {
-  if (!active_) return;
-  before_ = at::autocast::is_autocast_enabled(at::kCPU);
-  at::autocast::set_autocast_enabled(at::kCPU, true);
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  at::autocast::increment_nesting();
-}
-
-PrecisionScope::~PrecisionScope() {
-  if (!active_) return;
-  // The cache holds bf16 copies of weights; kept longer it would survive an optimiser step.
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(at::kCPU, before_);
-}
+PrecisionScope::PrecisionScope(const std::string& precision, torch::Device device)
+    : scope_(is_bf16(precision) ? Autocast::kBfloat16 : Autocast::kAsItIs, device.type()) {}
 
 }  // namespace tost

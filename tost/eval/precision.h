@@ -5,20 +5,19 @@
 
 #include <string>
 
+#include "tost/models/device_autocast.h"
+
 namespace tost {
 
 // bf16 matrix products inside a scope, weights untouched.
-// "fp32": does nothing. "bf16": CPU autocast to bfloat16 for this thread until the scope ends.
-// Anything else is a usage Error.
+// "fp32": does nothing. "bf16": autocast to bfloat16 of that device for this thread until the scope
+// ends. Anything else is a usage Error.
 class PrecisionScope {
  public:
-  explicit PrecisionScope(const std::string& precision);
-  ~PrecisionScope();
-  PrecisionScope(const PrecisionScope&) = delete;
-  PrecisionScope& operator=(const PrecisionScope&) = delete;
+  explicit PrecisionScope(const std::string& precision, torch::Device device = torch::kCPU);
 
  private:
-  bool active_ = false, before_ = false;
+  DeviceAutocast scope_;
 };
 
 // "fp32": does nothing. "bf16": rounds every parameter to bfloat16, halving what decoding reads.

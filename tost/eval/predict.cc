@@ -48,7 +48,7 @@ std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& 
   for (size_t begin = 0; begin < paths.size();) {
     const size_t end = std::min(paths.size(), begin + size_t(options.batch_size));
     const Tensor logits = runner.logits(read_batch(info.preprocess, paths, begin, end));
-    const Tensor probabilities = logits.to(torch::kDouble).softmax(1);
+    const Tensor probabilities = logits.to(torch::kCPU).to(torch::kDouble).softmax(1);
     for (size_t i = begin; i < end; ++i) {
       predictions.push_back(
           {paths[i], rank_classes(probabilities[int64_t(i - begin)], info.classes, options.top_k)});

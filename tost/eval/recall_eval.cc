@@ -7,6 +7,7 @@
 #include "tost/base/process_memory.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/precision.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 
@@ -132,7 +133,7 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);
-  const PrecisionScope precision(options.precision);
+  const PrecisionScope precision(options.precision, device_of(model));
   std::vector<RecallScores> all;
   const int64_t total = options.samples * std::ssize(cases);
   for (const RecallCase& size : cases) {

@@ -83,7 +83,7 @@ Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& n
   if (!tensor.isfinite().all().item<bool>()) {
     fail_data(where, " has values in '", name, "' that are not finite.");
   }
-  return tensor.to(example.scalar_type());
+  return tensor.to(example.options());
 }
 
 void read_state(const SafetensorsFile& content, LanguageModel& model, const std::string& where,

@@ -1,6 +1,7 @@
 #include "tost/explain/picture_maps.h"
 
 #include "tost/explain/measures.h"
+#include "tost/explain/trace_on_cpu.h"
 
 namespace tost {
 namespace {
@@ -44,9 +45,10 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
   const torch::NoGradGuard no_grad;
   VisionTrace trace;
   const auto logits = model.forward_traced(input.tensor.unsqueeze(0), trace);
+  move_to_cpu(trace);
   PictureMaps maps;
   maps.input = std::move(input);
-  maps.top = best_classes(logits[0], info);
+  maps.top = best_classes(on_cpu(logits[0]), info);
   maps.rows = trace.rows;
   maps.columns = trace.columns;
   for (size_t i = 0; i < trace.block_outputs.size(); ++i) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tost/explain/trace_on_cpu.h"
+
 namespace tost {
 
 using torch::Tensor;
@@ -13,7 +15,7 @@ Tensor token_influence(CausalMixer& mixer, const Tensor& x) {
   const Tensor batch = x.unsqueeze(0);
   const Tensor whole = mixer.forward(batch, {})[0].to(torch::kDouble);
   const Tensor size = whole.norm(2, 1);
-  Tensor influence = torch::zeros({tokens, tokens}, torch::kDouble);
+  Tensor influence = torch::zeros({tokens, tokens}, whole.options());
   MixerState before;  // of the tokens before j
   for (int64_t j = 0; j + 1 < tokens; ++j) {
     MixerState state = before;
@@ -28,7 +30,7 @@ Tensor token_influence(CausalMixer& mixer, const Tensor& x) {
     state.clear();
     mixer.forward(batch.narrow(1, j, 1), {nullptr, &before, j});
   }
-  return influence;
+  return on_cpu(influence);
 }
 
 Tensor influence_by_distance(const Tensor& influence) {

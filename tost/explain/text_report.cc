@@ -7,6 +7,7 @@
 #include "tost/eval/evaluation_mode.h"
 #include "tost/explain/selection.h"
 #include "tost/explain/text_influence.h"
+#include "tost/explain/trace_on_cpu.h"
 
 namespace tost {
 namespace {
@@ -46,7 +47,8 @@ void add_weights(TextReport& report, const LanguageModel& model) {
   for (const auto& block : blocks_of(model)) {
     report.horizon.push_back(memory_horizon(*block->attn));
     const auto u = block->attn->subspaces();
-    report.spectra.push_back(u.defined() ? std::optional(head_spectra(u.detach())) : std::nullopt);
+    report.spectra.push_back(u.defined() ? std::optional(head_spectra(on_cpu(u.detach())))
+                                         : std::nullopt);
   }
   for (const auto& parameter : model.parameters()) report.parameters += parameter.numel();
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/explain/trace_on_cpu.h"
 
 namespace tost {
 
@@ -118,7 +119,7 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
   }
   std::vector<LayerSums> rates;
   for (const auto& block : blocks_of(model)) {
-    rates.emplace_back(block->attn->subspaces(), /*full=*/true, options.bound);
+    rates.emplace_back(on_cpu(block->attn->subspaces()), /*full=*/true, options.bound);
   }
   double loss = 0, squares = 0;
   for (int64_t i = 0; i < options.windows.count; ++i) {
@@ -126,7 +127,9 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
     const Tensor ids = window_ids(source, options.windows, result.length, i);
     LanguageTrace inside;
     const TextTrace trace = trace_text(model, ids, &inside);
-    const auto measured = layer_rates(model, inside, wanted_rates(/*full=*/true, options.bound));
+    auto measured = layer_rates(model, inside, wanted_rates(/*full=*/true, options.bound));
+    for (LayerRates& layer : measured) move_to_cpu(layer);
+    for (GptTrace& block : inside.blocks) move_to_cpu(block);
     for (size_t k = 0; k < rates.size(); ++k) {
       rates[k].add(view_of(inside.blocks[k]), measured[k]);
     }

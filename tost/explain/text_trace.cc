@@ -4,6 +4,7 @@
 
 #include "tost/eval/evaluation_mode.h"
 #include "tost/explain/measures.h"
+#include "tost/explain/trace_on_cpu.h"
 #include "tost/models/causal_means.h"
 #include "tost/models/causal_tssa.h"
 
@@ -26,7 +27,7 @@ void foretell(const LanguageModel& model, const Tensor& hidden, const Tensor& id
   std::vector<Tensor> guess{torch::empty({ids.size(0), 0}, torch::kInt64)};
   for (int64_t t = 0; t + 1 < tokens; t += step) {
     const int64_t count = std::min(step, tokens - 1 - t);
-    const Tensor logits = model.logits(hidden.narrow(1, t, count)).to(torch::kDouble);
+    const Tensor logits = on_cpu(model.logits(hidden.narrow(1, t, count))).to(torch::kDouble);
     const Tensor target = ids.narrow(1, t + 1, count);
     loss.push_back(logits.logsumexp(2) - logits.gather(2, target.unsqueeze(2)).squeeze(2));
     guess.push_back(logits.argmax(2));
@@ -57,6 +58,9 @@ TextLayer layer_of(const GptTrace& block, const GptBlock& weights, int64_t heads
   const Tensor added = (block.mixer_output * weights.gamma1).to(torch::kDouble);
   layer.effect = norms(added) / norms(block.mixed.to(torch::kDouble) - added).clamp_min(1e-12);
   layer.norm = norms(block.output);
+  for (Tensor* x : {&layer.pi, &layer.entropy, &layer.gate, &layer.effect, &layer.norm}) {
+    *x = on_cpu(*x);
+  }
   return layer;
 }
 
@@ -90,7 +94,7 @@ Tensor memory_horizon(const CausalMixer& mixer) {
     log_rates = tssa->rates->log_rates();
   }
   if (!log_rates.defined()) return {};
-  return -1 / torch::expm1(log_rates.detach().to(torch::kDouble));
+  return -1 / torch::expm1(on_cpu(log_rates.detach()).to(torch::kDouble));
 }
 
 TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wanted) {
@@ -98,7 +102,7 @@ TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wan
   const EvaluationMode mode(model);
   LanguageTrace own;
   LanguageTrace& inside = wanted != nullptr ? *wanted : own;
-  const Tensor hidden = model.hidden(ids, nullptr, &inside);
+  const Tensor hidden = model.hidden(ids, nullptr, &inside);  // on the model's device, as `inside`
   TextTrace trace;
   foretell(model, hidden, ids, trace);
   const auto blocks = blocks_of(model);

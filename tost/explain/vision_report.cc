@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/explain/selection.h"
+#include "tost/explain/trace_on_cpu.h"
 #include "tost/explain/vision_layers.h"
 
 namespace tost {
@@ -83,7 +84,7 @@ void add_spectra(VisionReport& report, const ImageClassifier& model) {
   for (const auto& block : blocks_of(model)) {
     const auto u = block->attn->subspaces();
     if (!u.defined()) return;
-    report.spectra.push_back(head_spectra(u));
+    report.spectra.push_back(head_spectra(on_cpu(u)));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/explain/picture_input.h"
+#include "tost/explain/trace_on_cpu.h"
 #include "tost/explain/vision_layers.h"
 
 namespace tost {
@@ -99,7 +100,7 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
   const auto indices = spaced_indices(data.size(), options.samples);
   std::vector<LayerSums> layers;
   for (const auto& block : blocks_of(model)) {
-    layers.emplace_back(block->attn->subspaces(), options.full, options.bound);
+    layers.emplace_back(on_cpu(block->attn->subspaces()), options.full, options.bound);
   }
   SegmentationSums segmentation(data, info);
   SplitStatistics result;
@@ -111,10 +112,12 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
     Tensor labels;
     VisionTrace trace;
     const auto logits =
-        model.forward_traced(read_batch(data, batch, info.preprocess, labels), trace);
+        on_cpu(model.forward_traced(read_batch(data, batch, info.preprocess, labels), trace));
     result.pictures += int64_t(batch.size());
     result.right += (logits.argmax(1) == labels).sum().item<int64_t>();
-    const auto rates = layer_rates(model, trace, wanted_rates(options.full, options.bound));
+    auto rates = layer_rates(model, trace, wanted_rates(options.full, options.bound));
+    for (LayerRates& layer : rates) move_to_cpu(layer);
+    move_to_cpu(trace);
     for (size_t layer = 0; layer < layers.size(); ++layer) {
       layers[layer].add(view_of(trace, layer), rates[layer]);
     }

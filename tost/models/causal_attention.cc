@@ -32,8 +32,10 @@ Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {
 namespace {
 
 // [queries, keys], true where a query may see a key; the queries are the last of the keys' tokens.
-Tensor visible(int64_t queries, int64_t keys, int64_t window) {
-  const auto i = torch::arange(keys - queries, keys).unsqueeze(1), j = torch::arange(keys);
+Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device device) {
+  const auto whole = torch::dtype(torch::kLong).device(device);
+  const auto i = torch::arange(keys - queries, keys, whole).unsqueeze(1),
+             j = torch::arange(keys, whole);
   auto seen = j <= i;
   return window > 0 ? seen.logical_and(j > i - window) : seen;
 }
@@ -80,7 +82,7 @@ Tensor windowed_attention(const Tensor& q, const Tensor& k, const Tensor& v, int
     const int64_t begin = std::max<int64_t>(0, before + i - window + 1);
     out.push_back(at::scaled_dot_product_attention(
         q.narrow(2, i, count), k.narrow(2, begin, end - begin), v.narrow(2, begin, end - begin),
-        visible(count, end - begin, window), dropout));
+        visible(count, end - begin, window, q.device()), dropout));
   }
   return torch::cat(out, 2);
 }
@@ -106,7 +108,7 @@ Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tenso
   if (keys == queries) {
     return at::scaled_dot_product_attention(q, k, v, {}, dropout, /*is_causal=*/true);
   }
-  return at::scaled_dot_product_attention(q, k, v, visible(queries, keys, 0), dropout);
+  return at::scaled_dot_product_attention(q, k, v, visible(queries, keys, 0, q.device()), dropout);
 }
 
 Tensor CausalLinearMixer::mix(const Tensor& q, const Tensor& k, const Tensor& v,

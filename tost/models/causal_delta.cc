@@ -1,9 +1,9 @@
 #include "tost/models/causal_delta.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 
@@ -65,7 +65,7 @@ Tensor unit(const Tensor& x) {
 
 Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& beta,
                   const Tensor& log_decay, Tensor* memory) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const WithoutAutocast own_types;
   const int64_t tokens = q.size(2);
   if (tokens == 0) return q;
   auto now = memory != nullptr && memory->defined()

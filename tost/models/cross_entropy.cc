@@ -1,12 +1,11 @@
 #include "tost/models/cross_entropy.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "tost/base/error.h"
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 namespace {
@@ -20,7 +19,7 @@ constexpr int64_t kPieceBytes = int64_t{256} << 10;  // of logits, in one core's
 
 // Turns logits [n, V] into their gradient, (softmax - onehot) * scale, zero where the target is -1,
 // and gives the sum of the losses. `want_gradient` false leaves the logits undefined.
-double softmax_piece(const Tensor& logits, const Tensor& targets, double scale,
+Tensor softmax_piece(const Tensor& logits, const Tensor& targets, const Tensor& scale,
                      bool want_gradient) {
   const Tensor index = targets.clamp_min(0).unsqueeze(1);
   const bool wide = logits.scalar_type() == torch::kFloat || logits.scalar_type() == torch::kDouble;
@@ -30,15 +29,17 @@ double softmax_piece(const Tensor& logits, const Tensor& targets, double scale,
   const Tensor largest = x.amax(1, /*keepdim=*/true);
   x.sub_(largest).exp_();
   const Tensor sum = x.sum(1, /*keepdim=*/true);
-  const double loss = ((sum.log() + largest - picked) * kept).sum().item<double>();
+  const Tensor loss = ((sum.log() + largest - picked) * kept).sum();
   if (!want_gradient) return loss;
-  x.mul_(kept * scale / sum).scatter_add_(1, index, kept * -scale);
+  x.mul_(kept * scale / sum).scatter_add_(1, index, kept * scale.neg());
   if (!wide) logits.copy_(x);
   return loss;
 }
 
-// The same over many rows, in pieces that stay in the cache.
-double softmax_rows(const Tensor& logits, const Tensor& targets, double scale, bool want_gradient) {
+// The same over many rows; on the CPU in pieces that stay in the cache.
+Tensor softmax_rows(const Tensor& logits, const Tensor& targets, const Tensor& scale,
+                    bool want_gradient) {
+  if (!logits.is_cpu()) return softmax_piece(logits, targets, scale, want_gradient);
   const int64_t rows = logits.size(0);
   const int64_t piece = std::clamp<int64_t>(kPieceBytes / (4 * logits.size(1)), 1, rows);
   std::vector<double> losses(size_t((rows + piece - 1) / piece));
@@ -47,21 +48,22 @@ double softmax_rows(const Tensor& logits, const Tensor& targets, double scale, b
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * piece, count = std::min(piece, rows - first);
       losses[size_t(i)] = softmax_piece(logits.narrow(0, first, count),
-                                        targets.narrow(0, first, count), scale, want_gradient);
+                                        targets.narrow(0, first, count), scale, want_gradient)
+                              .item<double>();
     }
   });
   double sum = 0;
   for (const double loss : losses) sum += loss;
-  return sum;
+  return torch::tensor(sum, torch::kDouble);
 }
 
 struct LossAndGradients {
-  double loss = 0;        // sum
+  Tensor loss;            // sum, float64
   Tensor hidden, weight;  // of the mean; undefined if not wanted
 };
 
 void add_chunk(LossAndGradients& result, const Tensor& hidden, const Tensor& weight,
-               const Tensor& targets, int64_t first, int64_t count, double scale) {
+               const Tensor& targets, int64_t first, int64_t count, const Tensor& scale) {
   const Tensor h = hidden.narrow(0, first, count);
   const Tensor logits = at::mm(h, weight.t());
   const bool want_gradient = result.hidden.defined() || result.weight.defined();
@@ -85,8 +87,10 @@ void add_chunk(LossAndGradients& result, const Tensor& hidden, const Tensor& wei
 LossAndGradients run(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                      bool want_hidden, bool want_weight, int64_t logit_bytes) {
   const int64_t rows = hidden.size(0);
-  const int64_t counted = targets.ge(0).sum().item<int64_t>();
+  const Tensor counted = targets.ge(0).sum().to(torch::kDouble);
+  const Tensor scale = counted.reciprocal();
   LossAndGradients result;
+  result.loss = torch::zeros_like(counted);
   if (want_hidden) result.hidden = torch::empty_like(hidden, at::MemoryFormat::Contiguous);
   if (want_weight) {  // made by the first chunk, if there is one
     result.weight = rows > 0 ? torch::empty({0}, weight.options()) : torch::zeros_like(weight);
@@ -94,11 +98,9 @@ LossAndGradients run(const Tensor& hidden, const Tensor& weight, const Tensor& t
   const int64_t row_bytes = weight.size(0) * int64_t(hidden.element_size());
   const int64_t chunk = std::clamp<int64_t>(logit_bytes / row_bytes, 1, std::max<int64_t>(rows, 1));
   for (int64_t first = 0; first < rows; first += chunk) {
-    add_chunk(result, hidden, weight, targets, first, std::min(chunk, rows - first),
-              1 / double(counted));
+    add_chunk(result, hidden, weight, targets, first, std::min(chunk, rows - first), scale);
   }
-  result.loss =
-      counted > 0 ? result.loss / double(counted) : std::numeric_limits<double>::quiet_NaN();
+  result.loss /= counted;  // NaN where nothing is asked
   return result;
 }
 
@@ -111,12 +113,7 @@ void check(const Tensor& hidden, const Tensor& weight, const Tensor& targets) {
               hidden.sizes(), ", ", weight.sizes(), " and ", targets.scalar_type(), " ",
               targets.sizes(), ".");
   }
-  if (targets.numel() == 0) return;
-  const int64_t low = targets.min().item<int64_t>(), high = targets.max().item<int64_t>();
-  if (low < -1 || high >= weight.size(0)) {
-    fail_data("Target ", low < -1 ? low : high, " is outside the model's vocabulary of ",
-              weight.size(0), "; was the text cut by another tokenizer?");
-  }
+  if (targets.is_cpu()) check_targets(targets, weight.size(0));
 }
 
 class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
@@ -124,10 +121,11 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
   static Variable forward(AutogradContext* context, const Variable& hidden, const Variable& weight,
                           const Variable& targets, int64_t logit_bytes, bool differentiate) {
     // Under autocast the inputs keep their types outside and are cast in here.
-    const bool cast = at::autocast::is_autocast_enabled(at::kCPU);
-    const auto type = cast ? at::autocast::get_autocast_dtype(at::kCPU) : hidden.scalar_type();
+    const auto device = hidden.device().type();
+    const bool cast = at::autocast::is_autocast_enabled(device);
+    const auto type = cast ? at::autocast::get_autocast_dtype(device) : hidden.scalar_type();
     const at::AutoDispatchBelowAutograd below;
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+    const WithoutAutocast own_types;
     const LossAndGradients result =
         run(hidden.to(type), weight.to(type), targets, differentiate && hidden.requires_grad(),
             differentiate && weight.requires_grad(), logit_bytes);
@@ -135,7 +133,7 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
     context->saved_data["weight"] = result.weight;
     context->saved_data["hidden_type"] = hidden.scalar_type();
     context->saved_data["weight_type"] = weight.scalar_type();
-    return torch::tensor(result.loss, torch::promoteTypes(type, torch::kFloat));
+    return result.loss.to(torch::promoteTypes(type, torch::kFloat));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -143,7 +141,8 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
       fail_usage(
           "The gradient of this loss cannot be differentiated; take it without create_graph.");
     }
-    const double factor = gradients[0].item<double>();
+    // Looking at the factor would wait for a GPU.
+    const bool one = gradients[0].is_cpu() && gradients[0].item<double>() == 1;
     const auto take = [&](const char* name, const char* type) {
       // Moved out, so that the gradient is nobody else's and need not be copied into .grad.
       auto& slot = context->saved_data[name];
@@ -152,7 +151,7 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
       slot = c10::IValue();
       if (!value.defined()) return value;
       value = value.to(context->saved_data[type].toScalarType());
-      return factor == 1 ? value : value.mul_(factor);
+      return one ? value : value.mul_(gradients[0]);
     };
     Tensor hidden = take("hidden", "hidden_type"), weight = take("weight", "weight_type");
     return {hidden, weight, Tensor(), Tensor(), Tensor()};
@@ -160,6 +159,15 @@ class HeadCrossEntropy : public torch::autograd::Function<HeadCrossEntropy> {
 };
 
 }  // namespace
+
+void check_targets(const Tensor& targets, int64_t vocab) {
+  if (targets.numel() == 0) return;
+  const int64_t low = targets.min().item<int64_t>(), high = targets.max().item<int64_t>();
+  if (low < -1 || high >= vocab) {
+    fail_data("Target ", low < -1 ? low : high, " is outside the model's vocabulary of ", vocab,
+              "; was the text cut by another tokenizer?");
+  }
+}
 
 Tensor head_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                           int64_t logit_bytes) {

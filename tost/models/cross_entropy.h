@@ -13,10 +13,13 @@ namespace tost {
 // most `logit_bytes` exist at a time (at least one row); backward only hands them over, so it can
 // run once, and not be differentiated (a usage Error otherwise). Under autocast to bfloat16 the
 // matrix products are bfloat16 and the softmax is float32, as in torch. Deterministic for a given
-// number of threads. Throws a data Error for shapes that do not fit and targets outside the
-// vocabulary.
+// number of threads. Throws a data Error for shapes that do not fit and, on the CPU, for targets
+// outside the vocabulary.
 torch::Tensor head_cross_entropy(const torch::Tensor& hidden, const torch::Tensor& weight,
                                  const torch::Tensor& targets,
                                  int64_t logit_bytes = int64_t{256} << 20);
+
+// Throws the data Error for targets, on the CPU, that are neither -1 nor below `vocab`.
+void check_targets(const torch::Tensor& targets, int64_t vocab);
 
 }  // namespace tost

@@ -3,17 +3,19 @@
 #include "tost/base/error.h"
 #include "tost/models/layers.h"
 #include "tost/models/linear_classifier.h"
+#include "tost/models/module_device.h"
 #include "tost/models/vision_transformer.h"
 
 namespace tost {
 
-void ImageClassifier::check_images(const torch::Tensor& images) const {
+torch::Tensor ImageClassifier::checked_images(const torch::Tensor& images) const {
   if (images.dim() != 4 || images.size(1) != config_.in_channels || images.numel() == 0 ||
       !images.is_floating_point()) {
     fail_data("Model '", config_.name, "' needs floating-point images [batch, ",
               config_.in_channels, ", height, width], found ", images.dtype(), " ", images.sizes(),
               ".");
   }
+  return to_device(images, device_of(*this));
 }
 
 std::shared_ptr<ImageClassifier> make_image_classifier(const VisionConfig& config,

@@ -34,7 +34,8 @@ class ImageClassifier : public torch::nn::Module {
  public:
   explicit ImageClassifier(VisionConfig config) : config_(std::move(config)) {}
 
-  // images [B, in_channels, Y, X], floating → logits [B, classes]. In training and evaluation alike
+  // images [B, in_channels, Y, X], floating → logits [B, classes] on the model's device, where
+  // images on the CPU are moved. In training and evaluation alike
   // the logits come once (the official code, made for distillation, returns them twice in
   // training). Throws a data Error when the images do not fit the model.
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
@@ -45,8 +46,9 @@ class ImageClassifier : public torch::nn::Module {
   const VisionConfig& config() const { return config_; }
 
  protected:
-  // Rank 4, floating, in_channels, at least one image; throws the data Error promised above.
-  void check_images(const torch::Tensor& images) const;
+  // Rank 4, floating, in_channels, at least one image, else throws the data Error promised above.
+  // Gives them on the model's device.
+  torch::Tensor checked_images(const torch::Tensor& images) const;
 
  private:
   VisionConfig config_;

@@ -8,6 +8,7 @@
 #include "tost/base/text.h"
 #include "tost/models/cross_entropy.h"
 #include "tost/models/hidden_width.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 
@@ -89,11 +90,7 @@ void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
               ids.sizes(), ".");
   }
   if (ids.numel() == 0) return;
-  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
-  if (low < 0 || high >= config_.vocab) {
-    fail_data("Token id ", low < 0 ? low : high, " is outside the model's vocabulary of ",
-              config_.vocab, "; was the text cut by another tokenizer?");
-  }
+  if (ids.is_cpu()) check_range(ids);
   if (ids.size(1) > max_context() - position) {
     fail_data("The model has learned positions for ", config_.block,
               " tokens and cannot read token ", position + ids.size(1),
@@ -101,13 +98,23 @@ void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
   }
 }
 
-Tensor LanguageModel::hidden(const Tensor& ids, LanguageState* state, LanguageTrace* trace) {
-  if (trace == nullptr && read_otherwise()) return reader_->hidden(ids, state);
+void LanguageModel::check_range(const Tensor& ids) const {
+  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
+  if (low < 0 || high >= config_.vocab) {
+    fail_data("Token id ", low < 0 ? low : high, " is outside the model's vocabulary of ",
+              config_.vocab, "; was the text cut by another tokenizer?");
+  }
+}
+
+Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, LanguageTrace* trace) {
+  if (trace == nullptr && read_otherwise()) return reader_->hidden(any_ids, state);
   const int64_t position = state != nullptr ? state->position : 0;
-  check_ids(ids, position);
+  check_ids(any_ids, position);
+  const Tensor ids = to_device(any_ids, wte_->weight.device());
   // A sparse gradient is added to the head's in place; a dense one would be another whole table.
+  // On a GPU it would wait for the rows to be counted.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
-                            /*sparse=*/true);
+                            /*sparse=*/ids.is_cpu());
   if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, position, ids.size(1));
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (state != nullptr) state->blocks.resize(blocks_.size());
@@ -131,12 +138,14 @@ Tensor LanguageModel::forward(const Tensor& ids) {
 
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
   auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
-  const auto places = wanted.ne(-1).nonzero().squeeze(1);
-  // Where little is asked, the head reads those rows alone.
-  if (places.size(0) > 0 && places.size(0) <= wanted.size(0) / 2) {
-    rows = rows.index_select(0, places);
+  // Where little is asked, the head reads those rows alone. Looking would wait for a GPU.
+  const auto places = wanted.is_cpu() ? wanted.ne(-1).nonzero().squeeze(1) : Tensor();
+  if (places.defined() && places.size(0) > 0 && places.size(0) <= wanted.size(0) / 2) {
+    rows = rows.index_select(0, to_device(places, rows.device()));
     wanted = wanted.index_select(0, places);
   }
+  if (wanted.is_cpu() && !rows.is_cpu()) check_targets(wanted, config_.vocab);
+  wanted = to_device(wanted, rows.device());
   if (read_otherwise()) {
     // In pieces: the logits of all rows can be larger than the model.
     Tensor sum = torch::zeros({}, torch::kDouble);

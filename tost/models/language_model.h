@@ -47,8 +47,10 @@ class LanguageModel : public torch::nn::Module {
   // Longest possible context: the block with learned positions, else the largest int64.
   int64_t max_context() const;
 
-  // ids [B, T] int64 → logits [B, T, vocab]. The head is tied to the token table. Throws a data
-  // Error for ids outside the vocabulary and sequences beyond max_context().
+  // ids [B, T] int64 → logits [B, T, vocab] on the model's device. The head is tied to the token
+  // table. Throws a data Error for ids outside the vocabulary and sequences beyond max_context().
+  // Ids and targets may lie on the CPU, where they are checked, and are then moved; on a GPU their
+  // values are not looked at, which would wait for it.
   torch::Tensor forward(const torch::Tensor& ids);
   // The same before the head: [B, T, C] after the final norm.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
@@ -76,6 +78,7 @@ class LanguageModel : public torch::nn::Module {
 
  private:
   void draw_weights();
+  void check_range(const torch::Tensor& ids) const;
   bool read_otherwise() const;
 
   LanguageConfig config_;

@@ -9,8 +9,8 @@ LinearClassifier::LinearClassifier(const VisionConfig& config) : ImageClassifier
   head = register_module("head", std::make_shared<Linear>(features, config.classes, true));
 }
 
-torch::Tensor LinearClassifier::forward(const torch::Tensor& images) {
-  check_images(images);
+torch::Tensor LinearClassifier::forward(const torch::Tensor& any_images) {
+  const auto images = checked_images(any_images);
   const int64_t side = config().image_size;
   if (images.size(2) != side || images.size(3) != side) {
     fail_data("The linear model was built for images of ", side, " x ", side, " pixels, found ",

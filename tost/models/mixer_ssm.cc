@@ -13,7 +13,7 @@ Tensor SsmMixer::forward(const Tensor& x, const MixerCall& call) {
   auto tokens = x;
   if (call.lengths.defined()) {
     // Zeros leave both directions as if the sequence ended where it does.
-    const auto padding = torch::arange(x.size(1)) >= call.lengths.unsqueeze(1);  // [B, N]
+    const auto padding = torch::arange(x.size(1), call.lengths.options()) >= call.lengths.unsqueeze(1);  // [B, N]
     tokens = x.masked_fill(padding.unsqueeze(2), 0);
   }
   return gated_output(ssm->forward(tokens), *out, x.scalar_type());

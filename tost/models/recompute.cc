@@ -1,14 +1,13 @@
 #include "tost/models/recompute.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/autocast_mode.h>
-
 #include <algorithm>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/models/block.h"
+#include "tost/models/device_autocast.h"
 #include "tost/models/gpt_block.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -18,60 +17,20 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Run = std::function<Tensor(const Tensor&)>;
 
-Tensor generator_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_generator(const Tensor& state) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
-
 // The generator as it was, and as it is now again afterwards.
 class Replayed {
  public:
-  explicit Replayed(const Tensor& state) : now_(generator_state()) { set_generator(state); }
-  ~Replayed() { set_generator(now_); }
+  Replayed(at::Device device, const Tensor& state)
+      : device_(device), now_(generator_state(device)) {
+    set_generator_state(device_, state);
+  }
+  ~Replayed() { set_generator_state(device_, now_); }
   Replayed(const Replayed&) = delete;
   Replayed& operator=(const Replayed&) = delete;
 
  private:
-  Tensor now_;
-};
-
-// Casts of weights are not cached meanwhile: one made without
-// gradients would cut the weight off from its own.
-class NoCastCache {
- public:
-  NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
-    at::autocast::set_autocast_cache_enabled(false);
-  }
-  ~NoCastCache() { at::autocast::set_autocast_cache_enabled(before_); }
-  NoCastCache(const NoCastCache&) = delete;
-  NoCastCache& operator=(const NoCastCache&) = delete;
-
- private:
-  bool before_;
-};
-
-class Autocast {
- public:
-  explicit Autocast(bool enabled) : before_(at::autocast::is_autocast_enabled(at::kCPU)) {
-    at::autocast::set_autocast_enabled(at::kCPU, enabled);
-    at::autocast::increment_nesting();
-  }
-  ~Autocast() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, before_);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  bool before_;
+  const at::Device device_;
+  const Tensor now_;
 };
 
 struct HeldRun : torch::CustomClassHolder {
@@ -83,8 +42,8 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Run& run) {
     context->save_for_backward({x});
-    context->saved_data["random"] = generator_state();
-    context->saved_data["autocast"] = at::autocast::is_autocast_enabled(at::kCPU);
+    context->saved_data["random"] = generator_state(x.device());
+    context->saved_data["autocast"] = at::autocast::is_autocast_enabled(x.device().type());
     context->saved_data["run"] = c10::IValue::make_capsule(c10::make_intrusive<HeldRun>(run));
     const NoCastCache fresh;
     return run(x);  // gradients are off in here
@@ -101,8 +60,9 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
         c10::static_intrusive_pointer_cast<HeldRun>(context->saved_data["run"].toCapsule());
     Tensor y;
     {
-      const Replayed random(context->saved_data["random"].toTensor());
-      const Autocast autocast(context->saved_data["autocast"].toBool());
+      const Replayed random(x.device(), context->saved_data["random"].toTensor());
+      const bool cast = context->saved_data["autocast"].toBool();
+      const DeviceAutocast autocast(cast ? Autocast::kBfloat16 : Autocast::kOff, x.device().type());
       const NoCastCache fresh;
       const torch::AutoGradMode with_gradients(true);
       y = held->run(x);

@@ -1,8 +1,8 @@
 #include "tost/models/running_sums.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include <algorithm>
+
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 namespace {
@@ -32,7 +32,7 @@ Tensor single_step(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   auto sum = x.squeeze(1).to(torch::kDouble);  // [B, H, P]
   if (carry->defined()) {
     const auto decay = log_decay.defined() ? log_decay.to(torch::kDouble).exp().view({1, -1, 1})
-                                           : torch::ones({1, 1, 1}, torch::kDouble);
+                                           : torch::ones({1, 1, 1}, sum.options());
     sum = sum + decay * *carry;
   }
   *carry = sum.detach();
@@ -65,7 +65,7 @@ Tensor running_sums(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   if (tokens == 0) return x;
   if (tokens == 1 && carry != nullptr) return single_step(x, log_decay, carry);
   // Matrix products of float32 that autocast would make bfloat16.
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const WithoutAutocast own_types;
   const int64_t chunk = std::min(kChunk, tokens);
   const auto wide = x.options().dtype(torch::kDouble);
   const auto parts = padded_chunks(x, chunk);  // [B, chunks, H, chunk, P]

@@ -1,6 +1,7 @@
 #include "tost/models/sequence_classifier.h"
 
 #include "tost/base/error.h"
+#include "tost/ops/device.h"
 #include "tost/ops/tssa_plain.h"
 
 namespace tost {
@@ -69,7 +70,7 @@ void check_sequence_input(const SequenceConfig& config, const SequenceInput& inp
   }
   if (ids.size(0) == 0) return;
   auto lengths = input.lengths;
-  if (!lengths.defined()) lengths = torch::full({ids.size(0)}, ids.size(1), torch::kLong);
+  if (!lengths.defined()) lengths = torch::full({ids.size(0)}, ids.size(1), ids.options());
   if (lengths.scalar_type() != torch::kLong || lengths.sizes() != ids.sizes().slice(0, 1)) {
     fail_data("Lengths must be int64 of shape [", ids.size(0), "], found ", lengths.scalar_type(),
               " ", lengths.sizes(), ".");
@@ -112,7 +113,9 @@ Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockT
       ids = ids.masked_fill(own_tokens(lengths, ids.size(1)).logical_not(), 0);
     }
   }
-  auto x = embed_->forward(ids);
+  const auto device = norm_->weight.device();
+  lengths = to_device(lengths, device);
+  auto x = embed_->forward(to_device(ids, device));
   if (lengths.defined()) lengths = lengths + (x.size(1) - ids.size(1));
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (trace != nullptr) trace->assign(blocks_.size(), {});

@@ -46,7 +46,8 @@ class SequenceClassifier : public torch::nn::Module {
 
   const SequenceConfig& config() const { return config_; }
 
-  // Logits [B, classes] of single sequences. Each depends on its own sequence alone, and not on how
+  // Logits [B, classes] of single sequences, on the model's device; ids and lengths may lie on the
+  // CPU, where looking at them costs least, and are then moved. Each depends on its own sequence alone, and not on how
   // far the batch was padded. Throws a data Error for ids outside the vocabulary, sequences without
   // tokens or longer than max_length where positions are learned, and for a model of pairs.
   torch::Tensor forward(const SequenceInput& input);

@@ -1,10 +1,10 @@
 #include "tost/models/state_space.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 namespace {
@@ -74,7 +74,7 @@ StateSpaceTerms StateSpace::terms() const {
 
 Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
   // Matrix products of float32 that autocast would make bfloat16.
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const WithoutAutocast own_types;
   const auto dtype = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
   const int64_t batch = x.size(0), tokens = x.size(1), channels = x.size(2);
   if (tokens == 0) return x.permute({2, 0, 1}).to(dtype);

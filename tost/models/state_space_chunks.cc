@@ -13,7 +13,7 @@ namespace {
 // exponentials are taken and none is far from exact.
 Tensor powers(const Tensor& rate, int64_t count) {
   constexpr int64_t kFine = 16;
-  const auto options = torch::TensorOptions(torch::kDouble);
+  const auto options = rate.options().dtype(torch::kDouble);
   const int64_t coarse = (count + kFine - 1) / kFine;
   const auto table = [&](int64_t size, int64_t stride) {
     return (rate.unsqueeze(1) * (torch::arange(size, options) * stride).view({1, -1, 1})).exp();

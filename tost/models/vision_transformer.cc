@@ -36,8 +36,8 @@ VisionTransformer::VisionTransformer(const VisionConfig& c) : ImageClassifier(c)
   head = register_module("head", std::make_shared<Linear>(c.dim, c.classes, true));
 }
 
-torch::Tensor VisionTransformer::embed(const torch::Tensor& images, VisionTrace* trace) {
-  check_images(images);
+torch::Tensor VisionTransformer::embed(const torch::Tensor& any_images, VisionTrace* trace) {
+  const auto images = checked_images(any_images);
   const int64_t patch = config().patch;
   if (images.size(2) % patch != 0 || images.size(3) % patch != 0) {
     fail_data("Images of ", images.size(2), " x ", images.size(3),

@@ -48,7 +48,8 @@ std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module&
 }
 
 Tensor working_values(const std::shared_ptr<WorkingCopy>& copy) {
-  const bool wanted = copy != nullptr && at::autocast::is_autocast_enabled(at::kCPU) &&
+  const bool wanted = copy != nullptr && copy->weight().is_cpu() &&
+                      at::autocast::is_autocast_enabled(at::kCPU) &&
                       at::autocast::get_autocast_dtype(at::kCPU) == torch::kBFloat16;
   return wanted ? copy->values() : Tensor();
 }

@@ -57,7 +57,7 @@ AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies
     for (const Tensor& p : group.params) {
       moments.push_back({torch::zeros_like(p, at::MemoryFormat::Preserve).detach(),
                          torch::zeros_like(p, at::MemoryFormat::Preserve).detach(),
-                         torch::zeros({}, torch::kFloat)});
+                         torch::zeros({}, p.options().dtype(torch::kFloat)).detach()});
     }
   }
   for (auto& copy : copies) {
@@ -89,7 +89,6 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
       continue;
     }
     if (!p.grad().defined()) continue;
-    moments[i].step.add_(1);
     params.push_back(p);
     grads.push_back(p.grad());
     exp_avgs.push_back(moments[i].exp_avg);
@@ -97,8 +96,9 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
     steps.push_back(moments[i].step);
   }
   if (params.empty()) return;
+  at::_foreach_add_(steps, 1);
   std::optional<Tensor> divisor;
-  if (gradient_scale != 1) divisor = torch::tensor(1 / gradient_scale, torch::kFloat);
+  if (gradient_scale != 1) divisor = torch::full({}, 1 / gradient_scale, steps[0].options());
   at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                     /*maximize=*/false, divisor);

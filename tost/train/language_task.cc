@@ -11,6 +11,7 @@
 #include "tost/eval/layer_rates.h"
 #include "tost/eval/precision.h"
 #include "tost/models/decay_groups.h"
+#include "tost/models/module_device.h"
 #include "tost/models/state_dict.h"
 #include "tost/train/language_sample.h"
 
@@ -156,7 +157,7 @@ MicroBatch LanguageTask::next_batch() {
 
 std::optional<json> LanguageTask::evaluate(const std::atomic<bool>* stop) {
   const torch::NoGradGuard no_grad;
-  const PrecisionScope precision(config_.precision);
+  const PrecisionScope precision(config_.precision, device_of(*model_));
   double sum = 0;
   for (int64_t i = 0; i < config_.eval_batches; ++i) {
     if (stop != nullptr && stop->load()) return std::nullopt;
@@ -178,7 +179,7 @@ std::optional<json> LanguageTask::evaluate(const std::atomic<bool>* stop) {
 }
 
 std::string LanguageTask::sample(int64_t step) {
-  const PrecisionScope precision(config_.precision);
+  const PrecisionScope precision(config_.precision, device_of(*model_));
   return sample_text(*model_, *info_.tokenizer,
                      {.prompt = config_.sample_prompt,
                       .tokens = config_.sample_tokens,

@@ -15,6 +15,8 @@ void add_general_fields(FieldTable<LoopConfig>& t) {
             "seed of weights, data and everything else that is random")
       .integer("accumulate", &C::accumulate, 1, 65536, kFixed,
                "batches whose gradients make one step")
+      .text("device", &C::device, kFree,
+            "cpu, cuda, cuda:N (the GPU of number N), or auto: a GPU where torch sees one")
       .integer("threads", &C::threads, 0, 4096, kWarn,
                "compute threads (0: as many as there are cores)")
       .number("lr", &C::lr, 0, 100, kWarn, "peak learning rate")

@@ -6,6 +6,7 @@
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
+#include "tost/ops/device.h"
 #include "tost/train/checkpoint_store.h"
 #include "tost/train/config_form.h"
 #include "tost/train/run_kind.h"
@@ -58,9 +59,11 @@ TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomi
 
   const LoopConfig& loop = prepared.loop;
   if (loop.threads > 0) at::set_num_threads(int(loop.threads));
+  const torch::Device device = device_from_name(loop.device);
   torch::manual_seed(uint64_t(loop.seed));
   // Everything that can be wrong with settings and data shows here, before the folder is touched.
   std::unique_ptr<TrainTask> task = prepared.make_task();
+  if (!device.is_cpu()) task->model().to(device);
   steps_per_epoch(loop, *task);
   open_run_folder(run.out, run.mode);
   write_json(run.out / kConfigFile, prepared.config);

@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/eval/precision.h"
 #include "tost/eval/run_layout.h"
+#include "tost/models/module_device.h"
 #include "tost/models/recompute.h"
 
 namespace tost {
@@ -20,9 +21,10 @@ ScheduleForm form_of(const std::string& name) {
   return name == "rsqrt" ? ScheduleForm::kRsqrt : ScheduleForm::kStep;
 }
 
-// Gradients that are added up over several batches are so in float32.
+// Gradients that are added up over several batches are so in float32. On a GPU autocast makes the
+// copies.
 AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model) {
-  if (config.precision != "bf16") return {};
+  if (config.precision != "bf16" || !device_of(model).is_cpu()) return {};
   return keep_working_copies(model, /*own_gradients=*/config.accumulate == 1);
 }
 
@@ -60,6 +62,7 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
       run_(std::move(run)),
       listener_(listener),
       stop_(stop),
+      device_(device_of(task.model())),
       steps_per_epoch_(steps_per_epoch(config, task)),
       schedule_(make_schedule(config, steps_per_epoch_, task.samples_per_batch())),
       optimizer_(task.param_groups(), {config.beta1, config.beta2, config.eps},
@@ -171,7 +174,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
     load_batch(i == 0 && (!in_epoch_ || data_step() % steps_per_epoch_ == 0));
     MicroBatch batch;
     {
-      const PrecisionScope precision(config_.precision);
+      const PrecisionScope precision(config_.precision, device_);
       batch = task_.next_batch();
     }
     const double value = batch.loss.item<double>();

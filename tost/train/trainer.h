@@ -38,7 +38,7 @@ struct TrainResult {
   RunEvents events;
 };
 
-// One process, one model, CPU. With the same seed and thread count the weights are the same bit for
+// One process, one model, on the device it lies on. On the CPU, with the same seed and thread count the weights are the same bit for
 // bit, whether the run was interrupted and resumed or not, wherever it was stopped.
 class Trainer {
  public:
@@ -107,6 +107,7 @@ class Trainer {
   std::filesystem::path run_;
   TrainListener& listener_;
   const std::atomic<bool>* stop_;
+  const torch::Device device_;
 
   int64_t steps_per_epoch_;
   Schedule schedule_;

@@ -155,7 +155,7 @@ void Trainer::end_waiting(bool in_step) {
   try {
     log_->add_event("data_timeout", state_.step, {{"seconds", config_.data_timeout}});
     if (in_step) start_->restore_buffers();
-    if (in_step) start_->restore_generator();
+    if (in_step) start_->restore_generators();
     if (unsaved_) write_checkpoint(/*in_background=*/false);
     saver_.wait();
     if (state_.step == 0) kept = "no step was done yet";

@@ -1,38 +1,38 @@
 #include "tost/train/trainer_state.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include "tost/base/error.h"
 #include "tost/eval/run_layout.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
 
-constexpr char kGeneratorKey[] = "random.cpu";
+constexpr char kGeneratorKey[] = "random.cpu", kGpuGeneratorKey[] = "random.cuda";
 
-Tensor generator_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
+// The generators a model on `device` draws from, by their keys.
+std::vector<std::pair<std::string, torch::Device>> generators(torch::Device device) {
+  std::vector<std::pair<std::string, torch::Device>> all{{kGeneratorKey, torch::kCPU}};
+  if (!device.is_cpu()) all.emplace_back(kGpuGeneratorKey, device);
+  return all;
 }
 
-void set_generator(const Tensor& state) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
-
-void restore_generator(const StateDict& state) {
-  const auto found = state.find(kGeneratorKey);
-  const Tensor now = generator_state();
-  if (found == state.end() || found->second.scalar_type() != torch::kByte ||
-      found->second.sizes() != now.sizes()) {
-    fail_data("The optimizer state lacks a valid tensor '", kGeneratorKey,
-              "' (the state of torch's generator).");
+// A GPU's state is only there if the run was on one, and is then of no use elsewhere.
+void restore_generators(StateDict& state, torch::Device device) {
+  for (const auto& [key, drawn_on] : generators(device)) {
+    const auto found = state.find(key);
+    if (found == state.end() && key == kGpuGeneratorKey) continue;
+    const Tensor now = generator_state(drawn_on);
+    if (found == state.end() || found->second.scalar_type() != torch::kByte ||
+        found->second.sizes() != now.sizes()) {
+      fail_data("The optimizer state lacks a valid tensor '", key,
+                "' (the state of torch's generator).");
+    }
+    set_generator_state(drawn_on, found->second);
   }
-  set_generator(found->second);
+  state.erase(kGeneratorKey);
+  state.erase(kGpuGeneratorKey);
 }
 
 const CheckpointPart& part_of(const Checkpoint& checkpoint, const char* file,
@@ -53,7 +53,9 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
   checkpoint.parts.push_back({kModelFile, state_dict(model), metadata});
   if (ema) checkpoint.parts.push_back({kEmaFile, ema->average(), metadata});
   StateDict moments = optimizer.state();
-  moments[kGeneratorKey] = generator_state();
+  for (const auto& [key, device] : generators(device_of(model))) {
+    moments[key] = generator_state(device);
+  }
   checkpoint.parts.push_back({kOptimizerFile, std::move(moments), {}});
   return checkpoint;
 }
@@ -65,13 +67,15 @@ LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem
   load_state_dict(model, part_of(checkpoint, kModelFile, where).tensors);
   if (ema) ema->load(part_of(checkpoint, kEmaFile, where).tensors);
   StateDict moments = part_of(checkpoint, kOptimizerFile, where).tensors;
-  restore_generator(moments);
-  moments.erase(kGeneratorKey);
+  restore_generators(moments, device_of(model));
   optimizer.load_state(moments);
   return state;
 }
 
-StepStart::StepStart(const torch::nn::Module& model) : generator_(generator_state()) {
+StepStart::StepStart(const torch::nn::Module& model) {
+  for (const auto& [key, device] : generators(device_of(model))) {
+    generators_.emplace_back(device, generator_state(device));
+  }
   for (const Tensor& buffer : model.buffers()) buffers_.emplace_back(buffer, buffer.clone());
 }
 
@@ -80,8 +84,8 @@ void StepStart::restore_buffers() const {
   for (const auto& [buffer, copy] : buffers_) Tensor(buffer).copy_(copy);
 }
 
-void StepStart::restore_generator() const {
-  set_generator(generator_);
+void StepStart::restore_generators() const {
+  for (const auto& [device, state] : generators_) set_generator_state(device, state);
 }
 
 EvaluationWeights::EvaluationWeights(torch::nn::Module& model, const Ema* ema) : model_(model) {

@@ -16,7 +16,7 @@
 namespace tost {
 
 // model.safetensors and ema.safetensors (with `metadata`), optimizer.safetensors (moments, and
-// torch's CPU generator as "random.cpu"), state.json. The tensors share memory with the run: write
+// torch's CPU generator as "random.cpu", that of the model's GPU as "random.cuda"), state.json. The tensors share memory with the run: write
 // before the next step.
 Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& model,
                            const std::map<std::string, std::string>& metadata,
@@ -27,16 +27,16 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
 LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& where,
                              torch::nn::Module& model, AdamW& optimizer, Ema* ema);
 
-// What a forward pass changes beside gradients: the model's buffers and torch's CPU generator.
+// What a forward pass changes beside gradients: the model's buffers and torch's generators.
 class StepStart {
  public:
   explicit StepStart(const torch::nn::Module& model);  // a copy of both
   void restore_buffers() const;
-  void restore_generator() const;
+  void restore_generators() const;
 
  private:
   std::vector<std::pair<torch::Tensor, torch::Tensor>> buffers_;  // the model's, and its copy
-  torch::Tensor generator_;
+  std::vector<std::pair<torch::Device, torch::Tensor>> generators_;
 };
 
 // While in scope the model is in evaluation mode and holds the averaged weights (or its own, for

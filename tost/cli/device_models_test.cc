@@ -1,0 +1,230 @@
+// Every model on a GPU, real or stood in for: the numbers of the CPU, and no tensor left behind on
+// it.
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/eval/precision.h"
+#include "tost/models/image_classifier.h"
+#include "tost/models/language_model.h"
+#include "tost/models/module_device.h"
+#include "tost/models/recompute.h"
+#include "tost/models/sequence_classifier.h"
+#include "tost/models/state_dict.h"
+#include "tost/models/token_mixer.h"
+#include "tost/testing/stand_in_gpu.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+// Away from the first values, so that no zero or one hides anything.
+template <class Model>
+std::shared_ptr<Model> shaken(std::shared_ptr<Model> model) {
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->parameters()) p.add_(torch::randn_like(p) * 0.1);
+  return model;
+}
+
+void expect_close(const Tensor& found, const Tensor& wanted, double limit,
+                  const std::string& what) {
+  ASSERT_EQ(found.sizes(), wanted.sizes()) << what;
+  const double size = std::max(wanted.abs().max().item<double>(), 1e-6);
+  const double error = (found.cpu() - wanted).abs().max().item<double>();
+  EXPECT_LE(error, limit * size) << what;
+}
+
+// The value and all gradients of `loss(model)`, on the CPU and on the device.
+template <class Model, class Loss>
+void expect_same_training(const std::shared_ptr<Model>& model, const std::shared_ptr<Model>& twin,
+                          c10::Device device, Loss loss, double limit = 2e-3) {
+  load_state_dict(*twin, state_dict(*model));
+  twin->to(device);
+  const Tensor wanted = loss(*model), found = loss(*twin);
+  EXPECT_EQ(found.device(), device);
+  expect_close(found.detach(), wanted.detach(), limit, "loss");
+  wanted.backward();
+  found.backward();
+  const auto ours = twin->named_parameters();
+  for (const auto& item : model->named_parameters()) {
+    const Tensor& own = ours[item.key()].grad();
+    ASSERT_EQ(own.defined(), item.value().grad().defined()) << item.key();
+    if (!own.defined()) continue;
+    EXPECT_EQ(own.device(), device) << item.key();
+    expect_close(own, item.value().grad().to_dense(), limit, item.key());
+  }
+}
+
+std::vector<std::string> with(std::vector<std::string> names, std::vector<std::string> more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+class VisionOnGpu : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(VisionOnGpu, TrainsAsOnTheCpu) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(1);
+  VisionConfig c{.image_size = 16, .patch = 4, .dim = 16, .depth = 2, .heads = 2, .classes = 5};
+  if (GetParam() == "linear-baseline") {
+    c.architecture = "linear";
+  } else {
+    c.mixer = GetParam();
+    c.registers = 2;
+  }
+  const auto images = torch::randn({3, 3, 16, 16});
+  const auto labels = torch::randint(0, 5, {3}, torch::kLong);
+  expect_same_training(shaken(make_image_classifier(c)), make_image_classifier(c), device,
+                       [&](ImageClassifier& model) {
+                         return torch::cross_entropy_loss(model.forward(images),
+                                                          to_device(labels, device_of(model)));
+                       });
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, VisionOnGpu,
+                         ::testing::ValuesIn(with(mixer_names(), {"linear-baseline"})), test_name);
+
+// Every causal mixer, then with what can be added to it.
+LanguageConfig language(const std::string& name) {
+  const auto at = name.find('+');
+  LanguageConfig c;
+  c.mixer = name.substr(0, at);
+  c.vocab = 40;
+  c.block = 150;
+  c.dim = 24;
+  c.depth = 2;
+  c.heads = 3;
+  if (at == std::string::npos) return c;
+  const auto added = name.substr(at + 1);
+  auto& o = c.options;
+  c.positions = "none";
+  o.conv = 3;
+  if (added == "gate") o.gate = o.scale_pi = true;
+  if (added == "window") o.window = 9;
+  if (added == "decay") o.decay = "learned";
+  if (added == "values") o.decay = "learned", o.means = "values", o.bias_positions = 7;
+  if (added == "tokens") o.decay = "fixed", o.means = "tokens";
+  if (added == "full") o.decay = "learned", o.gate = true;
+  if (added == "hybrid") c.hybrid_every = 2, o.window = 9, o.gate = true;
+  return c;
+}
+const std::vector<std::string> kAdditions{"tssa+gate",          "tssa+values",    "tssa+tokens",
+                                          "tssa+hybrid",        "softmax+window", "tssa-means+full",
+                                          "tssa-uniform+plain", "delta+full"};
+
+class LanguageOnGpu : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::shared_ptr<LanguageModel> make() {
+    torch::manual_seed(2);
+    return shaken(make_language_model(language(GetParam())));
+  }
+};
+
+TEST_P(LanguageOnGpu, TrainsAsOnTheCpu) {
+  TOST_TEST_GPU(device);
+  const auto model = make(), twin = make();
+  const auto ids = torch::randint(0, 40, {2, 150}), targets = torch::randint(0, 40, {2, 150});
+  const auto few = targets.masked_fill(torch::arange(150) % 5 != 0, -1);
+  for (const Tensor& asked : {targets, few}) {
+    model->zero_grad();
+    twin->zero_grad();
+    expect_same_training(model, twin, device, [&](LanguageModel& m) { return m.loss(ids, asked); });
+  }
+}
+
+TEST_P(LanguageOnGpu, ReadsOnFromItsState) {
+  TOST_TEST_GPU(device);
+  const auto model = make(), twin = make();
+  twin->to(device);
+  model->eval();
+  twin->eval();
+  const auto ids = torch::randint(0, 40, {2, 90});
+  LanguageState state, own;
+  for (const auto& [first, count] : {std::pair{0, 70}, {70, 1}, {71, 1}, {72, 18}}) {
+    const auto piece = ids.narrow(1, first, count);
+    const Tensor found = twin->extend(piece, own);
+    EXPECT_EQ(found.device(), device);
+    expect_close(found, model->extend(piece, state), 2e-3, cat("token ", first));
+  }
+  for (const auto& block : own.blocks) {
+    for (const auto& [name, tensor] : block) EXPECT_EQ(tensor.device(), device) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, LanguageOnGpu,
+                         ::testing::ValuesIn(with(causal_mixer_names(), kAdditions)), test_name);
+
+TEST(ModelsOnGpu, RefuseIdsAndTargetsOutsideTheVocabulary) {
+  TOST_TEST_GPU(device);
+  const auto model = make_language_model(language("tssa"));
+  model->to(device);
+  const auto good = torch::zeros({1, 4}, torch::kLong), bad = torch::full({1, 4}, 40, torch::kLong);
+  EXPECT_THROW(model->forward(bad), Error);
+  EXPECT_THROW(model->loss(good, bad), Error);
+}
+
+TEST(ModelsOnGpu, AutocastIsTheDevicesOwn) {
+  TOST_TEST_GPU(device);
+  const auto model = make_language_model(language("tssa"));
+  model->to(device);
+  const PrecisionScope precision("bf16", device);
+  const auto ids = torch::randint(0, 40, {2, 30});
+  EXPECT_EQ(model->forward(ids).scalar_type(), torch::kBFloat16);
+  model->loss(ids, ids).backward();
+  for (const auto& item : model->named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    EXPECT_EQ(item.value().grad().scalar_type(), torch::kFloat) << item.key();
+    EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+  }
+}
+
+TEST(ModelsOnGpu, ComputeAgainWhatIsNotKept) {
+  TOST_TEST_GPU(device);
+  for (const auto recompute : {Recompute::kMlp, Recompute::kBlock}) {
+    torch::manual_seed(3);
+    const auto model = shaken(make_language_model(language("tssa")));
+    const auto twin = make_language_model(language("tssa"));
+    set_recompute(*twin, recompute);
+    const auto ids = torch::randint(0, 40, {2, 30});
+    const PrecisionScope precision("bf16", device);
+    expect_same_training(
+        model, twin, device, [&](LanguageModel& m) { return m.loss(ids, ids); }, 0.1);
+  }
+}
+
+class SequencesOnGpu : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SequencesOnGpu, TrainAsOnTheCpu) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(4);
+  SequenceConfig c;
+  c.mixer = GetParam();
+  c.vocab = 20;
+  c.max_length = 100;
+  c.dim = 16;
+  c.depth = 2;
+  c.heads = 2;
+  c.pairs = GetParam() == "tssa";
+  c.pool = GetParam() == "ssm" ? "mean" : "class";
+  c.positions = GetParam() == "softmax" ? "sinusoidal" : "learned";
+  c.classes = 3;
+  const auto ids = torch::randint(1, 20, {3, 100});
+  const auto lengths = torch::tensor({100, 1, 57}), labels = torch::tensor({0, 1, 2});
+  expect_same_training(
+      shaken(make_sequence_classifier(c)), make_sequence_classifier(c), device,
+      [&](SequenceClassifier& model) {
+        const SequenceInput input{ids, lengths};
+        const Tensor logits = c.pairs ? model.forward(input, {ids, {}}) : model.forward(input);
+        return torch::cross_entropy_loss(logits, to_device(labels, logits.device()));
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, SequencesOnGpu, ::testing::ValuesIn(mixer_names()), test_name);
+
+}  // namespace
+}  // namespace tost

@@ -1,0 +1,245 @@
+// What the commands do, on a GPU, real or stood in for.
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/data/shapes.h"
+#include "tost/eval/evaluate.h"
+#include "tost/eval/generate.h"
+#include "tost/eval/language_loss.h"
+#include "tost/eval/language_place.h"
+#include "tost/eval/predict.h"
+#include "tost/eval/session_file.h"
+#include "tost/explain/text_json.h"
+#include "tost/explain/text_report.h"
+#include "tost/explain/vision_json.h"
+#include "tost/explain/vision_report.h"
+#include "tost/models/module_device.h"
+#include "tost/testing/stand_in_gpu.h"
+#include "tost/testing/temp_dir.h"
+#include "tost/train/checkpoint_store.h"
+#include "tost/train/train_run.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using torch::Tensor;
+
+std::string refusal(const std::string& name) {
+  try {
+    device_from_name(name);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DeviceNames, AreTakenOrRefusedInOneSentence) {
+  EXPECT_TRUE(device_from_name("cpu").is_cpu());
+  for (const char* name : {"gpu", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999999999999", ""}) {
+    EXPECT_NE(refusal(name).find("Unknown device"), std::string::npos) << name;
+  }
+  EXPECT_NE(refusal("cuda:120").find(gpu_count() > 0 ? "torch sees" : "CUDA"), std::string::npos);
+  EXPECT_EQ(device_from_name("auto").is_cuda(), gpu_count() > 0);
+}
+
+struct Stop : TrainListener {
+  explicit Stop(int64_t step) : at(step) {}
+  void on_step(const StepReport& report) override {
+    if (report.step == at) flag = true;
+  }
+  int64_t at;
+  std::atomic<bool> flag = false;
+};
+
+TrainResult run(const fs::path& out, const json& values, RunMode mode = RunMode::kNew,
+                int64_t stop_at = -1) {
+  Stop stop(stop_at);
+  return train({out, mode, values}, stop, &stop.flag);
+}
+
+Checkpoint newest(const fs::path& run) {
+  std::vector<std::string> messages;
+  return *CheckpointStore(run / "checkpoints", 9).load_newest(messages);
+}
+
+// All that a run keeps, but for the generators, which differ in kind.
+void expect_close_runs(const fs::path& a, const fs::path& b, double limit) {
+  const Checkpoint x = newest(a), y = newest(b);
+  ASSERT_EQ(x.parts.size(), y.parts.size());
+  for (size_t i = 0; i < x.parts.size(); ++i) {
+    for (const auto& [name, tensor] : x.parts[i].tensors) {
+      if (name.rfind("random.", 0) == 0) continue;
+      const Tensor& other = y.parts[i].tensors.at(name);
+      ASSERT_EQ(tensor.sizes(), other.sizes()) << name;
+      if (!tensor.is_floating_point()) continue;
+      const double error = (tensor - other).abs().max().item<double>();
+      EXPECT_LE(error, limit * std::max(1e-3, other.abs().max().item<double>())) << name;
+    }
+  }
+}
+
+void expect_close_json(const json& a, const json& b, const std::string& where) {
+  ASSERT_EQ(a.is_structured(), b.is_structured()) << where;
+  if (a.is_number_float()) {
+    EXPECT_NEAR(a.get<double>(), b.get<double>(), 1e-3 + 0.01 * std::abs(a.get<double>())) << where;
+  } else if (!a.is_structured()) {
+    EXPECT_EQ(a, b) << where;
+  } else {
+    ASSERT_EQ(a.size(), b.size()) << where;
+    for (const auto& item : a.items()) {
+      const json& other = b.is_array() ? b[std::stoul(item.key())] : b.at(item.key());
+      expect_close_json(item.value(), other, cat(where, "/", item.key()));
+    }
+  }
+}
+
+json vision_values(const std::string& device) {
+  return {{"data", "shapes"},
+          {"data_side", 16},
+          {"train_size", 64},
+          {"test_size", 32},
+          {"batch", 16},
+          {"epochs", 2},
+          {"eval_batch", 32},
+          {"lr", 1e-3},
+          {"drop_path", 0.2},
+          {"mixup", 0.4},
+          {"ema_decay", 0.9},
+          {"clip", 1},
+          {"outlier_z", 6},
+          {"bound_every_steps", 4},
+          {"threads", 1},
+          {"device", device},
+          {"model_options", {{"dim", 16}, {"depth", 1}, {"heads", 2}, {"class_blocks", 1}}}};
+}
+
+json language_values(const testing::TempDir& dir, const std::string& device) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "one two three four five\n";
+  write_file_atomic(dir.path() / "text.txt", text);
+  return {{"model", "tost_gpt_char"},
+          {"data", (dir.path() / "text.txt").string()},
+          {"tokenizer", "chars"},
+          {"batch", 3},
+          {"max_steps", 8},
+          {"warmup_steps", 2},
+          {"evaluate_every_steps", 4},
+          {"eval_batches", 2},
+          {"sample_every_steps", 4},
+          {"sample_tokens", 20},
+          {"threads", 1},
+          {"dropout", 0.1},
+          {"device", device},
+          {"block", 16},
+          {"dim", 16},
+          {"depth", 2},
+          {"heads", 2}};
+}
+
+TEST(RunsOnGpu, SlowResumedEqualsUninterrupted) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  const json values = vision_values("cuda");
+  run(dir.path() / "whole", values);
+  run(dir.path() / "parts", values, RunMode::kNew, 3);
+  const TrainResult result = run(dir.path() / "parts", json::object(), RunMode::kResume);
+  EXPECT_EQ(result.step, result.total_steps);
+  expect_close_runs(dir.path() / "whole", dir.path() / "parts", 0);
+  EXPECT_TRUE(newest(dir.path() / "whole").parts.back().tensors.contains("random.cuda"));
+}
+
+// Without anything random on the device its steps are those of the CPU, and go on there.
+TEST(RunsOnGpu, SlowTrainAsOnTheCpuAndGoOnThere) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  json cpu = vision_values("cpu"), gpu = vision_values("cuda");
+  cpu["drop_path"] = gpu["drop_path"] = 0;
+  run(dir.path() / "cpu", cpu);
+  run(dir.path() / "gpu", gpu, RunMode::kNew, 3);
+  run(dir.path() / "gpu", {{"device", "cpu"}}, RunMode::kResume);
+  expect_close_runs(dir.path() / "gpu", dir.path() / "cpu", 0.02);
+}
+
+TEST(RunsOnGpu, SlowBfloat16AndAccumulation) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  json values = language_values(dir, "cuda");
+  values["precision"] = "bf16";
+  values["accumulate"] = 2;
+  values["recompute"] = "block";
+  const TrainResult result = run(dir.path() / "run", values);
+  EXPECT_EQ(result.step, 8);
+  EXPECT_LT(result.last_eval["loss"].get<double>(), 3.5);
+}
+
+TEST(PicturesOnGpu, SlowAreScoredPredictedAndExplainedAsOnTheCpu) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  run(dir.path() / "run", vision_values("cpu"));
+  const auto here = load_model_file(dir.path() / "run"),
+             there = load_model_file(dir.path() / "run");
+  there.model->to(device);
+  const auto data = std::make_shared<ShapesDataset>(0, "test", 16, 32);
+  LoaderConfig config{.batch_size = 16, .preprocess = here.info.preprocess};
+  EvalOptions options;
+  options.engine = false;
+  ImageLoader loader(data, config), other(data, config);
+  const auto wanted = evaluate(*here.model, loader, options);
+  options.engine = true;  // which a model on a GPU goes without
+  const auto found = evaluate(*there.model, other, options);
+  EXPECT_NEAR(found->loss, wanted->loss, 1e-4);
+  EXPECT_EQ(found->images, wanted->images);
+  VisionExplainOptions explain;
+  explain.samples = 4;
+  explain.bound = true;
+  explain.held = data;
+  explain.held_split = "test";
+  explain.data = "shapes";
+  const auto a = explain_vision(here, explain), b = explain_vision(there, explain);
+  expect_close_json(to_json(*a), to_json(*b), "report");
+  EXPECT_EQ(a->splits[0].right, b->splits[0].right);
+}
+
+TEST(TextsOnGpu, SlowAreScoredWrittenKeptAndExplainedAsOnTheCpu) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  run(dir.path() / "run", language_values(dir, "cpu"));
+  const auto here = load_language_file(dir.path() / "run");
+  const auto there = load_language_file(dir.path() / "run");
+  EXPECT_THROW(place_language(there.model, "int8", device), Error);
+  place_language(there.model, "fp32", device);
+  EXPECT_EQ(device_of(*there.model), device);
+  GenerateConfig config;
+  config.max_tokens = 12;
+  config.past_block = "slide";
+  config.sampling.temperature = 0;
+  const auto& tokenizer = *here.info.tokenizer;
+  const auto prompt = tokenizer.encode("one two");
+  const std::vector<int64_t> ids(prompt.begin(), prompt.end());
+  TextSession kept, own;
+  const auto wanted = generate(*here.model, tokenizer, {ids}, config, &kept);
+  const auto found = generate(*there.model, tokenizer, {ids}, config, &own);
+  EXPECT_EQ(found.texts[0].text, wanted.texts[0].text);
+  save_session(dir.path() / "session", own, *there.model);
+  TextSession again = load_session(dir.path() / "session", *there.model);
+  const auto next = generate(*here.model, tokenizer, {{}}, config, &kept);
+  EXPECT_EQ(generate(*there.model, tokenizer, {{}}, config, &again).texts[0].text,
+            next.texts[0].text);
+  Passage passage;
+  passage.ids = ids;
+  for (const int64_t id : ids) passage.tokens.push_back(std::to_string(id));
+  TextExplainOptions explain;
+  explain.bound = true;
+  const auto a = explain_text(here, passage, explain), b = explain_text(there, passage, explain);
+  EXPECT_TRUE(torch::allclose(a->trace.loss, b->trace.loss, 1e-4, 1e-4));
+  EXPECT_TRUE(torch::allclose(a->influence[0], b->influence[0], 1e-3, 1e-4));
+  expect_close_json(to_json(*a), to_json(*b), "report");
+}
+
+}  // namespace
+}  // namespace tost

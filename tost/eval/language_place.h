@@ -1,0 +1,20 @@
+// A loaded language model put where it is to run.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tost/eval/precision.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+
+// On the CPU the inference engine reads it at that precision; on a GPU it is moved there and its
+// modules run at fp32 or bf16, see scope_precision(). Throws a usage Error for other precisions.
+void place_language(const std::shared_ptr<LanguageModel>& model, const std::string& precision,
+                    torch::Device device);
+
+// The PrecisionScope its calls stand in: autocast on a GPU, none where the engine sees to it.
+std::string scope_precision(const std::string& precision, torch::Device device);
+
+}  // namespace tost

@@ -1,0 +1,45 @@
+// What was seen on a GPU, on the CPU: the statistics are made there.
+#pragma once
+
+#include <vector>
+
+#include "tost/eval/layer_rates.h"
+#include "tost/models/image_classifier.h"
+#include "tost/models/language_model.h"
+
+namespace tost {
+
+// Undefined stays undefined.
+inline torch::Tensor on_cpu(const torch::Tensor& x) {
+  return x.defined() ? x.to(torch::kCPU) : x;
+}
+inline std::vector<torch::Tensor> on_cpu(std::vector<torch::Tensor> all) {
+  for (auto& x : all) x = on_cpu(x);
+  return all;
+}
+
+inline void move_to_cpu(VisionTrace& trace) {
+  trace.stem_output = on_cpu(trace.stem_output);
+  for (auto* all :
+       {&trace.mixer_inputs, &trace.projections, &trace.memberships, &trace.mixer_outputs,
+        &trace.mixed, &trace.block_outputs, &trace.class_attention}) {
+    *all = on_cpu(std::move(*all));
+  }
+}
+
+inline void move_to_cpu(GptTrace& trace) {
+  for (auto* x : {&trace.mixer_input, &trace.mixer.w, &trace.mixer.pi, &trace.mixer.gate,
+                  &trace.mixer_output, &trace.mixed, &trace.output}) {
+    *x = on_cpu(*x);
+  }
+}
+
+inline void move_to_cpu(LayerRates& rates) {
+  for (auto* x : {&rates.released.bound, &rates.released.exact, &rates.theory.bound,
+                  &rates.theory.exact, &rates.compression_before, &rates.compression_after,
+                  &rates.objective, &rates.objective_stepped, &rates.objective_unscaled}) {
+    *x = on_cpu(*x);
+  }
+}
+
+}  // namespace tost

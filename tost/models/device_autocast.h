@@ -1,0 +1,60 @@
+// Autocast of a kind of device on this thread inside a scope.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+
+namespace tost {
+
+enum class Autocast { kAsItIs, kOff, kBfloat16 };
+
+class DeviceAutocast {
+ public:
+  explicit DeviceAutocast(Autocast wanted, at::DeviceType device = at::kCPU)
+      : wanted_(wanted), device_(device) {
+    if (wanted_ == Autocast::kAsItIs) return;
+    before_ = at::autocast::is_autocast_enabled(device_);
+    at::autocast::set_autocast_enabled(device_, wanted_ == Autocast::kBfloat16);
+    if (wanted_ == Autocast::kBfloat16) {
+      type_before_ = at::autocast::get_autocast_dtype(device_);
+      at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+    }
+    at::autocast::increment_nesting();
+  }
+  ~DeviceAutocast() {
+    if (wanted_ == Autocast::kAsItIs) return;
+    // The cache holds bf16 copies of weights; kept longer it would survive an optimiser step.
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    if (wanted_ == Autocast::kBfloat16) at::autocast::set_autocast_dtype(device_, type_before_);
+    at::autocast::set_autocast_enabled(device_, before_);
+  }
+  DeviceAutocast(const DeviceAutocast&) = delete;
+  DeviceAutocast& operator=(const DeviceAutocast&) = delete;
+
+ private:
+  const Autocast wanted_;
+  const at::DeviceType device_;
+  bool before_ = false;
+  at::ScalarType type_before_ = at::kBFloat16;
+};
+
+// Casts of weights are not cached meanwhile: one made without gradients would cut the weight off
+// from its own, and one made into memory of a CUDA graph would outlive it.
+class NoCastCache {
+ public:
+  NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoCastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+  NoCastCache(const NoCastCache&) = delete;
+  NoCastCache& operator=(const NoCastCache&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// Matrix products keep their types on every device meanwhile.
+struct WithoutAutocast {
+  c10::impl::ExcludeDispatchKeyGuard all{c10::autocast_dispatch_keyset};
+};
+
+}  // namespace tost

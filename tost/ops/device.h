@@ -1,0 +1,43 @@
+// Where models compute: the CPU, or a GPU through CUDA.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tost {
+
+// Whether the GPU kernels and torch's CUDA libraries are part of this build.
+bool built_with_cuda();
+
+// GPUs that torch sees.
+int64_t gpu_count();
+
+// "cpu"; "cuda", the first GPU; "cuda:N"; "auto", the first GPU where torch sees one, else the CPU.
+// Throws a usage Error for other names and where there is no such GPU, saying why.
+at::Device device_from_name(const std::string& name);
+
+struct GpuFacts {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0, shared_bytes = 0, l2_bytes = 0;  // shared: most of one block
+  bool has_kernels = false;                                  // whether this build holds code for it
+};
+// Nothing in a build without CUDA, and where the device does not answer.
+std::optional<GpuFacts> gpu_facts(int64_t index);
+
+// Waits until all that was queued on the device is done.
+void synchronize(at::Device device);
+
+// `x`, which may be undefined, on `device`: itself where it is there. From the CPU to a GPU it goes
+// through pinned memory, and this does not wait for it.
+at::Tensor to_device(const at::Tensor& x, at::Device device);
+
+// The state of the generator that random operations on the device draw from, and back.
+at::Tensor generator_state(at::Device device);
+void set_generator_state(at::Device device, const at::Tensor& state);
+
+}  // namespace tost
