@@ -17,12 +17,13 @@ table() {  # NAME ARGUMENTS...
 }
 
 vision=tost_cab_tiny_12_p16,tost_cab_small_12_p16,tost_cab_medium_24_p16
-table vision --model "$vision" --batch 1,16 --precision fp32,bf16,int8 --plot "$out/vision.svg" --engine on
+table vision --model "$vision" --batch 1,16 --precision fp32,bf16,int8 --engine on \
+  --plot "$out/vision.svg" --plot-work "$out/vision-work.svg"
 table vision-plain --model "$vision" --batch 1,16 --precision fp32,bf16 --engine off
-table prefill --model tost_gpt_base --test prefill --tokens 1k,8k --precision fp32,bf16,int8
-table decode --model tost_gpt_base --test decode --tokens 512 --precision fp32,bf16,int8,int4
+table prefill --model tost_gpt_base --test prefill --tokens 1k,8k --precision fp32,bf16,int8 --work
+table decode --model tost_gpt_base --test decode --tokens 512 --precision fp32,bf16,int8,int4 --work
 table memory --model tost_gpt_base --test prefill --tokens 1k,100k --precision fp32,bf16 --repeat 1 --warmup 0 --no-floor --engine on
-table sequence --model tost_lra_text,tost_lra_listops --batch 1,8 --precision fp32,bf16 --engine off
+table sequence --model tost_lra_text,tost_lra_listops --batch 1,8 --precision fp32,bf16,int8
 say peers
 bench/peers/run.sh --threads "$threads" --tost "$tost" --markdown "$out/peers.md" --json "$out/peers.json" >/dev/null
 say start-up

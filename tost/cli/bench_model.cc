@@ -2,6 +2,7 @@
 // weights.
 #include <torch/version.h>
 
+#include <algorithm>
 #include <ctime>
 #include <iomanip>
 #include <iostream>
@@ -94,6 +95,9 @@ void check(Options& o) {
     fail_usage("--plot-work is '", o.plot_work, "'; it must end in .svg or .png.");
   }
   o.bench.work = o.work || !o.plot_work.empty();
+  if (o.bench.work && !std::count(o.bench.engines.begin(), o.bench.engines.end(), true)) {
+    fail_usage("--work and --plot-work tell of the engine; --engine off leaves nothing to tell.");
+  }
   o.bench.floors = !o.no_floor;
   o.bench.stop = stop_flag();
   check_model_bench(o.bench);
@@ -129,6 +133,7 @@ void run(Options& o) {
   if (!o.save_weights.empty() || !o.save_logits.empty()) return;
   const auto rows = run_model_bench(o.bench, print_progress);
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
+  if (rows.empty()) return;
   for (const auto& file : o.outputs) {
     write_file_atomic(file, formatted(format_of(file, o.format), rows));
   }
