@@ -33,7 +33,7 @@ __device__ __forceinline__ void dampings(float (&moment)[K][V]) {
 
 // Sums over the chunk of r [b, chunk, C]; and of sum_i r S for every token [B, H, T].
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
     causal_alignment_pass(TokensIn<T> w, TokensIn<T> grad, CausalCut cut, MomentSums sums,
                           float* partial, float* spread) {
   TOST_SHARED(memory);
@@ -66,9 +66,25 @@ struct Behind {
   const float* logit;   // [B, chunks, C]: of f, see logit_terms()
 };
 
+struct MomentTile {
+  float *shares, *inverse, *scratch;  // as second_moments() takes them
+};
+// The dampings D of the thread's tokens, and r, the gradients of the moments, summed from each of
+// them on.
+template <int V, int K>
+__device__ __forceinline__ void moments_and_gradients(
+    const CausalCut& cut, const CausalPlace<V, K>& at, const MomentSums& sums, const Behind& behind,
+    const MomentTile& tile, const float (&x)[K][V], const float (&g)[K][V], float (&damping)[K][V],
+    float (&r)[K][V]) {
+  second_moments<V, K>(cut, at, sums, x, tile.scratch, tile.shares, tile.inverse, damping);
+  moment_gradients<V, K>(at, tile.shares, tile.inverse, x, g, damping, r);
+  dampings<V, K>(damping);
+  sums_along<V, K, true>(cut, at, behind.moment + at.chunk_channel(cut), tile.scratch, r);
+}
+
 // grad_share [B, H, T] = dPi. spread [B, H, T]: sum_i r S of every token; grad_pi may be null.
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
     causal_share_pass(TokensIn<T> w, TokensIn<T> grad, CausalCut cut, MomentSums sums,
                       Behind behind, const float* spread, const float* grad_pi, float* grad_share) {
   TOST_SHARED(memory);
@@ -80,10 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   float x[K][V], g[K][V], damping[K][V], r[K][V];
   load_chunk(w, cut, at, x);
   load_chunk(grad, cut, at, g);
-  second_moments<V, K>(cut, at, sums, x, scratch, shares, inverse, damping);
-  moment_gradients<V, K>(at, shares, inverse, x, g, damping, r);
-  dampings<V, K>(damping);
-  sums_behind<V, K>(cut, at, behind.moment + at.chunk_channel(cut), scratch, r);
+  moments_and_gradients<V, K>(cut, at, sums, behind, {shares, inverse, scratch}, x, g, damping, r);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
     TOST_UNROLL
@@ -205,10 +218,7 @@ __global__ void __launch_bounds__(kThreads)
   float x[K][V], g[K][V], damping[K][V], r[K][V];
   load_chunk(w, cut, at, x);
   load_chunk(grad, cut, at, g);
-  second_moments<V, K>(cut, at, sums, x, scratch, shares, inverse, damping);
-  moment_gradients<V, K>(at, shares, inverse, x, g, damping, r);
-  dampings<V, K>(damping);
-  sums_behind<V, K>(cut, at, behind.moment + at.chunk_channel(cut), scratch, r);
+  moments_and_gradients<V, K>(cut, at, sums, behind, {shares, inverse, scratch}, x, g, damping, r);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
     const float share = shares[at.row * K + i];
@@ -226,7 +236,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int v = 0; v < V; ++v) terms[i][v] = energy[i][v];
   }
   logit_terms<V, K>(cut, at, grad_logit, x, terms);
-  sums_behind<V, K>(cut, at, behind.logit + at.chunk_channel(cut), scratch, terms);
+  sums_along<V, K, true>(cut, at, behind.logit + at.chunk_channel(cut), scratch, terms);
   const float* gradient = grad_logit + at.head_token(cut) + at.row * K;
   T* out = grad_w.data + at.sample * grad_w.batch_stride + at.channel;
   TOST_UNROLL

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // y = -w Pi D.
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
     causal_output_pass(TokensIn<T> w, CausalCut cut, MomentSums sums, TokensOut<T> y) {
   TOST_SHARED(memory);
   float* shares = reinterpret_cast<float*>(memory);  // [kChunk]

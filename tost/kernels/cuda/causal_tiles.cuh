@@ -91,45 +91,30 @@ __device__ __forceinline__ void sum_other_rows(const CausalCut& cut, const Causa
   __syncthreads();
 }
 
-// values[i] becomes start + the sum over tokens up to and including i.
-template <int V, int K>
-__device__ __forceinline__ void sums_before(const CausalCut& cut, const CausalPlace<V, K>& at,
-                                            const float* start, float* scratch,
-                                            float (&values)[K][V]) {
+// values[i] becomes start + the sum over tokens up to and including i (kBehind: from i on).
+template <int V, int K, bool kBehind>
+__device__ __forceinline__ void sums_along(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                           const float* start, float* scratch,
+                                           float (&values)[K][V]) {
   float own[V], others[V], total[V];
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
     TOST_UNROLL
-    for (int i = 1; i < K; ++i) values[i][v] += values[i - 1][v];
-    own[v] = values[K - 1][v];
+    for (int i = 1; i < K; ++i) {
+      if (kBehind) {
+        values[K - 1 - i][v] += values[K - i][v];
+      } else {
+        values[i][v] += values[i - 1][v];
+      }
+    }
+    own[v] = values[kBehind ? 0 : K - 1][v];
   }
-  sum_other_rows<V, K, false>(cut, at, own, scratch, others, total);
+  sum_other_rows<V, K, kBehind>(cut, at, own, scratch, others, total);
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
-    const float before = others[v] + start[v];
+    const float beyond = others[v] + start[v];
     TOST_UNROLL
-    for (int i = 0; i < K; ++i) values[i][v] += before;
-  }
-}
-
-// values[i] becomes start + the sum over tokens from i on.
-template <int V, int K>
-__device__ __forceinline__ void sums_behind(const CausalCut& cut, const CausalPlace<V, K>& at,
-                                            const float* start, float* scratch,
-                                            float (&values)[K][V]) {
-  float own[V], others[V], total[V];
-  TOST_UNROLL
-  for (int v = 0; v < V; ++v) {
-    TOST_UNROLL
-    for (int i = K - 2; i >= 0; --i) values[i][v] += values[i + 1][v];
-    own[v] = values[0][v];
-  }
-  sum_other_rows<V, K, true>(cut, at, own, scratch, others, total);
-  TOST_UNROLL
-  for (int v = 0; v < V; ++v) {
-    const float behind = others[v] + start[v];
-    TOST_UNROLL
-    for (int i = 0; i < K; ++i) values[i][v] += behind;
+    for (int i = 0; i < K; ++i) values[i][v] += beyond;
   }
 }
 
@@ -214,7 +199,7 @@ __device__ __forceinline__ void second_moments(const CausalCut& cut, const Causa
     TOST_UNROLL
     for (int v = 0; v < V; ++v) moment[i][v] = shares[at.row * K + i] * (w[i][v] * w[i][v]);
   }
-  sums_before<V, K>(cut, at, sums.carry + at.chunk_channel(cut), scratch, moment);
+  sums_along<V, K, false>(cut, at, sums.carry + at.chunk_channel(cut), scratch, moment);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
     TOST_UNROLL
@@ -234,7 +219,7 @@ __device__ __forceinline__ void energies(const CausalCut& cut, const CausalPlace
     TOST_UNROLL
     for (int v = 0; v < V; ++v) energy[i][v] = w[i][v] * w[i][v];
   }
-  sums_before<V, K>(cut, at, carry + at.chunk_channel(cut), scratch, energy);
+  sums_along<V, K, false>(cut, at, carry + at.chunk_channel(cut), scratch, energy);
   TOST_UNROLL
   for (int i = 0; i < K; ++i) {
     TOST_UNROLL

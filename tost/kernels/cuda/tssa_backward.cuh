@@ -110,7 +110,7 @@ __device__ __forceinline__ void tile_logit_gradients(const Cut& cut, const Place
 
 // The gradient of the membership logits.
 template <class T, int V, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
     logit_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, Kept kept, const float* grad_moment,
                LogitInputs in, LogitResults results) {
   TOST_SHARED(memory);

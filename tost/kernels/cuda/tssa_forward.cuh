@@ -119,7 +119,7 @@ static __global__ void combine_moments(const float* partial_moment, const float*
 
 // y = -w Pi D; y and pi are 0 at tokens that are no one's own.
 template <class T, int V, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
     output_pass(TokensIn<T> w, Cut cut, const float* moment, float* pi, TokensOut<T> y) {
   const Place at(cut);
   float damping[V];

@@ -10,6 +10,10 @@
 
 namespace tost::kernels::cuda {
 
+// Blocks of a multiprocessor whose registers a kernel may count on: with one it takes all it needs
+// where the compiler would rather spill a few to let in another block.
+inline constexpr int kBlocksOfRegisters = 1;
+
 // Blocks of more threads have fewer registers for each.
 template <int kThreads>
 inline constexpr int kTileTokens = kThreads <= 256 ? 8 : 2;
