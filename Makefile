@@ -2,6 +2,8 @@
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
 # make test     all tests;  make test-fast: those that take seconds
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
+# make test-gpu the GPU's tests and compute-sanitizer over them, in the cuda build, with a summary
+# make cuda-report  registers, shared memory and spills of the GPU kernels
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make install  into PREFIX (default /usr/local)
@@ -16,7 +18,7 @@ export TOST_TORCH
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan fuzz ops install format clean
+.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops install format clean
 all: build
 
 setup:
@@ -41,6 +43,17 @@ test-fast: build
 
 asan: setup
 	@$(MAKE) --no-print-directory PRESET=asan test-fast
+
+# Without a GPU there is nothing to build for.
+test-gpu:
+	@if nvidia-smi -L > /dev/null 2>&1; then \
+	  $(MAKE) --no-print-directory PRESET=cuda configure && \
+	  cmake --build build/cuda -j $(JOBS) --target tost gpu_ops_tests device_tests; \
+	fi
+	@scripts/test_gpu.sh build/cuda
+
+cuda-report:
+	@scripts/cuda_report.py build/cuda
 
 fuzz:
 	@fuzz/run.sh $(SECONDS_EACH)

@@ -1,0 +1,48 @@
+#!/bin/sh
+# The tests that need a GPU, and compute-sanitizer over the operators': scripts/test_gpu.sh BUILD_DIR
+# Prints a summary and keeps it, with all output, in BUILD_DIR/gpu_tests. Ends with 1 where something failed.
+set -u
+build=$1
+out=$build/gpu_tests
+mkdir -p "$out"
+summary=$out/summary.txt
+: > "$summary"
+say() { printf '%s\n' "$*" | tee -a "$summary"; }
+
+if ! command -v nvidia-smi > /dev/null || ! nvidia-smi -L > "$out/devices.txt" 2>&1; then
+  say "not run: no GPU (nvidia-smi names none on this machine)"
+  exit 0
+fi
+say "$(cat "$out/devices.txt")"
+say "$("$build/tost" info | sed -n 's/^tost /built  tost /p')"
+
+failed=0
+# run NAME COMMAND...
+run() {
+  name=$1
+  shift
+  if "$@" > "$out/$name.txt" 2>&1; then result=passed; else result=FAILED failed=1; fi
+  counts=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests*\./\1 passed/p; s/^\[  SKIPPED \] \([0-9]*\) tests*.*/\1 skipped/p; s/^ *\([0-9]*\) FAILED TESTS*.*/\1 failed/p; s/^=* *\(ERROR SUMMARY: .*\)/\1/p; s/^=* *\(RACECHECK SUMMARY: .*\)/\1/p' "$out/$name.txt" | paste -sd, -)
+  say "$result  $name  $counts"
+}
+
+# Cases small enough for the sanitizers, of every kernel: packs and single channels, cut samples, padding, steps.
+few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:GpuOperators.*'
+
+run operators "$build/tests/gpu_ops_tests"
+run models_and_commands "$build/tests/device_tests"
+if command -v compute-sanitizer > /dev/null; then
+  for tool in memcheck racecheck initcheck synccheck; do
+    run "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
+  done
+else
+  say "not run: compute-sanitizer is not on PATH (it comes with the CUDA toolkit)"
+  failed=1
+fi
+for dtype in float32 bfloat16; do
+  for form in "" --causal; do
+    run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,1x16384
+  done
+done
+say "all output is in $out"
+exit $failed
