@@ -22,8 +22,8 @@ struct Prediction {
 struct PredictOptions {
   int64_t top_k = 5;  // at least 1; more than there are classes gives them all
   int64_t batch_size = 16;
-  std::string precision = "fp32";  // or bf16, of pictures by the engine also int8
-  bool engine = true;              // pictures, where it supports the model (image_runner.h)
+  std::string precision = "fp32";  // or bf16, or int8 with `engine`
+  bool engine = true;  // where it supports the model (image_runner.h, sequence_runner.h)
 };
 
 // The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.

@@ -109,6 +109,11 @@ std::string chosen_precision(const std::string& asked, const std::string& stored
   return std::find(known.begin(), known.end(), stored) != known.end() ? stored : "fp32";
 }
 
+std::vector<std::string> classifier_precisions(bool engine) {
+  if (engine) return {"fp32", "bf16", "int8"};
+  return {"fp32", "bf16"};
+}
+
 StoredWeights store_weights(const torch::nn::Module& module, const std::string& precision) {
   const auto known = stored_precisions();
   if (std::find(known.begin(), known.end(), precision) == known.end()) {

@@ -36,6 +36,9 @@ std::string stored_precision(const std::map<std::string, std::string>& metadata,
 std::string chosen_precision(const std::string& asked, const std::string& stored,
                              const std::vector<std::string>& known);
 
+// Those of a classifier: int8 by an inference engine alone.
+std::vector<std::string> classifier_precisions(bool engine);
+
 struct StoredWeights {
   StateDict tensors;
   int64_t rounded = 0;       // tensors held in fewer bits

@@ -7,7 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/metrics.h"
-#include "tost/eval/precision.h"
+#include "tost/eval/sequence_runner.h"
 
 namespace tost {
 namespace {
@@ -55,7 +55,7 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
   if (dataset.size() == 0) fail_usage("There is no sequence to score.");
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
-  const PrecisionScope precision(options.precision);
+  SequenceRunner runner(model, options.precision, options.engine);
   const auto start = Clock::now();
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
@@ -68,7 +68,7 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
     const std::vector<int64_t> rows(order.begin() + int64_t(begin), order.begin() + int64_t(end));
     const SequenceBatch batch = read_watched(
         options.read_guard, [&dataset, rows] { return make_sequence_batch(dataset, rows); });
-    const torch::Tensor logits = forward_batch(model, batch);
+    const torch::Tensor logits = runner.logits(batch);
     meter.add(logits, batch.labels);
     const torch::Tensor hits = logits.argmax(1).eq(batch.labels);
     for (int64_t i = 0; i < hits.size(0); ++i) right.push_back(hits[i].item<bool>());

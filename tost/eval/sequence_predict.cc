@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/data/listops.h"
-#include "tost/eval/precision.h"
+#include "tost/eval/sequence_runner.h"
 
 namespace tost {
 namespace {
@@ -16,15 +16,15 @@ std::vector<int32_t> tokens_of(const std::string& codes) {
   return tokens;
 }
 
-SequenceInput input_of(const SequenceInfo& info, const std::string& text) {
-  const std::vector<int32_t> tokens = encode_text(info, text);
-  return {torch::tensor(tokens, torch::kLong).unsqueeze(0), {}};
+Tensor ids_of(const SequenceInfo& info, const std::string& text) {
+  return torch::tensor(encode_text(info, text), torch::kLong).unsqueeze(0);
 }
 
-Tensor logits_of(SequenceClassifier& model, const SequenceInfo& info, const SequenceText& text) {
-  const SequenceInput first = input_of(info, text.text);
-  if (!info.config.pairs) return model.forward(first);
-  return model.forward(first, input_of(info, text.second));
+SequenceBatch batch_of(const SequenceInfo& info, const SequenceText& text) {
+  SequenceBatch batch;
+  batch.ids = ids_of(info, text.text);
+  if (info.config.pairs) batch.second = ids_of(info, text.second);
+  return batch;
 }
 
 void check(const SequenceInfo& info, const SequenceText& text) {
@@ -57,11 +57,12 @@ std::vector<Prediction> predict_texts(SequenceClassifier& model, const SequenceI
                                       const PredictOptions& options) {
   if (texts.empty()) fail_usage("No text was given to predict.");
   const torch::NoGradGuard no_grad;
-  const PrecisionScope precision(options.precision);
+  SequenceRunner runner(model, options.precision, options.engine);
   std::vector<Prediction> predictions;
   for (const SequenceText& text : texts) {
     check(info, text);
-    const Tensor probabilities = logits_of(model, info, text)[0].to(torch::kDouble).softmax(0);
+    const Tensor logits = runner.logits(batch_of(info, text))[0];
+    const Tensor probabilities = logits.to(torch::kDouble).softmax(0);
     predictions.push_back({text.text, rank_classes(probabilities, info.classes, options.top_k)});
   }
   return predictions;
