@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "tost/base/cpu_info.h"
+#include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
