@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tost/base/rounding.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
 #include "tost/models/causal_attention.h"
@@ -21,13 +22,6 @@ namespace {
 // Rows that stay in a second-level cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 208, kTileRowsNarrow = 400;
 constexpr int64_t kHiddenColumns = 768;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 bool wants_bfloat16(const LanguageWeights& weights) {
   return weights.type != WeightType::kFloat32 && product_support().bfloat16;

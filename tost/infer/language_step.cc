@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/rounding.h"
 #include "tost/kernels/isa.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
@@ -24,10 +25,6 @@ namespace {
 
 constexpr int64_t kOutputUnit =
     16;  // outputs of a thread's share are a multiple: whole cache lines
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
 
 float* data(const Tensor& x) {
   return x.mutable_data_ptr<float>();

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "tost/base/rounding.h"
+
 namespace tost {
 namespace {
 
 constexpr int64_t kEvenTiles = 8;  // enough to share
 constexpr int64_t kTilesTogether = 4;
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tost/base/rounding.h"
 #include "tost/kernels/tssa_passes.h"
 
 namespace tost::kernels {
@@ -15,10 +16,6 @@ constexpr int64_t kChunkChannels = 256;
 constexpr int64_t kSharedCacheBytes = 24 << 20;  // of a last-level cache, for the rows of a call
 constexpr int64_t kLightWork = 512 << 10;        // floats; 0.1 ms
 constexpr float kSmallestNorm = 1e-12f;
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 }  // namespace
 
