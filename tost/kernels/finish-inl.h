@@ -1,0 +1,142 @@
+// What becomes of the sums of a matrix product, on vectors of columns; see row_ops.h. Include after
+// highway.h.
+#if defined(TOST_KERNELS_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOST_KERNELS_FINISH_INL_H_
+#undef TOST_KERNELS_FINISH_INL_H_
+#else
+#define TOST_KERNELS_FINISH_INL_H_
+#endif
+
+#include <type_traits>
+
+#include "tost/kernels/gelu-inl.h"
+#include "tost/kernels/native_bf16-inl.h"
+#include "tost/kernels/row_ops.h"
+#include "tost/kernels/vec-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+using Wide = hn::ScalableTag<float>;
+using WideVec = hn::Vec<Wide>;
+constexpr int kBlock = 4;  // vectors of columns handled together
+
+// What is done with a value: one of the activations, or the residual.
+enum class Finish { kStore, kGelu, kGeluTanh, kAdd };
+
+template <Finish kFinish, class Out>
+HWY_INLINE WideVec activate(WideVec x) {
+  const Wide d;
+  constexpr bool kFine = sizeof(Out) == sizeof(float);
+  if constexpr (kFinish == Finish::kGelu) {
+    return kFine ? gelu_fine<Activation::kGelu>(d, x) : gelu_coarse<Activation::kGelu>(d, x);
+  } else if constexpr (kFinish == Finish::kGeluTanh) {
+    return kFine ? gelu_fine<Activation::kGeluTanh>(d, x)
+                 : gelu_coarse<Activation::kGeluTanh>(d, x);
+  } else {
+    return x;
+  }
+}
+
+// One vector of columns: its bias and factors, and what becomes of the sums of one row.
+template <class Sum, class Out, Finish kFinish, bool kPartial>
+class Column {
+ public:
+  static constexpr bool kIntegers = std::is_integral_v<Sum>;
+
+  HWY_INLINE void load_parameters(const FinishRowsArgs& a, int64_t c, int64_t lanes) {
+    const Wide d;
+    const auto column = [&](const float* p, float missing) {
+      return p == nullptr ? hn::Set(d, missing) : load_lanes<kPartial>(d, p + c, lanes);
+    };
+    bias_ = column(a.bias, 0.0f);
+    if constexpr (kFinish == Finish::kAdd) gamma_ = column(a.gamma, 1.0f);
+    if constexpr (kIntegers) {
+      scale_ = column(a.column_scale, 1.0f);
+      weights_ = integers(a.column_sum + c, lanes);
+    }
+  }
+
+  HWY_INLINE void finish(const Sum* sums, WideVec row_scale, WideVec row_zero, Out* out,
+                         int64_t lanes) const {
+    const Wide d;
+    WideVec value;
+    if constexpr (kIntegers) {
+      const auto centred = hn::NegMulAdd(row_zero, weights_, integers(sums, lanes));
+      value = hn::MulAdd(centred, hn::Mul(row_scale, scale_), bias_);
+    } else {
+      value = hn::Add(load_lanes<kPartial>(d, sums, lanes), bias_);
+    }
+    value = activate<kFinish, Out>(value);
+    if constexpr (kFinish == Finish::kAdd) {
+      value = hn::MulAdd(gamma_, value, load_lanes<kPartial>(d, out, lanes));
+    }
+    store_lanes<kPartial>(d, value, out, lanes);
+  }
+
+ private:
+  static HWY_INLINE WideVec integers(const int32_t* p, int64_t lanes) {
+    const Wide d;
+    const hn::RebindToSigned<Wide> di;
+    if constexpr (kPartial) {
+      HWY_ALIGN int32_t whole[hn::MaxLanes(Wide())] = {};
+      for (int64_t i = 0; i < lanes; ++i) whole[i] = p[i];
+      return hn::ConvertTo(d, hn::Load(di, whole));
+    } else {
+      return hn::ConvertTo(d, hn::LoadU(di, p));
+    }
+  }
+
+  WideVec bias_, gamma_, scale_, weights_;
+};
+
+template <class Sum, class Out, Finish kFinish, bool kPartial, int kVectors>
+HWY_INLINE void finish_columns(const FinishRowsArgs& a, int64_t c, int64_t last_lanes) {
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  Column<Sum, Out, kFinish, kPartial> columns[kVectors];
+  for (int v = 0; v < kVectors; ++v) columns[v].load_parameters(a, c + v * lanes, last_lanes);
+  for (int64_t r = 0; r < a.rows; ++r) {
+    const Sum* sums = static_cast<const Sum*>(a.sums) + r * a.sums_stride + c;
+    Out* out = static_cast<Out*>(a.out) + r * a.out_stride + c;
+    WideVec scale = hn::Zero(d), zero = hn::Zero(d);
+    if constexpr (Column<Sum, Out, kFinish, kPartial>::kIntegers) {
+      scale = hn::Set(d, a.row_scale[r]);
+      zero = hn::Set(d, static_cast<float>(a.row_zero[r]));
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      columns[v].finish(sums + v * lanes, scale, zero, out + v * lanes, last_lanes);
+    }
+  }
+}
+
+template <class Sum, class Out, Finish kFinish>
+void finish_panel(const FinishRowsArgs& a) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
+  int64_t c = 0;
+  for (; c + kBlock * lanes <= a.columns; c += kBlock * lanes) {
+    finish_columns<Sum, Out, kFinish, false, kBlock>(a, c, lanes);
+  }
+  for (; c + lanes <= a.columns; c += lanes) {
+    finish_columns<Sum, Out, kFinish, false, 1>(a, c, lanes);
+  }
+  if (c < a.columns) finish_columns<Sum, Out, kFinish, true, 1>(a, c, a.columns - c);
+}
+
+template <class Sum, class Out>
+void finish_as(const FinishRowsArgs& a) {
+  if (a.add) return finish_panel<Sum, Out, Finish::kAdd>(a);
+  switch (a.activation) {
+    case Activation::kGelu:
+      return finish_panel<Sum, Out, Finish::kGelu>(a);
+    case Activation::kGeluTanh:
+      return finish_panel<Sum, Out, Finish::kGeluTanh>(a);
+    default:
+      return finish_panel<Sum, Out, Finish::kStore>(a);
+  }
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

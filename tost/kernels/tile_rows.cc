@@ -1,0 +1,300 @@
+// A block of sums has 32 rows and 32 columns: four tiles, so that two tiles of rows and two of the
+// weight serve four products. While the units multiply, the vector units finish the block before.
+#include "tost/kernels/tile_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tost/kernels/tile_rows.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tost/kernels/finish-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3 && defined(__GNUC__) && defined(__x86_64__)
+
+#define TOST_TILE_ZERO(TILE) asm volatile("tilezero %%tmm" #TILE ::)
+#define TOST_TILE_LOAD(TILE, FROM, BYTES) \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #TILE ::"r"(FROM), "r"(BYTES))
+#define TOST_TILE_STORE(TILE, TO, BYTES) \
+  asm volatile("tilestored %%tmm" #TILE ", (%0,%1,1)" ::"r"(TO), "r"(BYTES) : "memory")
+
+constexpr int64_t kHalf = 16;             // rows or columns of a tile
+constexpr int64_t kTileRows = 2 * kHalf;  // of a block
+constexpr int64_t kTileBytes = kHalf * kTileStep;
+constexpr int64_t kSumBytes = kTileColumns * 4;  // of a row of sums
+// Of the weight, used for all rows before the next: it stays in the second-level cache.
+constexpr int64_t kGroupBytes = 192 << 10;
+
+struct TileConfig {
+  uint8_t palette = 0, start = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; 2, 3 and 5 belong to the lower rows.
+inline void configure(int64_t rows) {
+  alignas(64) TileConfig config;
+  config.palette = 1;
+  for (int tile = 0; tile < 8; ++tile) {
+    const bool lower = tile == 2 || tile == 3 || tile == 5;
+    const int64_t own = tile >= 6 ? kHalf : lower ? rows - kHalf : std::min(rows, kHalf);
+    config.row_bytes[tile] = kTileStep;
+    config.rows[tile] = static_cast<uint8_t>(own > 0 ? own : 1);
+  }
+  asm volatile("ldtilecfg %0" ::"m"(config));
+}
+
+class KeptTileConfig {
+ public:
+  KeptTileConfig() { asm volatile("sttilecfg %0" : "=m"(config_)); }
+  ~KeptTileConfig() {
+    if (config_.palette != 0) {
+      asm volatile("ldtilecfg %0" ::"m"(config_));
+    } else {
+      asm volatile("tilerelease" ::);
+    }
+  }
+  KeptTileConfig(const KeptTileConfig&) = delete;
+  KeptTileConfig& operator=(const KeptTileConfig&) = delete;
+
+ private:
+  alignas(64) TileConfig config_;
+};
+
+template <class Sum, bool kTwo>
+HWY_INLINE void multiply_step(const char* x, int64_t x_bytes, const char* weight) {
+#define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
+  if constexpr (std::is_integral_v<Sum>) {                                   \
+    asm volatile("tdpbusd %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::);   \
+  } else {                                                                   \
+    asm volatile("tdpbf16ps %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::); \
+  }
+  TOST_TILE_LOAD(4, x, x_bytes);
+  TOST_TILE_LOAD(6, weight, kTileStep);
+  TOST_TILE_PRODUCT(0, 4, 6)
+  TOST_TILE_LOAD(7, weight + kTileBytes, kTileStep);
+  TOST_TILE_PRODUCT(1, 4, 7)
+  if constexpr (kTwo) {
+    TOST_TILE_LOAD(5, x + kHalf * x_bytes, x_bytes);
+    TOST_TILE_PRODUCT(2, 5, 6)
+    TOST_TILE_PRODUCT(3, 5, 7)
+  }
+#undef TOST_TILE_PRODUCT
+}
+
+// Sums of a block that wait to be finished.
+template <class Sum, class Out, Finish kFinish>
+class Waiting {
+ public:
+  Waiting(const FinishRowsArgs& a, const Sum* sums, int64_t row, int64_t column, int64_t rows)
+      : a_(a), sums_(sums), row_(row), column_(column), rows_(rows) {
+    if (rows == 0) return;
+    for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a, column + v * kHalf, kHalf);
+  }
+
+  // The next `count` rows.
+  HWY_INLINE void finish(int64_t count) {
+    const Wide d;
+    const int64_t last = std::min(done_ + count, rows_);
+    for (; done_ < last; ++done_) {
+      const int64_t row = row_ + done_;
+      const Sum* sums = sums_ + done_ * kTileColumns;
+      Out* out = static_cast<Out*>(a_.out) + row * a_.out_stride + column_;
+      WideVec scale = hn::Zero(d), zero = hn::Zero(d);
+      if constexpr (std::is_integral_v<Sum>) {
+        scale = hn::Set(d, a_.row_scale[row]);
+        zero = hn::Set(d, static_cast<float>(a_.row_zero[row]));
+      }
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        columns_[v].finish(sums + v * kHalf, scale, zero, out + v * kHalf, kHalf);
+      }
+    }
+  }
+  int64_t rows() const {
+    return rows_;
+  }
+
+ private:
+  static constexpr int kVectors = 2;
+  const FinishRowsArgs& a_;
+  const Sum* sums_;
+  int64_t row_, column_, rows_, done_ = 0;
+  Column<Sum, Out, kFinish, false> columns_[kVectors];
+};
+
+template <class Sum, class Out, Finish kFinish>
+class TileProduct {
+ public:
+  explicit TileProduct(const TileProductArgs& args) : args_(args), a_(args.finish) {}
+
+  void run() {
+    const int64_t blocks = (a_.columns + kTileColumns - 1) / kTileColumns;
+    const int64_t group = std::max<int64_t>(1, kGroupBytes / (args_.steps * 2 * kTileBytes));
+    const int64_t tail = a_.rows % kTileRows, whole = a_.rows - tail;
+    for (int64_t first = 0; first < blocks; first += group) {
+      const int64_t last = std::min(blocks, first + group);
+      if (whole > 0) configure(kTileRows);
+      for (int64_t row = 0; row < whole; row += kTileRows) strip<true>(row, kTileRows, first, last);
+      if (tail == 0) continue;
+      configure(tail);
+      tail > kHalf ? strip<true>(whole, tail, first, last) : strip<false>(whole, tail, first, last);
+    }
+    waiting().finish(kTileRows);
+  }
+
+ private:
+  using Sums = Waiting<Sum, Out, kFinish>;
+
+  Sums waiting() const { return {a_, sums_[slot_], row_, column_, rows_}; }
+
+  template <bool kTwo>
+  void strip(int64_t row, int64_t rows, int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b) block<kTwo>(row, rows, b);
+  }
+
+  template <bool kTwo>
+  void block(int64_t row, int64_t rows, int64_t index) {
+    Sums before = waiting();
+    const char* x = static_cast<const char*>(args_.x) + row * args_.x_bytes;
+    const char* weight = static_cast<const char*>(args_.weight) + index * args_.block_bytes;
+    const int64_t each = (before.rows() + args_.steps - 1) / args_.steps;
+    TOST_TILE_ZERO(0);
+    TOST_TILE_ZERO(1);
+    TOST_TILE_ZERO(2);
+    TOST_TILE_ZERO(3);
+    for (int64_t step = 0; step < args_.steps; ++step) {
+      multiply_step<Sum, kTwo>(x + step * kTileStep, args_.x_bytes, weight + step * 2 * kTileBytes);
+      before.finish(each);
+    }
+    slot_ = 1 - slot_;
+    row_ = row;
+    column_ = index * kTileColumns;
+    rows_ = rows;
+    store<kTwo>(sums_[slot_]);
+    if (a_.columns - column_ < kTileColumns) finish_narrow();
+  }
+
+  template <bool kTwo>
+  void store(Sum* to) const {
+    TOST_TILE_STORE(0, to, kSumBytes);
+    TOST_TILE_STORE(1, to + kHalf, kSumBytes);
+    if constexpr (kTwo) {
+      TOST_TILE_STORE(2, to + kHalf * kTileColumns, kSumBytes);
+      TOST_TILE_STORE(3, to + kHalf * kTileColumns + kHalf, kSumBytes);
+    }
+  }
+
+  // The last block where columns do not fill it.
+  void finish_narrow() {
+    FinishRowsArgs a = a_;
+    a.rows = rows_;
+    a.columns = a_.columns - column_;
+    a.sums = sums_[slot_];
+    a.sums_stride = kTileColumns;
+    const auto from = [](auto* values, int64_t first) {
+      return values == nullptr ? nullptr : values + first;
+    };
+    a.row_scale = from(a_.row_scale, row_);
+    a.row_zero = from(a_.row_zero, row_);
+    a.column_scale = from(a_.column_scale, column_);
+    a.column_sum = from(a_.column_sum, column_);
+    a.bias = from(a_.bias, column_);
+    a.gamma = from(a_.gamma, column_);
+    a.out = static_cast<Out*>(a_.out) + row_ * a_.out_stride + column_;
+    finish_panel<Sum, Out, kFinish>(a);
+    rows_ = 0;
+  }
+
+  const TileProductArgs& args_;
+  const FinishRowsArgs& a_;
+  alignas(64) Sum sums_[2][kTileRows * kTileColumns];
+  int slot_ = 0;
+  int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits
+};
+
+template <class Sum, class Out>
+void product_as(const TileProductArgs& args) {
+  if (args.finish.add) return TileProduct<Sum, Out, Finish::kAdd>(args).run();
+  switch (args.finish.activation) {
+    case Activation::kGelu:
+      return TileProduct<Sum, Out, Finish::kGelu>(args).run();
+    case Activation::kGeluTanh:
+      return TileProduct<Sum, Out, Finish::kGeluTanh>(args).run();
+    default:
+      return TileProduct<Sum, Out, Finish::kStore>(args).run();
+  }
+}
+
+template <class Sum>
+void product_of(const TileProductArgs& args) {
+  if (args.finish.out_dtype == DType::kFloat32) return product_as<Sum, float>(args);
+  has_native_bf16() ? product_as<Sum, NativeBf16>(args) : product_as<Sum, Bf16>(args);
+}
+
+inline void product(const TileProductArgs& args) {
+  const KeptTileConfig kept;
+  args.finish.column_scale != nullptr ? product_of<int32_t>(args) : product_of<float>(args);
+}
+
+#endif
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "tost/kernels/isa.h"
+#include "tost/kernels/work_times.h"
+
+#if (HWY_TARGETS & HWY_AVX3) && defined(__GNUC__) && defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tost::kernels {
+namespace {
+
+bool system_grants_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  if ((d & kBfloat16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  // Linux lets a process that has asked for the tiles' state use them.
+  constexpr long kRequestState = 0x1023, kTileState = 18;
+  return syscall(SYS_arch_prctl, kRequestState, kTileState) == 0;
+}
+
+}  // namespace
+
+bool has_tiles() {
+  static const bool granted = system_grants_tiles();
+  return granted && current_isa_target() == HWY_AVX3;
+}
+
+void tile_product(const TileProductArgs& args) {
+  const WorkTimer timer(Work::kProduct);
+  if (args.finish.rows > 0 && args.finish.columns > 0) N_AVX3::product(args);
+}
+
+}  // namespace tost::kernels
+
+#else
+
+namespace tost::kernels {
+
+bool has_tiles() {
+  return false;
+}
+void tile_product(const TileProductArgs&) {}
+
+}  // namespace tost::kernels
+
+#endif
+#endif  // HWY_ONCE

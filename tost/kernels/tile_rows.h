@@ -1,0 +1,38 @@
+// Products of many rows on the tile units of a CPU (AMX): bfloat16 or int8, with what follows the
+// product (row_ops.h) done on one block of sums while the tile units work on the next.
+#pragma once
+
+#include <cstdint>
+
+#include "tost/kernels/row_ops.h"
+
+namespace tost::kernels {
+
+// Whether this CPU has the units and the system lets this process use them; false where TOST_ISA
+// names a set below AVX-512.
+bool has_tiles();
+
+// Inputs are taken in steps of this many bytes: 32 bfloat16 or 64 whole numbers.
+inline constexpr int64_t kTileStep = 64;
+// Columns of a block of the weight.
+inline constexpr int64_t kTileColumns = 32;
+
+// The weight is laid out in blocks of kTileColumns columns (zeros beyond the last), each of them
+// [steps, 2, 16, 16, group]: step, half of the columns, group of inputs, column, input of the
+// group; a group is 2 bfloat16 or 4 int8, weights of one column that stand side by side.
+struct TileProductArgs {
+  // Rows, columns and all that becomes of the sums; these are never stored, `sums` stays null. They
+  // are whole numbers where column_scale is given: rows are uint8 and the weight int8 then, else
+  // both are bfloat16.
+  FinishRowsArgs finish;
+  const void* x = nullptr;  // [rows, steps * kTileStep bytes]
+  int64_t x_bytes = 0;      // from row to row
+  const void* weight = nullptr;
+  int64_t block_bytes = 0;  // from block to block
+  int64_t steps = 0;
+};
+// Only where has_tiles() was true; saves and restores the configuration of the tile units. As in
+// row_ops.h, a row's result does not depend on the others.
+void tile_product(const TileProductArgs& args);
+
+}  // namespace tost::kernels
