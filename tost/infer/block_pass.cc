@@ -26,7 +26,8 @@ void BlockPass::norm(const NormWeights& norm, const float* shift, Rows rows, boo
   args.weight = data(norm.weight);
   args.bias = data(norm.bias);
   args.shift = shift;
-  args.y = bytes ? own.bytes : own.normed;
+  args.shifted = stream(rows.first);
+  args.y = own.normed;
   args.y_stride = dim_;
   args.y_type = bytes                 ? kernels::RowType::kUint8
                 : as_float || !half() ? kernels::RowType::kFloat32
@@ -40,7 +41,7 @@ PackedRows BlockPass::normed_rows(const NormWeights& weights, const float* shift
   norm(weights, shift, rows, /*as_float=*/false);
   const ThreadScratch& own = scratch();
   if (products_ == Packing::kInt8) {
-    return {rows.count, own.bytes, dim_, own.scale, own.zero};
+    return {rows.count, own.normed, dim_, own.scale, own.zero};
   }
   return {.rows = rows.count, .data = own.normed, .stride = dim_};
 }
@@ -50,9 +51,10 @@ PackedRows BlockPass::stored_rows(const void* data, int64_t width, int64_t count
                                   Packing packing) const {
   if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
   const ThreadScratch& own = scratch();
-  kernels::quantize_rows(
-      {count, width, data, width, dtype(), own.bytes, width, own.scale, own.zero});
-  return {count, own.bytes, width, own.scale, own.zero};
+  float* scale = own.scale + count;
+  int32_t* zero = own.zero + count;
+  kernels::quantize_rows({count, width, data, width, dtype(), own.bytes, width, scale, zero});
+  return {count, own.bytes, width, scale, zero};
 }
 
 void BlockPass::front(const TokenBlockWeights& block, const float* shift, Rows rows) const {
@@ -63,27 +65,17 @@ void BlockPass::front(const TokenBlockWeights& block, const float* shift, Rows r
 }
 
 void BlockPass::back(const TokenBlockWeights& block, Rows rows) const {
-  const ThreadScratch& own = scratch();
-  const bool int8 = block.fc1.packing() == Packing::kInt8;
   if (block.mixer != EngineMixer::kModule) {
     void* from = block.mixer == EngineMixer::kNone ? rows_.projected : rows_.mixed;
     const PackedRows y =
         stored_rows(at(from, rows.first, dim_), dim_, rows.count, block.out.packing());
-    if (int8) {
-      const PackedResult residual{
-          .data = stream(rows.first), .stride = dim_, .add = true, .gamma = data(block.gamma1)};
-      block.out.run(y, residual, own.product);
-    } else {
-      block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, own.product);
-    }
+    block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, scratch().product);
   }
-  const PackedRows x = normed_rows(block.norm2, data(block.out_shift), rows);
-  int8 ? mlp_in_int8(block, x, rows) : mlp_onto_stream(block, x, rows);
+  mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows);
 }
 
 // A part of the hidden columns at a time, as wide as it stays in the second-level cache.
-void BlockPass::mlp_onto_stream(const TokenBlockWeights& block, const PackedRows& x,
-                                Rows rows) const {
+void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const {
   const ThreadScratch& own = scratch();
   const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
   const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
@@ -98,24 +90,9 @@ void BlockPass::mlp_onto_stream(const TokenBlockWeights& block, const PackedRows
                    .dtype = dtype(),
                    .activation = kernels::Activation::kGelu},
                   own.product, p, last);
-    block.fc2.accumulate({.rows = rows.count, .data = own.hidden, .stride = count},
+    block.fc2.accumulate(stored_rows(own.hidden, count, rows.count, block.fc2.packing()),
                          stream(rows.first), dim_, first, count, own.product);
   }
-}
-
-void BlockPass::mlp_in_int8(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const {
-  const ThreadScratch& own = scratch();
-  const int64_t hidden = block.fc1.outputs();
-  block.fc1.run(x,
-                {.data = own.hidden,
-                 .stride = hidden,
-                 .dtype = dtype(),
-                 .activation = kernels::Activation::kGelu},
-                own.product);
-  const PackedResult residual{
-      .data = stream(rows.first), .stride = dim_, .add = true, .gamma = data(block.gamma2)};
-  block.fc2.run(stored_rows(own.hidden, hidden, rows.count, block.fc2.packing()), residual,
-                own.product);
 }
 
 }  // namespace tost

@@ -15,9 +15,9 @@ namespace tost {
 struct ThreadScratch {
   void* normed = nullptr;      // [T, C], what goes into a product
   void* hidden = nullptr;      // [T, hidden]
-  uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8
-  float* scale = nullptr;      // [T], int8
-  int32_t* zero = nullptr;     // [T], int8
+  uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8: rows that were stored, for a product
+  float* scale = nullptr;      // [2 T], int8: of normed and of stored rows
+  int32_t* zero = nullptr;     // [2 T], int8
   void* product = nullptr;     // of PackedLinear
   void* gathered = nullptr;    // pixels of a convolution, of pictures
   float* attention = nullptr;  // [H, 1 + N], of pictures
@@ -66,8 +66,7 @@ class BlockPass {
   }
 
  private:
-  void mlp_onto_stream(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const;
-  void mlp_in_int8(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const;
+  void mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const;
   PackedRows normed_rows(const NormWeights& norm, const float* shift, Rows rows) const;
   PackedRows stored_rows(const void* data, int64_t width, int64_t count, Packing packing) const;
 

@@ -14,10 +14,10 @@ PackedLinear packed_named(const Linear& linear, Packing packing, const std::stri
   return packed_map(linear, packing);
 }
 
-// The same times gamma, its bias apart in `shift`; int8 products keep theirs for the scaling.
+// The same times gamma, its bias apart in `shift`.
 PackedLinear packed_onto_stream(const Linear& linear, const Tensor& gamma, Packing packing,
                                 const std::string& name, Tensor& shift) {
-  if (packing == Packing::kInt8) return packed_named(linear, packing, name);
+  if (packing == Packing::kInt8) check_roundable(linear.weight, name + ".weight");
   shift = weight_values(linear.bias * gamma);
   return {linear.weight * gamma.unsqueeze(1), Tensor(), packing};
 }

@@ -30,8 +30,8 @@ struct TokenBlockWeights {
   torch::Tensor temp;    // [H], kTssa
   std::shared_ptr<TokenMixer> module;
   PackedLinear fc1, fc2;
-  // Of float products gamma is part of `out` and fc2, which add onto the residual stream itself;
-  // their biases times gamma [C] follow with the next norm.
+  // Gamma is part of `out` and fc2, which add onto the residual stream itself; their biases times
+  // gamma [C] follow with the next norm.
   torch::Tensor out_shift, fc2_shift;
   torch::Tensor gamma1, gamma2;  // [C]
 };

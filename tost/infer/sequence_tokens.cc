@@ -116,6 +116,7 @@ void SequencePass::mix_by_module(const TokenBlockWeights& block, const float* sh
     norm.weight = data(block.norm1.weight);
     norm.bias = data(block.norm1.bias);
     norm.shift = shift;
+    norm.shifted = pass_.stream(item(i).first);
     norm.y = rows + i * group_.longest * dim;
     kernels::norm_rows(norm);
   }

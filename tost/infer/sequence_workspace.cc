@@ -79,8 +79,8 @@ void SequenceWorkspace::lay_out(const SequenceConfig& config, const SequenceWeig
     piece.normed = take<char>(base, tile_rows * dim * 4);
     piece.hidden = take<char>(base, tile_rows * hidden_width * size);
     piece.bytes = take<uint8_t>(base, tile_rows * std::max(hidden_width, dim));
-    piece.scale = take<float>(base, tile_rows * 4);
-    piece.zero = take<int32_t>(base, tile_rows * 4);
+    piece.scale = take<float>(base, 2 * tile_rows * 4);
+    piece.zero = take<int32_t>(base, 2 * tile_rows * 4);
     piece.product = take<char>(base, product_bytes(weights, tile_rows));
     scratch.push_back(piece);
     tssa.push_back(take<char>(base, tssa_bytes(config, sizes.longest)));

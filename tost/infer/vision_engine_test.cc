@@ -135,7 +135,18 @@ TEST_F(VisionEngineTest, AgreesForRectangles) {
   torch::manual_seed(9);
   expect_agreement(config, torch::randn({2, 3, 20, 36}));
   expect_agreement(config, torch::randn({2, 3, 36, 20}).transpose(2, 3));
-  expect_agreement(config, torch::rand({2, 3, 16, 16}).to(torch::kDouble).to(torch::kFloat));
+}
+
+TEST_F(VisionEngineTest, TakesPicturesOfEveryFloatingType) {
+  const torch::InferenceMode no_grad;
+  const VisionConfig config = small_config();
+  const auto model = used_model(config);
+  const Tensor images = pictures(config, 2).to(torch::kBFloat16).to(torch::kFloat);
+  VisionEngine engine(*model, "fp32");
+  const Tensor expected = engine.forward(images);
+  for (const auto type : {torch::kDouble, torch::kBFloat16}) {
+    EXPECT_TRUE(torch::equal(engine.forward(images.to(type)), expected)) << type;
+  }
 }
 
 TEST_F(VisionEngineTest, BatchAndThreadsChangeNothingBeyondRounding) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tost/base/rounding.h"
 #include "tost/infer/autocast_scope.h"
 #include "tost/infer/vision_stem.h"
 #include "tost/kernels/row_ops.h"
@@ -12,10 +13,6 @@
 
 namespace tost {
 namespace {
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Rows in tiles of at most `most`, nearly alike, as many for one thread as for the other. Of one
 // thread they are whole blocks of the matrix units.
@@ -150,6 +147,7 @@ void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift
   norm.weight = data(block.norm1.weight);
   norm.bias = data(block.norm1.bias);
   norm.shift = shift;
+  norm.shifted = stream(first * tokens);
   norm.y = x.mutable_data_ptr<float>();
   kernels::norm_rows(norm);
   torch::Tensor y;
@@ -180,7 +178,10 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
     norm1.x = stream(stored.first);
     norm1.weight = data(block.norm1.weight);
     norm1.bias = data(block.norm1.bias);
-    if (i == 0) norm1.shift = data(weights_.blocks.back().fc2_shift);
+    if (i == 0) {
+      norm1.shift = data(weights_.blocks.back().fc2_shift);
+      norm1.shifted = stream(stored.first);
+    }
     norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
     norm1.y_type = half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(norm1);

@@ -88,8 +88,8 @@ void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& w
     piece.normed = take<char>(base, tile_rows * dim * 4);
     piece.hidden = take<char>(base, tile_rows * hidden * size);
     piece.bytes = take<uint8_t>(base, tile_rows * std::max(hidden, dim));
-    piece.scale = take<float>(base, tile_rows * 4);
-    piece.zero = take<int32_t>(base, tile_rows * 4);
+    piece.scale = take<float>(base, 2 * tile_rows * 4);
+    piece.zero = take<int32_t>(base, 2 * tile_rows * 4);
     piece.product = take<char>(base, product_bytes(weights, tile_rows, images));
     piece.gathered = take<char>(base, gathered_bytes(weights, size));
     piece.attention = take<float>(base, config.heads * (1 + shape.patches) * 4);

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "tost/kernels/native_bf16-inl.h"
 #include "tost/kernels/vec-inl.h"
@@ -34,6 +35,7 @@ HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   if (i < n) body.template run<true>(i, n - i, 0);
 }
 
+// Sums, or smallest or largest values.
 struct Sums {
   WideVec of[kSums];
 
@@ -42,6 +44,14 @@ struct Sums {
   }
   HWY_INLINE float total() const {
     return sum_lanes(Wide(), hn::Add(hn::Add(of[0], of[1]), hn::Add(of[2], of[3])));
+  }
+  HWY_INLINE float lowest() const {
+    const auto least = hn::Min(hn::Min(of[0], of[1]), hn::Min(of[2], of[3]));
+    return hn::GetLane(hn::MinOfLanes(Wide(), least));
+  }
+  HWY_INLINE float highest() const {
+    const auto most = hn::Max(hn::Max(of[0], of[1]), hn::Max(of[2], of[3]));
+    return hn::GetLane(hn::MaxOfLanes(Wide(), most));
   }
 };
 
@@ -66,10 +76,11 @@ struct SumValues {
   }
 };
 
-// The same after x += shift.
+// The same of shifted = x + shift.
 struct ShiftValues {
-  float* x;
+  const float* x;
   const float* shift;
+  float* shifted;
   Sums& sums;
 
   template <bool kPartial>
@@ -77,7 +88,7 @@ struct ShiftValues {
     const Wide d;
     const auto v =
         hn::Add(load_lanes<kPartial>(d, x + i, lanes), load_lanes<kPartial>(d, shift + i, lanes));
-    store_lanes<kPartial>(d, v, x + i, lanes);
+    store_lanes<kPartial>(d, v, shifted + i, lanes);
     sums.of[s] = hn::Add(sums.of[s], v);
   }
 };
@@ -104,19 +115,23 @@ struct NormedRow {
   const float* bias;
   WideVec mean, scale;
 
-  HWY_INLINE NormedRow(const NormRowsArgs& a, const T* row)
-      : x(row), weight(a.weight), bias(a.bias) {
+  HWY_INLINE NormedRow(const NormRowsArgs& a, int64_t r)
+      : x(static_cast<const T*>(a.x) + r * a.x_stride), weight(a.weight), bias(a.bias) {
     const Wide d;
     const float width = static_cast<float>(a.width);
     Sums values, squares;
-    if (sizeof(T) == sizeof(float) && a.shift != nullptr) {
-      auto* own = reinterpret_cast<float*>(const_cast<T*>(row));
-      for_each_vector(a.width, ShiftValues{own, a.shift, values});
-    } else {
-      for_each_vector(a.width, SumValues<T>{row, values});
+    bool shifts = false;
+    if constexpr (std::is_same_v<T, float>) {
+      shifts = a.shift != nullptr;
+      if (shifts) {
+        float* own = a.shifted + r * a.x_stride;
+        for_each_vector(a.width, ShiftValues{x, a.shift, own, values});
+        x = own;
+      }
     }
+    if (!shifts) for_each_vector(a.width, SumValues<T>{x, values});
     mean = hn::Set(d, values.total() / width);
-    for_each_vector(a.width, SumSquares<T>{row, mean, squares});
+    for_each_vector(a.width, SumSquares<T>{x, mean, squares});
     scale = hn::Set(d, 1.0f / std::sqrt(squares.total() / width + a.eps));
   }
 
@@ -154,8 +169,7 @@ struct StoreRow {
 
 // Smallest and largest value, 0 included, and a sum that is NaN where a value is not finite.
 struct Range {
-  WideVec low, high;
-  Sums broken;
+  Sums low, high, broken;
 };
 
 template <class Row>
@@ -166,8 +180,8 @@ struct FindRange {
   template <bool kPartial>
   HWY_INLINE void run(int64_t i, int64_t lanes, int s) const {
     const auto v = first_lanes<kPartial>(row.template get<kPartial>(i, lanes), lanes);
-    range.low = hn::Min(range.low, v);
-    range.high = hn::Max(range.high, v);
+    range.low.of[s] = hn::Min(range.low.of[s], v);
+    range.high.of[s] = hn::Max(range.high.of[s], v);
     range.broken.of[s] = hn::MulAdd(v, hn::Zero(Wide()), range.broken.of[s]);
   }
 };
@@ -197,10 +211,10 @@ template <class Row>
 HWY_INLINE void quantize_row(const Row& row, int64_t width, uint8_t* y, float* scale,
                              int32_t* zero) {
   const Wide d;
-  Range range{hn::Zero(d), hn::Zero(d), {}};
+  Range range{{}, {}, {}};
   for_each_vector(width, FindRange<Row>{row, range});
-  const float low = hn::GetLane(hn::MinOfLanes(d, range.low));
-  const float high = hn::GetLane(hn::MaxOfLanes(d, range.high));
+  const float low = range.low.lowest();
+  const float high = range.high.highest();
   const float step = high / 255 - low / 255;
   // Smaller steps have no finite inverse; such a row counts as zeros.
   const bool usable = step > 4 * std::numeric_limits<float>::min();
@@ -215,7 +229,7 @@ HWY_INLINE void quantize_row(const Row& row, int64_t width, uint8_t* y, float* s
 template <class In, class Out>
 void norm_as(const NormRowsArgs& a) {
   for (int64_t r = 0; r < a.rows; ++r) {
-    const NormedRow<In> row(a, static_cast<const In*>(a.x) + r * a.x_stride);
+    const NormedRow<In> row(a, r);
     Out* y = static_cast<Out*>(a.y) + r * a.y_stride;
     if constexpr (sizeof(Out) == 1) {
       quantize_row(row, a.width, y, a.scale + r, a.zero + r);

@@ -39,8 +39,10 @@ struct NormRowsArgs {
   // With kUint8 alone.
   float* scale = nullptr;   // [rows]
   int32_t* zero = nullptr;  // [rows]
-  // [width], added to x in place before anything else; x is float32 and writable then.
+  // [width], added to x before anything else; x is float32 then, and x + shift is stored in
+  // `shifted`, rows as those of x, which may be x itself.
   const float* shift = nullptr;
+  float* shifted = nullptr;
 };
 void norm_rows(const NormRowsArgs& args);
 

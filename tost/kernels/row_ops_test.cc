@@ -79,7 +79,7 @@ TEST_F(RowOps, NormTakesHugeAndTinyValuesAndItsOwnMemory) {
   });
 }
 
-TEST_F(RowOps, NormAddsTheShiftInPlaceFirst) {
+TEST_F(RowOps, NormAddsTheShiftFirst) {
   on_every_isa([] {
     for (const int64_t width : kWidths) {
       RowsOf x(DType::kFloat32, 2, width), y(DType::kFloat32, 2, width);
@@ -94,15 +94,21 @@ TEST_F(RowOps, NormAddsTheShiftInPlaceFirst) {
       NormRowsArgs a{2,       width, x.data(), x.stride, DType::kFloat32, weight.data(),
                      nullptr, 1e-6f, y.data(), y.stride};
       a.shift = shift.data();
+      RowsOf beside(DType::kFloat32, 2, width);
+      const RowsOf before = x;
+      const bool in_place = width % 2 == 0;
+      a.shifted = static_cast<float*>(in_place ? x.data() : beside.data());
       norm_rows(a);
       for (int64_t r = 0; r < 2; ++r) {
         const auto expected = normed(moved, r, weight, nullptr, 1e-6);
         for (int64_t c = 0; c < width; ++c) {
-          ASSERT_EQ(x.get(r, c), moved.get(r, c));
+          ASSERT_EQ((in_place ? x : beside).get(r, c), moved.get(r, c));
+          if (!in_place) ASSERT_EQ(x.get(r, c), before.get(r, c));
           ASSERT_NEAR(y.get(r, c), expected[static_cast<size_t>(c)], 1e-5);
         }
       }
       x.expect_marks(2);
+      beside.expect_marks(2);
     }
   });
 }

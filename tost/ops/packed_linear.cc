@@ -2,6 +2,7 @@
 
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
@@ -9,8 +10,11 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/rounding.h"
+#include "tost/kernels/tile_rows.h"
 #include "tost/kernels/work_times.h"
 #include "tost/ops/product_support.h"
+#include "tost/ops/quantized_weight.h"
 
 namespace tost {
 namespace {
@@ -27,13 +31,6 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
 // More of them could sum up to beyond int32.
 constexpr int64_t kMostInt8Inputs = 0x7fffffff / (255 * 127);
 constexpr int64_t kTileRows = 400;
-
-int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-int64_t aligned(int64_t bytes) {
-  return divide_up(bytes, 64) * 64;
-}
 
 // How many inputs stand side by side in the layout of the matrix units.
 int64_t group_of(Packing packing) {
@@ -58,6 +55,17 @@ at::Tensor pack_panels(const at::Tensor& weight, int64_t columns, int64_t group)
   return packed;
 }
 
+// [out, in] → what tile_product() reads.
+at::Tensor pack_blocks(const at::Tensor& weight, int64_t group) {
+  constexpr int64_t kHalf = kernels::kTileColumns / 2;
+  const int64_t outputs = weight.size(0), inputs = weight.size(1);
+  const int64_t blocks = divide_up(outputs, kernels::kTileColumns), step = kHalf * group;
+  return at::constant_pad_nd(weight, {0, 0, 0, blocks * kernels::kTileColumns - outputs})
+      .view({blocks, 2, kHalf, inputs / step, kHalf, group})
+      .permute({0, 3, 1, 4, 2, 5})
+      .contiguous();
+}
+
 }  // namespace
 
 PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing)
@@ -73,26 +81,46 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
     fail_usage("The bias of a packed linear map with ", outputs_, " outputs has ", bias.numel(),
                " values.");
   }
-  panel_columns_ = columns_of_panel(packing, outputs_);
-  panels_ = divide_up(outputs_, panel_columns_);
-  native_ = product_support().of(packing) && inputs_ % group_of(packing) == 0 &&
+  const int64_t group = group_of(packing);
+  native_ = product_support().of(packing) && inputs_ % group == 0 &&
             (packing != Packing::kInt8 || inputs_ <= kMostInt8Inputs);
+  const int64_t bytes = inputs_ * (packing == Packing::kInt8 ? 1 : 2);
+  tiles_ = native_ && packing != Packing::kFloat32 && bytes % kernels::kTileStep == 0 &&
+           kernels::has_tiles();
+  panel_columns_ = tiles_ ? kernels::kTileColumns : columns_of_panel(packing, outputs_);
+  panels_ = divide_up(outputs_, panel_columns_);
   auto rounded = weight.detach().to(at::kFloat).contiguous();
   if (packing == Packing::kInt8) {
-    column_scale_ = rounded.abs().amax(1).div(127);
-    if (!column_scale_.isfinite().all().item<bool>()) {
-      fail_data("Weights that are not finite cannot be rounded to int8.");
-    }
-    const auto divisor = column_scale_.clamp_min(1e-37).unsqueeze(1);
-    rounded = rounded.div(divisor).round().clamp(-127, 127);
-    column_sum_ = rounded.sum(1, /*keepdim=*/false, at::kDouble).to(at::kInt).contiguous();
-    if (!native_) rounded = rounded.mul(column_scale_.unsqueeze(1));
+    round_to_int8(rounded);
   } else if (packing == Packing::kBfloat16) {
     rounded = rounded.to(at::kBFloat16);
   }
-  const int64_t group = native_ ? group_of(packing) : 1;
-  weight_ = pack_panels(rounded.to(native_ ? type_of(packing) : at::kFloat), panel_columns_, group);
+  rounded = rounded.to(native_ ? type_of(packing) : at::kFloat);
+  weight_ = tiles_ ? pack_blocks(rounded, group)
+                   : pack_panels(rounded, panel_columns_, native_ ? group : 1);
   if (bias.defined()) bias_ = bias.detach().to(at::kFloat).clone();
+}
+
+// Leaves whole numbers, or where these are not multiplied what they stand for.
+void PackedLinear::round_to_int8(at::Tensor& weight) {
+  const QuantizedWeight rounded = quantize_int8(weight);
+  column_scale_ = rounded.scales.to(at::kFloat).flatten().contiguous();
+  if (!native_) {
+    weight = rounded.values.to(at::kFloat).mul(column_scale_.unsqueeze(1));
+    return;
+  }
+  weight = rounded.values;
+  column_sums_ = at::empty({divide_up(inputs_, kInputStep) + 1, outputs_}, at::kInt);
+  const auto* values = weight.const_data_ptr<int8_t>();
+  auto* sums = column_sums_.mutable_data_ptr<int32_t>();
+  for (int64_t o = 0; o < outputs_; ++o) {
+    int32_t* sum = sums + o;
+    *sum = 0;
+    for (int64_t i = 0; i < inputs_; ++i) {
+      if (i % kInputStep == 0) sum[outputs_] = *sum, sum += outputs_;
+      *sum += values[o * inputs_ + i];
+    }
+  }
 }
 
 int64_t PackedLinear::bytes() const {
@@ -100,28 +128,69 @@ int64_t PackedLinear::bytes() const {
 }
 
 int64_t PackedLinear::scratch_bytes(int64_t rows) const {
+  const int64_t part_sums = packing_ == Packing::kInt8 ? aligned(outputs_ * 4) : 0;
+  if (tiles_) return part_sums;
   const int64_t sums = std::min(rows, kTileRows) * panel_columns_ * 4;
   const bool widened = !native_ && packing_ != Packing::kFloat32;
-  return aligned(sums) + (widened ? aligned(rows * inputs_ * 4) : 0);
+  return part_sums + aligned(sums) + (widened ? aligned(rows * inputs_ * 4) : 0);
 }
 
 // One call of run(): the rows in the form the product wants, and its loops.
 class PackedLinear::Run {
  public:
+  struct Inputs {
+    int64_t first, count;
+  };
+
   Run(const PackedLinear& map, const PackedRows& x, const PackedResult& result, void* scratch,
-      int64_t first_input, int64_t inputs)
+      Inputs inputs, bool biased)
       : map_(map),
         x_(x),
         result_(result),
         sums_(scratch),
-        first_input_(first_input),
-        inputs_(inputs) {
+        first_input_(inputs.first),
+        inputs_(inputs.count),
+        biased_(biased && map.bias_.defined()) {
+    const bool whole_numbers = map.native_ && map.packing_ == Packing::kInt8;
+    if (map.packing_ == Packing::kInt8) {
+      sums_ = static_cast<char*>(scratch) + aligned(map.outputs_ * 4);
+    }
+    if (whole_numbers) add_up_columns(static_cast<int32_t*>(scratch));
     if (map.native_ || map.packing_ == Packing::kFloat32) return;
     const int64_t sums = std::min(x.rows, kTileRows) * map.panel_columns_ * 4;
-    auto* wide = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(sums));
+    auto* wide = reinterpret_cast<float*>(static_cast<char*>(sums_) + aligned(sums));
     map.packing_ == Packing::kInt8 ? widen_bytes(wide) : widen_bfloat16(wide);
     x_.data = wide;
     x_.stride = inputs_;
+  }
+
+  // The panels [first, last) and what follows them.
+  void panels(int64_t first, int64_t last) const {
+    if (map_.tiles_) return tiles(first, last);
+    for (int64_t p = first; p < last; ++p) panel(p);
+  }
+
+  // Of all rows at once: there are no sums to keep in cache.
+  void add_panel(int64_t index, float* sums, int64_t stride) const {
+    const int64_t first = index * map_.panel_columns_;
+    const int64_t columns = std::min(map_.panel_columns_, map_.outputs_ - first);
+    multiply(0, x_.rows, first, columns, sums + first, stride, /*add=*/true);
+  }
+
+ private:
+  void tiles(int64_t first, int64_t last) const {
+    const bool whole_numbers = map_.packing_ == Packing::kInt8;
+    const int64_t size = whole_numbers ? 1 : 2, column = first * kernels::kTileColumns;
+    kernels::TileProductArgs a;
+    a.finish = following(0, x_.rows, column,
+                         std::min(map_.outputs_, last * kernels::kTileColumns) - column);
+    a.x = x_.data;
+    a.x_bytes = x_.stride * size;
+    a.block_bytes = kernels::kTileColumns * map_.inputs_ * size;
+    a.weight = static_cast<const char*>(map_.weight_.const_data_ptr()) + first * a.block_bytes +
+               first_input_ * kernels::kTileColumns * size;
+    a.steps = inputs_ * size / kernels::kTileStep;
+    kernels::tile_product(a);
   }
 
   void panel(int64_t index) const {
@@ -136,14 +205,17 @@ class PackedLinear::Run {
     }
   }
 
-  // Of all rows at once: there are no sums to keep in cache.
-  void add_panel(int64_t index, float* sums, int64_t stride) const {
-    const int64_t first = index * map_.panel_columns_;
-    const int64_t columns = std::min(map_.panel_columns_, map_.outputs_ - first);
-    multiply(0, x_.rows, first, columns, sums + first, stride, /*add=*/true);
+  // Of the weights of these inputs.
+  void add_up_columns(int32_t* part) {
+    const auto* all = map_.column_sums_.const_data_ptr<int32_t>();
+    const int64_t outputs = map_.outputs_;
+    const int32_t* before = all + first_input_ / kInputStep * outputs;
+    const int32_t* after = all + divide_up(first_input_ + inputs_, kInputStep) * outputs;
+    column_sum_ = first_input_ == 0 ? after : part;
+    if (first_input_ == 0) return;
+    for (int64_t i = 0; i < outputs; ++i) part[i] = after[i] - before[i];
   }
 
- private:
   void widen_bytes(float* wide) const {
     for (int64_t r = 0; r < x_.rows; ++r) {
       const auto* from = static_cast<const uint8_t*>(x_.data) + r * x_.stride;
@@ -204,18 +276,24 @@ class PackedLinear::Run {
   }
 
   void finish(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
+    kernels::FinishRowsArgs a = following(r, rows, first, columns);
+    a.sums = sums_;
+    a.sums_stride = columns;
+    kernels::finish_rows(a);
+  }
+
+  // What is made of sums of these rows and columns.
+  kernels::FinishRowsArgs following(int64_t r, int64_t rows, int64_t first, int64_t columns) const {
     kernels::FinishRowsArgs a;
     a.rows = rows;
     a.columns = columns;
-    a.sums = sums_;
-    a.sums_stride = columns;
     if (map_.native_ && map_.packing_ == Packing::kInt8) {
       a.row_scale = x_.scale + r;
       a.row_zero = x_.zero + r;
       a.column_scale = map_.column_scale_.const_data_ptr<float>() + first;
-      a.column_sum = map_.column_sum_.const_data_ptr<int32_t>() + first;
+      a.column_sum = column_sum_ + first;
     }
-    if (map_.bias_.defined()) a.bias = map_.bias_.const_data_ptr<float>() + first;
+    if (biased_) a.bias = map_.bias_.const_data_ptr<float>() + first;
     a.activation = result_.activation;
     a.add = result_.add;
     if (result_.gamma != nullptr) a.gamma = result_.gamma + first;
@@ -224,28 +302,31 @@ class PackedLinear::Run {
     a.out = static_cast<char*>(result_.data) + (r * result_.stride + column) * size;
     a.out_stride = result_.stride;
     a.out_dtype = result_.dtype;
-    kernels::finish_rows(a);
+    return a;
   }
 
   const PackedLinear& map_;
   PackedRows x_;
   const PackedResult& result_;
   void* sums_;
+  const int32_t* column_sum_ = nullptr;  // of the weights of these inputs, whole numbers
   const int64_t first_input_, inputs_;
+  const bool biased_;
 };
 
 void PackedLinear::run(const PackedRows& x, const PackedResult& result, void* scratch,
                        int64_t first, int64_t last) const {
   if (x.rows == 0 || first >= last) return;
-  const Run run(*this, x, result, scratch, 0, inputs_);
-  for (int64_t p = first; p < last; ++p) run.panel(p);
+  Run(*this, x, result, scratch, {0, inputs_}, /*biased=*/true).panels(first, last);
 }
 
 void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first,
                               int64_t count, void* scratch) const {
   if (x.rows == 0 || count == 0) return;
-  const PackedResult none;
-  const Run run(*this, x, none, scratch, first, count);
+  const PackedResult onto{.data = sums, .stride = stride, .add = true};
+  const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
+  // Whole numbers and what tiles hold are added as they are finished.
+  if (tiles_ || (native_ && packing_ == Packing::kInt8)) return run.panels(0, panels_);
   for (int64_t p = 0; p < panels_; ++p) run.add_panel(p, sums, stride);
 }
 

@@ -34,11 +34,12 @@ struct PackedResult {
 
 class PackedLinear {
  public:
+  static constexpr int64_t kInputStep = 64;
+
   PackedLinear() = default;
-  // weight [out, in] floating on the CPU, bias [out] or undefined; both are copied. kInt8: each
-  // output's weights become whole numbers times max |w| / 127, so that weights which were rounded
-  // so before keep their bits. Throws a usage Error for other shapes, a data Error for weights that
-  // are not finite where they are to become whole numbers.
+  // weight [out, in] floating on the CPU, bias [out] or undefined; both are copied. kInt8: weights
+  // become whole numbers as quantize_int8() makes them. Throws a usage Error for other shapes, a
+  // data Error for weights that are not finite where they are to become whole numbers.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
 
   int64_t inputs() const { return inputs_; }
@@ -66,10 +67,11 @@ class PackedLinear {
 
   // sums += x Wᵀ over `count` inputs from `first` on, which are the columns of x, bias left out:
   // the residual stream itself can be the sums. `first` and, but for the last inputs, `count` are
-  // multiples of 4. Not for kInt8.
+  // multiples of kInputStep.
   void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,
                   void* scratch) const;
 
+  // Columns of a panel but for the last one.
   int64_t panel_columns() const { return panel_columns_; }
 
   // Gives the matrix units back; each thread that called run() calls it when it is done for a while
@@ -79,14 +81,17 @@ class PackedLinear {
  private:
   class Run;
 
+  void round_to_int8(at::Tensor& weight);
+
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;
   Packing packing_ = Packing::kFloat32;
   bool native_ = false;      // by the microkernel of the packing, else in float32
+  bool tiles_ = false;       // by tile_product(), which includes what follows
   at::Tensor weight_;        // panels one after the other
   at::Tensor bias_;          // [out] float32, undefined without
   at::Tensor column_scale_;  // [out] float32, kInt8
-  at::Tensor column_sum_;    // [out] int32, kInt8
+  at::Tensor column_sums_;  // [steps + 1, out] int32, kInt8: of all weights before a step of inputs
 };
 
 }  // namespace tost
