@@ -10,6 +10,7 @@
 #include "tost/bench/timing.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/ops/device.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
 
@@ -25,6 +26,8 @@ struct Case {
   Tensor denom_bias;   // [H, N, 1]; undefined for the bidirectional form
   Tensor in, in_bias;  // projections; the biases are undefined for the causal form
   Tensor out, out_bias;
+  Tensor qkv;  // [3 C, C], for attention
+  int64_t heads = 1;
 
   std::vector<Tensor> with_parameters(std::vector<Tensor> inputs) const {
     inputs.push_back(temp);
@@ -53,22 +56,25 @@ std::tuple<Tensor, Tensor> plain(const Case& c, const Tensor& w) {
 
 Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
   const auto dtype = options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  const auto wide = torch::dtype(torch::kFloat32).device(device_from_name(options.device));
   const auto tokens = [&] {
-    return torch::randn({shape.batch, shape.tokens, options.dim}).to(dtype);
+    return torch::randn({shape.batch, shape.tokens, options.dim}, wide).to(dtype);
   };
-  const auto weight = [&] {
-    return (torch::randn({options.dim, options.dim}) * 0.02).to(dtype).requires_grad_();
+  const auto weight = [&](int64_t rows) {
+    return (torch::randn({rows, options.dim}, wide) * 0.02).to(dtype).requires_grad_();
   };
-  const auto bias = [&] { return torch::zeros({options.dim}, dtype).requires_grad_(); };
+  const auto bias = [&] { return torch::zeros({options.dim}, wide.dtype(dtype)).requires_grad_(); };
   Case c;
   c.x = tokens().requires_grad_();
   c.w = tokens().requires_grad_();
   c.grad = tokens();
-  c.temp = torch::ones({options.heads, 1}).requires_grad_();
-  c.in = weight();
-  c.out = weight();
+  c.temp = torch::ones({options.heads, 1}, wide).requires_grad_();
+  c.in = weight(options.dim);
+  c.out = weight(options.dim);
+  c.heads = options.heads;
+  if (c.w.is_cuda()) c.qkv = weight(3 * options.dim);
   if (options.causal) {
-    c.denom_bias = torch::zeros({options.heads, shape.tokens, 1}).requires_grad_();
+    c.denom_bias = torch::zeros({options.heads, shape.tokens, 1}, wide).requires_grad_();
   } else {
     c.in_bias = bias(), c.out_bias = bias();
   }
@@ -87,6 +93,20 @@ void run_core_both(const Case& c, Operator op) {
 void run_layer_both(const Case& c, Operator op) {
   const auto inputs = op == nullptr ? c.layer_inputs() : c.with_parameters(c.layer_inputs());
   torch::autograd::grad({run_layer(c, op)}, inputs, {c.grad});
+}
+
+Tensor run_attention(const Case& c) {
+  const int64_t batch = c.x.size(0), tokens = c.x.size(1), dim = c.x.size(2);
+  const auto parts = torch::linear(c.x, c.qkv)
+                         .view({batch, tokens, 3, c.heads, dim / c.heads})
+                         .permute({2, 0, 3, 1, 4});
+  const auto y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0,
+                                                  /*is_causal=*/c.denom_bias.defined());
+  return torch::linear(y.transpose(1, 2).reshape(c.x.sizes()), c.out, c.out_bias);
+}
+
+void run_attention_both(const Case& c) {
+  torch::autograd::grad({run_attention(c)}, {c.x, c.qkv, c.out}, {c.grad});
 }
 
 double relative_error(const Tensor& found, const Tensor& expected) {
@@ -112,7 +132,8 @@ double disagreement(const Case& c) {
 // The layer's input, and what is allocated while its output is alive and no longer is once it is
 // gone.
 double kept_by_layer(const Case& c, Operator op) {
-  if (!caching_allocator_enabled()) return std::numeric_limits<double>::quiet_NaN();
+  if (!caching_allocator_enabled() || !c.x.is_cpu())
+    return std::numeric_limits<double>::quiet_NaN();
   const auto bytes = static_cast<double>(c.x.nbytes());
   const int64_t before = BlockCache::instance().stats().in_use_bytes;
   const auto y = run_layer(c, op);
@@ -124,6 +145,8 @@ double kept_by_layer(const Case& c, Operator op) {
 // its neighbour left in the caches.
 class Rounds {
  public:
+  explicit Rounds(torch::Device device) : device_(device), calls_(device.is_cuda() ? 20 : 1) {}
+
   void add(double& result, bool warm, std::function<void()> run) {
     candidates_.push_back({&result, warm, std::move(run), {}});
   }
@@ -133,9 +156,11 @@ class Rounds {
     for (int64_t round = 0; round < rounds; ++round) {
       for (auto& c : candidates_) {
         if (c.warm) c.run();
+        synchronize(device_);
         const auto start = Clock::now();
-        c.run();
-        c.times.push_back(ms_since(start));
+        for (int64_t i = 0; i < calls_; ++i) c.run();
+        synchronize(device_);
+        c.times.push_back(ms_since(start) / double(calls_));
       }
     }
     for (auto& c : candidates_) *c.result = median(std::move(c.times));
@@ -148,6 +173,8 @@ class Rounds {
     std::function<void()> run;
     std::vector<double> times;
   };
+  const torch::Device device_;
+  const int64_t calls_;  // of one time
   std::vector<Candidate> candidates_;
 };
 
@@ -172,7 +199,7 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
       run();
     };
   };
-  Rounds rounds;
+  Rounds rounds(c.w.device());
   rounds.add(row.copy_ms, true, without_grad([&] { c.w.clone(); }));
   rounds.add(row.core_ms, true, without_grad([&] { fused(c, c.w); }));
   rounds.add(row.plain_ms, true, without_grad([&] { plain(c, c.w); }));
@@ -182,6 +209,10 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
   rounds.add(row.projections_ms, false, without_grad([&] { run_layer(c, nullptr); }));
   rounds.add(row.layer_both_ms, false, [&] { run_layer_both(c, fused); });
   rounds.add(row.projections_both_ms, false, [&] { run_layer_both(c, nullptr); });
+  if (c.qkv.defined()) {
+    rounds.add(row.attention_ms, false, without_grad([&] { run_attention(c); }));
+    rounds.add(row.attention_both_ms, false, [&] { run_attention_both(c); });
+  }
   rounds.measure(options.repeat);
   return row;
 }

@@ -23,6 +23,7 @@ struct OpBenchOptions {
   std::string dtype = "float32";  // or bfloat16
   int64_t repeat = 9;             // rounds; the medians are reported
   bool causal = false;            // the causal operator, a bias for every position
+  std::string device = "cpu";     // as device_from_name() takes it
 };
 
 // Medians in milliseconds, output allocation included. "Plain" is the written-out ATen form on the
@@ -42,6 +43,8 @@ struct OpBenchRow {
   double projections_ms = 0;
   double layer_both_ms = 0;
   double projections_both_ms = 0;
+  // On a GPU alone: the layer of softmax attention of as many heads, by torch's fused kernels.
+  double attention_ms = 0, attention_both_ms = 0;
   // What a layer keeps for backward, its input included, in units of the input; NaN where the
   // caching allocator, which counts it, is off.
   double layer_kept = 0;
@@ -49,7 +52,8 @@ struct OpBenchRow {
 };
 
 // For every shape: checks that operator and plain form agree, then measures in interleaved rounds.
-// `report` is called with each row as it is done. Uses the threads torch is set to. Throws a usage
+// `report` is called with each row as it is done. Uses the threads torch is set to. On a GPU a time
+// is that of many calls queued together, until it has done them. Throws a usage
 // Error for bad options and a data Error if the two forms disagree.
 std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
                                      const std::function<void(const OpBenchRow&)>& report);

@@ -12,6 +12,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/kernels/isa.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -35,6 +36,8 @@ nlohmann::json row_json(const OpBenchRow& r) {
           {"projections_ms", r.projections_ms},
           {"layer_both_ms", r.layer_both_ms},
           {"projections_both_ms", r.projections_both_ms},
+          {"attention_ms", r.attention_ms},
+          {"attention_both_ms", r.attention_both_ms},
           {"layer_kept", r.layer_kept},
           {"plain_layer_kept", r.plain_layer_kept},
           {"core_speedup", r.plain_ms / r.core_ms},
@@ -72,6 +75,12 @@ void print_row(const OpBenchRow& r) {
   print_line("layer forward+backward", r.layer_both_ms,
              times(r.layer_both_ms / r.projections_both_ms, "of its projections"));
   print_line("  projections alone", r.projections_both_ms, "");
+  if (r.attention_ms > 0) {
+    print_line("attention layer forward", r.attention_ms,
+               times(r.attention_ms / r.layer_ms, "of the layer's time"));
+    print_line("  forward+backward", r.attention_both_ms,
+               times(r.attention_both_ms / r.layer_both_ms, "of the layer's time"));
+  }
   std::cout << "  kept for backward: " << std::setprecision(2) << r.layer_kept
             << " inputs a layer, plain " << r.plain_layer_kept << "\n"
             << std::flush;
@@ -81,10 +90,17 @@ void run(const BenchOpOptions& options) {
   set_threads(options.run.threads);
   auto bench = options.bench;
   bench.shapes = parse_op_shapes(options.shapes);
+  bench.device = options.run.device;
+  const bool gpu = device_from_name(bench.device).is_cuda();
   if (!options.run.json) {
     std::cout << (bench.causal ? "Causal TSSA, " : "TSSA, ") << bench.dtype << ", " << bench.dim
-              << " channels, " << bench.heads << " heads, " << at::get_num_threads() << " threads, "
-              << kernels::current_isa() << ", median of " << bench.repeat << "\n";
+              << " channels, " << bench.heads << " heads, ";
+    if (gpu) {
+      std::cout << bench.device;
+    } else {
+      std::cout << at::get_num_threads() << " threads, " << kernels::current_isa();
+    }
+    std::cout << ", median of " << bench.repeat << "\n";
   }
   const auto rows = run_op_bench(bench, [&](const OpBenchRow& row) {
     if (!options.run.json) print_row(row);
@@ -94,6 +110,7 @@ void run(const BenchOpOptions& options) {
   for (const auto& row : rows) list.push_back(row_json(row));
   print_json({{"causal", bench.causal},
               {"dtype", bench.dtype},
+              {"device", bench.device},
               {"dim", bench.dim},
               {"heads", bench.heads},
               {"threads", at::get_num_threads()},
@@ -120,6 +137,7 @@ void add_bench_op_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--repeat", options->bench.repeat, "Rounds; medians are reported")
       ->capture_default_str();
+  add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command,
               "  tost bench op --shapes 32x197,1x16384 --threads 2\n"
