@@ -16,6 +16,7 @@
 #include "tost/explain/vision_json.h"
 #include "tost/explain/vision_report.h"
 #include "tost/models/module_device.h"
+#include "tost/ops/device.h"
 #include "tost/testing/stand_in_gpu.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/checkpoint_store.h"
@@ -141,7 +142,7 @@ json language_values(const testing::TempDir& dir, const std::string& device) {
           {"heads", 2}};
 }
 
-TEST(RunsOnGpu, SlowResumedEqualsUninterrupted) {
+TEST(RunsOnGpu, SlowResumedGoOnAsUninterrupted) {
   TOST_TEST_GPU(device);
   const testing::TempDir dir;
   const json values = vision_values("cuda");
@@ -149,7 +150,8 @@ TEST(RunsOnGpu, SlowResumedEqualsUninterrupted) {
   run(dir.path() / "parts", values, RunMode::kNew, 3);
   const TrainResult result = run(dir.path() / "parts", json::object(), RunMode::kResume);
   EXPECT_EQ(result.step, result.total_steps);
-  expect_close_runs(dir.path() / "whole", dir.path() / "parts", 0);
+  // Torch's own kernels need not repeat bit for bit on a GPU; the stand-in's do.
+  expect_close_runs(dir.path() / "whole", dir.path() / "parts", built_with_cuda() ? 0.02 : 0);
   EXPECT_TRUE(newest(dir.path() / "whole").parts.back().tensors.contains("random.cuda"));
 }
 

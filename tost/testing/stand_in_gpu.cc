@@ -1,6 +1,7 @@
 #include "tost/testing/stand_in_gpu.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -25,6 +26,7 @@
 namespace tost::testing {
 
 bool gpu_for_tests() {
+  at::globalContext().setAllowTF32CuDNN(false);  // its convolutions would differ from the CPU's
   return at::detail::getCUDAHooks().deviceCount() > 0;
 }
 
