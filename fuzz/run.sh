@@ -4,17 +4,11 @@
 # usage: fuzz/run.sh [SECONDS [TARGET...]]; targets are the folders of fuzz/corpus, by default all. Needs clang and its
 # libclang-rt (Debian: clang libclang-rt-14-dev) and the libraries of the readers. Prints executions, coverage (edges,
 # features) and the size of the corpus of each; ends with 1 where one has a finding, which then lies in build/fuzz.
+# fuzz/run.sh --sources lists the files that all targets are made of.
 # INPUT_SECONDS is the time one input may take, 20 by default; set more where others may stop the program for a while.
 # New inputs go to build/fuzz/TARGET; those worth keeping belong into fuzz/corpus/TARGET, which the tests replay.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seconds=${1:-600}
-targets=("${@:2}")
-[ ${#targets[@]} -gt 0 ] || targets=($(ls fuzz/corpus))
-out=build/fuzz
-# Some targets write the files that they read: to memory where there is such a place.
-[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
-mkdir -p "$out/objects"
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 libraries=(-lz -ljpeg -lpng16 -lpcre2-8)
 base=(tost/base/{file,file_calls,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
@@ -44,6 +38,32 @@ sources_of() {
   esac
 }
 
+# All files of a target, a line each; none that needs torch or gtest.
+files_of() {
+  local source
+  for source in "${base[@]}" $(sources_of "$1") "fuzz/targets/$1.cc"; do
+    case $source in
+      *_test.cc | tost/io/torch_tensors.cc) ;;
+      *safetensors_probe.cc) echo "$source" ;;
+      *probe.cc) ;;
+      *) echo "$source" ;;
+    esac
+  done
+}
+
+if [ "${1:-}" = --sources ]; then
+  for target in $(ls fuzz/corpus); do files_of "$target"; done | sort -u
+  exit
+fi
+
+seconds=${1:-600}
+targets=("${@:2}")
+[ ${#targets[@]} -gt 0 ] || targets=($(ls fuzz/corpus))
+out=build/fuzz
+# Some targets write the files that they read: to memory where there is such a place.
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+mkdir -p "$out/objects"
+
 # Objects are shared by targets and kept between runs; beside each the files it was made of.
 compile() {
   local source=$1 object=build/fuzz/objects/${1//\//_}.o parts
@@ -58,10 +78,7 @@ export -f compile
 
 build() {
   local target=$1 source sources=() objects=()
-  for source in "${base[@]}" $(sources_of "$target") "fuzz/targets/$target.cc"; do
-    case $source in
-      *_test.cc | *probe.cc | tost/io/torch_tensors.cc) [[ $source == *safetensors_probe.cc ]] || continue ;;
-    esac
+  for source in $(files_of "$target"); do
     sources+=("$source")
     objects+=("$out/objects/${source//\//_}.o")
   done
