@@ -15,6 +15,7 @@
 #include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/quantized_file.h"
+#include "tost/infer/vision_engine.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -86,8 +87,9 @@ void run_image_eval(EvalCommand& options) {
 
   ProgressLine progress(options.quiet || options.run.json);
   EvalOptions wanted;
-  wanted.precision =
-      chosen_precision(options.precision, loaded.precision, {"fp32", "bf16", "int8"});
+  wanted.precision = chosen_precision(
+      options.precision, loaded.precision,
+      classifier_precisions(options.engine && VisionEngine::supports(*loaded.model)));
   wanted.engine = options.engine;
   wanted.stop = stop_flag();
   wanted.progress = [&](int64_t done, int64_t total) {
@@ -167,7 +169,7 @@ void add_eval_command(CLI::App& app) {
       "2,048 tokens: one)");
   command->add_option(
       "--precision", options->precision,
-      "fp32 or bf16, of images int8, of language models int8 and int4 (default: the file's)");
+      "fp32 or bf16, by the engine int8, of language models int8 and int4 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_device_option(*command, options->run);
@@ -176,10 +178,10 @@ void add_eval_command(CLI::App& app) {
   flags->language = add_language_eval_options(*command, *options);
   auto sequence_values = std::make_shared<nlohmann::json>(nlohmann::json::object());
   flags->sequence = add_sequence_eval_options(*command, *sequence_values);
-  for (const char* shared : {"--data-format", "--per-class", "--holdout"}) {
+  for (const char* shared : {"--data-format", "--per-class", "--holdout", "--engine"}) {
     flags->sequence.push_back(command->get_option(shared));
   }
-  for (const char* shared : {"--data-format", "--per-class"}) {
+  for (const char* shared : {"--data-format", "--per-class", "--engine"}) {
     command->get_option(shared)->group("Image and sequence models");
   }
   add_example(*command,

@@ -13,6 +13,7 @@
 #include "tost/eval/run_layout.h"
 #include "tost/eval/sequence_eval.h"
 #include "tost/eval/sequence_file.h"
+#include "tost/infer/sequence_engine.h"
 #include "tost/ops/device.h"
 #include "tost/train/sequence_train_config.h"
 
@@ -134,7 +135,10 @@ void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const js
   ProgressLine progress(command.quiet || command.run.json);
   SequenceEvalOptions options;
   if (command.batch > 0) options.batch = command.batch;
-  options.precision = chosen_precision(command.precision, loaded.precision, {"fp32", "bf16"});
+  options.engine = command.engine;
+  options.precision = chosen_precision(
+      command.precision, loaded.precision,
+      classifier_precisions(command.engine && SequenceEngine::supports(*loaded.model)));
   options.stop = stop_flag();
   options.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "sequences scored");

@@ -11,7 +11,10 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/eval/language_file.h"
+#include "tost/eval/quantized_file.h"
 #include "tost/eval/sequence_predict.h"
+#include "tost/infer/sequence_engine.h"
+#include "tost/infer/vision_engine.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -23,6 +26,7 @@ struct Options {
   std::vector<std::string> images, texts, text_files;
   std::string second;
   PredictOptions predict;
+  std::string precision;  // "": the file's
   bool ema = false;
 };
 
@@ -58,11 +62,20 @@ void print(const Options& options, const std::filesystem::path& file,
   }
 }
 
+// The settings with the precision that was asked for, else the file's.
+PredictOptions settled(const Options& options, const std::string& stored, bool engine) {
+  PredictOptions predict = options.predict;
+  predict.precision = chosen_precision(options.precision, stored, classifier_precisions(engine));
+  return predict;
+}
+
 void predict_pictures(const Options& options, Weights weights) {
   LoadedModel loaded = load_model_file(options.checkpoint, weights);
   loaded.model->to(device_from_name(options.run.device));
+  const bool engine = options.predict.engine && VisionEngine::supports(*loaded.model);
   print(options, loaded.file,
-        predict_images(*loaded.model, loaded.info, options.images, options.predict));
+        predict_images(*loaded.model, loaded.info, options.images,
+                       settled(options, loaded.precision, engine)));
 }
 
 constexpr char kReads[] =
@@ -84,8 +97,9 @@ void predict_sequences(const Options& options, Weights weights) {
     texts.push_back({read_file(path, kMaxTextBytes), options.second});
     names.push_back(path);
   }
+  const bool engine = options.predict.engine && SequenceEngine::supports(*loaded.model);
   std::vector<Prediction> predictions =
-      predict_texts(*loaded.model, loaded.info, texts, options.predict);
+      predict_texts(*loaded.model, loaded.info, texts, settled(options, loaded.precision, engine));
   for (size_t i = 0; i < predictions.size(); ++i) predictions[i].path = names[i];
   print(options, loaded.file, predictions);
 }
@@ -114,9 +128,7 @@ void add_predict_command(CLI::App& app) {
   auto flags = std::make_shared<KindFlags>();
   flags->image = {command->add_option("images", options->images, "JPEG or PNG files"),
                   command->add_option("--batch", options->predict.batch_size, "Images at a time")
-                      ->capture_default_str(),
-                  command->add_flag("--engine,!--no-engine", options->predict.engine,
-                                    "Images through the inference engine, or layer by layer")};
+                      ->capture_default_str()};
   // Without allow_extra_args a text in brackets is one text, not a list.
   flags->sequence = {
       command
@@ -131,11 +143,12 @@ void add_predict_command(CLI::App& app) {
           ->allow_extra_args(false),
       command->add_option("--second", options->second,
                           "The other document, for a model of pairs of them")};
+  command->add_flag("--engine,!--no-engine", options->predict.engine,
+                    "Through the inference engine, or layer by layer");
   command->add_option("--top", options->predict.top_k, "Classes shown for each image")
       ->capture_default_str();
-  command
-      ->add_option("--precision", options->predict.precision, "fp32 or bf16, of images also int8")
-      ->capture_default_str();
+  command->add_option("--precision", options->precision,
+                      "fp32 or bf16, by the engine int8 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   add_device_option(*command, options->run);
   add_run_options(*command, options->run);

@@ -19,6 +19,7 @@
 #include "tost/eval/sequence_eval.h"
 #include "tost/eval/sequence_file.h"
 #include "tost/infer/language_engine.h"
+#include "tost/infer/vision_engine.h"
 #include "tost/train/sequence_train_config.h"
 
 namespace tost {
@@ -50,7 +51,8 @@ Scores score_vision(const QuantizeCommand& c, const std::string& file, Weights w
   ImageLoader loader(open_image_dataset(c.data, c.split.empty() ? "test" : c.split), config);
   EvalOptions options;
   options.engine = true;
-  options.precision = chosen_precision("", loaded.precision, {"fp32", "bf16", "int8"});
+  options.precision = chosen_precision(
+      "", loaded.precision, classifier_precisions(VisionEngine::supports(*loaded.model)));
   options.stop = stop_flag();
   options.progress = shown_on(line, "images scored");
   const auto result = evaluate(*loaded.model, loader, options);
@@ -87,7 +89,8 @@ Scores score_sequence(const QuantizeCommand& c, const std::string& file, Weights
   const auto dataset = open_sequence_dataset(spec, c.split.empty() ? "test" : c.split);
   check_sequence_data(loaded.info, *dataset, c.data.path);
   SequenceEvalOptions options;
-  options.precision = chosen_precision("", loaded.precision, {"fp32", "bf16"});
+  options.engine = true;
+  options.precision = chosen_precision("", loaded.precision, classifier_precisions(true));
   options.stop = stop_flag();
   options.progress = shown_on(line, "sequences scored");
   const auto result = evaluate(*loaded.model, *dataset, options);
