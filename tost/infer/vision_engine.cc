@@ -21,7 +21,9 @@ using torch::Tensor;
 
 // Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
 // products are so fast that reading the weights once for 200 rows would hold them up.
-constexpr int64_t kTileRows = 208, kTileRowsHalf = 400;
+int64_t tile_rows_of(Packing products) {
+  return products == Packing::kFloat32 ? 208 : products == Packing::kBfloat16 ? 400 : 800;
+}
 constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
 constexpr int64_t kMostImages = 32;  // of one pass
 
@@ -38,7 +40,8 @@ class VisionEngine::Run {
   Run(const VisionTransformer& model, Packing products)
       : config_(model.config()),
         weights_(pack_vision_weights(model, products)),
-        half_(products != Packing::kFloat32) {
+        half_(products != Packing::kFloat32),
+        tile_rows_(tile_rows_of(products)) {
     for (const auto& block : weights_.blocks) {
       modules_ = modules_ || block.mixer == EngineMixer::kModule;
     }
@@ -89,8 +92,7 @@ class VisionEngine::Run {
       }
     }
     workspace_.reset();
-    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, half_,
-                                                   half_ ? kTileRowsHalf : kTileRows);
+    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, half_, tile_rows_);
     position_ = torch::linear(FourierPosition::table(shape.rows, shape.columns), weights_.position,
                               weights_.position_bias)
                     .contiguous();
@@ -127,6 +129,7 @@ class VisionEngine::Run {
   const VisionConfig config_;
   const VisionWeights weights_;
   const bool half_;
+  const int64_t tile_rows_;
   bool modules_ = false;
   std::unique_ptr<VisionWorkspace> workspace_;
   Tensor position_;  // [N, C]

@@ -186,17 +186,24 @@ struct FindRange {
   }
 };
 
+// Added to a number from 0 to 255 it leaves the nearest whole one in the lowest bits.
+constexpr float kWholeNumbers = 0x1.8p23f;
+
 template <class Row>
 struct StoreQuantized {
   const Row& row;
-  WideVec inverse, zero;
+  WideVec inverse, zero;  // the latter with kWholeNumbers
   uint8_t* y;
 
   template <bool kPartial>
   HWY_INLINE void run(int64_t i, int64_t lanes, int) const {
+    const Wide d;
+    const hn::RebindToUnsigned<Wide> du;
     const hn::Rebind<uint8_t, Wide> d8;
     const auto scaled = hn::MulAdd(row.template get<kPartial>(i, lanes), inverse, zero);
-    const auto bytes = hn::DemoteTo(d8, hn::NearestInt(scaled));
+    const auto held =
+        hn::Min(hn::Max(scaled, hn::Set(d, kWholeNumbers)), hn::Set(d, kWholeNumbers + 255));
+    const auto bytes = hn::U8FromU32(hn::And(hn::BitCast(du, held), hn::Set(du, 0xFF)));
     if constexpr (kPartial) {
       HWY_ALIGN uint8_t whole[hn::MaxLanes(Wide())];
       hn::StoreU(bytes, d8, whole);
@@ -222,8 +229,9 @@ HWY_INLINE void quantize_row(const Row& row, int64_t width, uint8_t* y, float* s
   // 0 also where a value is not finite: such a row says so by its scale.
   *zero = usable && std::isfinite(step) ? static_cast<int32_t>(std::nearbyint(-low * inverse)) : 0;
   *scale = (usable ? step : 0.0f) + range.broken.total();
-  for_each_vector(width, StoreQuantized<Row>{row, hn::Set(d, inverse),
-                                             hn::Set(d, static_cast<float>(*zero)), y});
+  for_each_vector(width,
+                  StoreQuantized<Row>{row, hn::Set(d, inverse),
+                                      hn::Set(d, static_cast<float>(*zero) + kWholeNumbers), y});
 }
 
 template <class In, class Out>
