@@ -34,8 +34,9 @@ class SequenceEngine {
   // As SequenceClassifier::forward(), with its Errors: logits [B, classes] float32, those of the
   // model in evaluation mode; fp32 within 1e-4 of the largest logit, bf16 as close as autocast,
   // int8 as near as 8 bits allow. Threads are those of torch and change no bit, nor does padding,
-  // of models whose mixers run in the engine. Nothing but the result is allocated after the first
-  // call with a batch as large and sequences as long. Not for use by several threads at once.
+  // of models whose mixers run in the engine. After the first call with a batch as large
+  // and sequences as long these allocate nothing but the result; float32 microkernels take a few
+  // bytes of their own. Not for use by several threads at once.
   torch::Tensor forward(const SequenceInput& input);
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
 
