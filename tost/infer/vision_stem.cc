@@ -45,10 +45,14 @@ void gather_planes(const StemCall& call, const Window& at, T* to) {
       at.top >= 0 && at.left >= 0 && at.top + kSide <= call.rows && at.left + kSide <= call.columns;
   for (int64_t c = 0; c < call.stage.from; ++c) {
     for (int64_t y = at.top; y < at.top + kSide; ++y) {
-      const float* row = call.planes + (c * call.rows + y) * call.columns;
+      const T* row = static_cast<const T*>(call.planes) + (c * call.rows + y) * call.columns;
+      if (inside) {
+        to = std::copy_n(row + at.left, kSide, to);
+        continue;
+      }
       for (int64_t x = at.left; x < at.left + kSide; ++x) {
-        const bool there = inside || (y >= 0 && y < call.rows && x >= 0 && x < call.columns);
-        *to++ = static_cast<T>(there ? row[x] : 0.0f);
+        const bool there = y >= 0 && y < call.rows && x >= 0 && x < call.columns;
+        *to++ = there ? row[x] : T(0.0f);
       }
     }
   }

@@ -13,8 +13,8 @@ int64_t stem_tile_rows(const StemStage& stage);
 // One stage on the output pixels [first, first + count) of a picture, count <= stem_tile_rows().
 struct StemCall {
   const StemStage& stage;
-  bool half = false;              // pictures between stages are bfloat16, else float32
-  const float* planes = nullptr;  // [from, rows, columns] for the first stage
+  bool half = false;              // pictures are bfloat16, else float32
+  const void* planes = nullptr;   // [from, rows, columns] for the first stage
   const void* picture = nullptr;  // [rows, columns, from] for the others
   int64_t rows = 0, columns = 0;  // of the input
   void* gathered = nullptr;       // scratch [count, product.inputs()]

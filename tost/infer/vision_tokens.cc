@@ -70,6 +70,7 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
   const int64_t pixels = shape.patches * config_.patch * config_.patch;
   const float* picture = images + image * config_.in_channels * pixels;
   const int64_t owner = at::get_thread_num();
+  const void* planes = half() ? rounded_picture(picture, owner, parallel) : picture;
   int64_t outputs = pixels;
   for (size_t s = 0; s < weights_.stem.size(); ++s) {
     const StemStage& stage = weights_.stem[s];
@@ -78,7 +79,7 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
     parallel(cut.tiles, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t own = std::min(cut.each, outputs - t * cut.each);
-        if (own > 0) stem_rows(s, picture, image, owner, {t * cut.each, own});
+        if (own > 0) stem_rows(s, planes, image, owner, {t * cut.each, own});
       }
       PackedLinear::release();
     });
@@ -89,8 +90,25 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
   }
 }
 
+// As bfloat16, since each pixel is gathered several times.
+const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
+                                       ParallelFor parallel) const {
+  void* planes = workspace_.pictures[static_cast<size_t>(owner)][0];
+  const int64_t columns = workspace_.shape.columns * config_.patch;
+  parallel(config_.in_channels * workspace_.shape.rows, [&](int64_t begin, int64_t end) {
+    kernels::FinishRowsArgs copy;
+    copy.rows = (end - begin) * config_.patch;
+    copy.columns = copy.sums_stride = copy.out_stride = columns;
+    copy.sums = picture + begin * config_.patch * columns;
+    copy.out = at(planes, begin * config_.patch, columns);
+    copy.out_dtype = dtype();
+    kernels::finish_rows(copy);
+  });
+  return planes;
+}
+
 // `owner` is the thread whose pictures these are.
-void TokenPass::stem_rows(size_t index, const float* picture, int64_t image, int64_t owner,
+void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64_t owner,
                           Rows rows) const {
   const auto& shape = workspace_.shape;
   const auto& between = workspace_.pictures[static_cast<size_t>(owner)];
@@ -99,15 +117,15 @@ void TokenPass::stem_rows(size_t index, const float* picture, int64_t image, int
   for (size_t s = 0; s < index; ++s) shrunk *= weights_.stem[s].stride;
   const StemCall call{.stage = stage,
                       .half = half(),
-                      .planes = index == 0 ? picture : nullptr,
-                      .picture = index == 0 ? nullptr : between[index - 1],
+                      .planes = index == 0 ? planes : nullptr,
+                      .picture = index == 0 ? nullptr : between[index],
                       .rows = shape.rows * config_.patch / shrunk,
                       .columns = shape.columns * config_.patch / shrunk,
                       .gathered = scratch().gathered,
                       .scratch = scratch().product};
   PackedResult result{.stride = stage.to};
   if (index + 1 < weights_.stem.size()) {
-    result.data = at(between[index], rows.first, stage.to);
+    result.data = at(between[index + 1], rows.first, stage.to);
     result.dtype = dtype();
     result.activation = kernels::Activation::kGelu;
   } else {

@@ -30,7 +30,8 @@ class TokenPass : private BlockPass {
 
  private:
   void embed(const float* images, int64_t image, ParallelFor parallel, int64_t threads) const;
-  void stem_rows(size_t stage, const float* picture, int64_t image, int64_t owner, Rows rows) const;
+  const void* rounded_picture(const float* picture, int64_t owner, ParallelFor parallel) const;
+  void stem_rows(size_t stage, const void* planes, int64_t image, int64_t owner, Rows rows) const;
   void mix(const TokenBlockWeights& block, const float* shift, int64_t first, int64_t count,
            ParallelFor parallel, int64_t threads) const;
   void mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,

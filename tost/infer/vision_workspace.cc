@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tost/base/rounding.h"
 #include "tost/infer/vision_stem.h"
 #include "tost/kernels/tssa.h"
 
@@ -57,7 +58,7 @@ T* VisionWorkspace::take(char* base, int64_t bytes) {
   // Pages apart by a line more than they hold, so that pieces do not all start in the same set of
   // the caches.
   auto* piece = base == nullptr ? nullptr : reinterpret_cast<T*>(base + used_);
-  used_ += (bytes + 63) / 64 * 64 + 64;
+  used_ += aligned(bytes) + 64;
   return piece;
 }
 
@@ -95,10 +96,9 @@ void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& w
     piece.attention = take<float>(base, config.heads * (1 + shape.patches) * 4);
     scratch.push_back(piece);
     int64_t pixels = shape.patches * config.patch * config.patch;
-    for (size_t i = 0; i + 1 < weights.stem.size(); ++i) {
-      pixels /= weights.stem[i].stride * weights.stem[i].stride;
-      pictures[static_cast<size_t>(t)].push_back(
-          take<char>(base, pixels * weights.stem[i].to * size));
+    for (const auto& stage : weights.stem) {
+      pictures[static_cast<size_t>(t)].push_back(take<char>(base, pixels * stage.from * size));
+      pixels /= stage.stride * stage.stride;
     }
   }
 }

@@ -34,14 +34,15 @@ class VisionWorkspace : public BlockRows {
   int64_t tssa_bytes = 0;
   std::vector<void*>
       classed;  // one a class block [images, 1 + N, C]: normed class and patch tokens
-  std::vector<ThreadScratch> scratch;        // [threads]
-  std::vector<std::vector<void*>> pictures;  // [threads][stages - 1]: what goes from stage to stage
-  float* class_stream = nullptr;             // [images, C]
-  void* class_normed = nullptr;              // [images, C]
-  float* class_query = nullptr;              // [images, H, C]
-  void* class_sums = nullptr;                // [images, H, C]
-  void* class_values = nullptr;              // [images, C]
-  void* class_hidden = nullptr;              // [images, hidden]
+  std::vector<ThreadScratch> scratch;  // [threads]
+  // [threads][stages]: what goes into a stage, the first one's only where it is not float32.
+  std::vector<std::vector<void*>> pictures;
+  float* class_stream = nullptr;  // [images, C]
+  void* class_normed = nullptr;   // [images, C]
+  float* class_query = nullptr;   // [images, H, C]
+  void* class_sums = nullptr;     // [images, H, C]
+  void* class_values = nullptr;   // [images, C]
+  void* class_hidden = nullptr;   // [images, hidden]
 
  private:
   void lay_out(const VisionConfig& config, const VisionWeights& weights, bool half, char* base);
