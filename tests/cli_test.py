@@ -117,6 +117,16 @@ class Usage(Case):
         done = run("info", "--json", env={**os.environ, "TOST_ISA": "scalar"})
         self.assertEqual(json.loads(done.stdout)["paths"]["tssa_isa"], "scalar")
 
+    def test_devices(self):
+        gpus = json.loads(run("info", "--json").stdout)["gpus"]
+        train = ["train", *TINY, "--out", self.dir / "run", "--device"]
+        self.error(*train, "gpu", exit_code=2, says=["Unknown device 'gpu'", "cpu, cuda, cuda:N"])
+        self.error(*train, f"cuda:{len(gpus)}", exit_code=2, says="CUDA")
+        self.error("bench", "op", "--device", "cuda:999", exit_code=2, says="CUDA")
+        self.assertFalse((self.dir / "run").exists())
+        if not gpus:
+            run(*train, "auto", "--max-steps", "1", "--quiet", "--threads", "1")
+
     def test_info_lists_models_with_the_papers_sizes(self):
         models = {m["name"]: m for m in json.loads(run("info", "--models", "--json").stdout)["models"]}
         self.assertEqual(models["tost_cab_tiny_12_p16"]["parameters"], 5769328)
