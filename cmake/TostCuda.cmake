@@ -15,7 +15,10 @@ tost_import_library(tost_c10_cuda ${TOST_TORCH_DIR}/lib/libc10_cuda.so)
 tost_import_library(tost_libtorch_cuda ${TOST_TORCH_DIR}/lib/libtorch_cuda.so)
 # The runtime torch uses, never a second one.
 file(GLOB tost_cudart ${TOST_TORCH_DIR}/../nvidia/cu*/lib/libcudart.so.*
-     ${TOST_TORCH_DIR}/../nvidia/cuda_runtime/lib/libcudart.so.* ${tost_cuda_home}/lib64/libcudart.so)
+     ${TOST_TORCH_DIR}/../nvidia/cuda_runtime/lib/libcudart.so.*)
+if(NOT tost_cudart)
+  file(GLOB tost_cudart ${tost_cuda_home}/lib64/libcudart.so)
+endif()
 if(NOT tost_cudart)
   message(FATAL_ERROR "No libcudart beside torch in '${TOST_TORCH_DIR}' nor in '${tost_cuda_home}'.")
 endif()
