@@ -8,11 +8,12 @@
 namespace tost {
 namespace {
 
-// What tells this row from the others, as short as can be.
+// What tells this row from the others first: long names are cut at their end.
 std::string name_of(const ModelBenchRow& r) {
   std::string name = r.model.substr(r.model.rfind('/') + 1);
-  if (r.kind == "language") name += " " + r.test;
-  return cat(name, ", ", r.batch, ", ", r.precision, r.engine ? "" : ", plain");
+  if (name.starts_with("tost_")) name.erase(0, 5);
+  const std::string test = r.kind == "language" ? cat(r.test, ", ") : "";
+  return cat(r.precision, ", ", r.engine ? "" : "plain, ", test, r.batch, ", ", name);
 }
 
 double percent(double part, double whole) {
