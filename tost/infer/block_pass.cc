@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tost/kernels/tssa.h"
+
 namespace tost {
 namespace {
 
@@ -11,24 +13,58 @@ constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a ti
 
 }  // namespace
 
+ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
+                            Packing products, int64_t product_bytes) {
+  const int64_t size = products == Packing::kFloat32 ? 4 : 2;
+  ThreadScratch piece;
+  piece.normed = memory.take<char>(tile_rows * dim * 4);
+  piece.hidden = memory.take<char>(tile_rows * hidden * size);
+  piece.bytes = memory.take<uint8_t>(tile_rows * std::max(hidden, dim));
+  piece.scale = memory.take<float>(2 * tile_rows * 4);
+  piece.zero = memory.take<int32_t>(2 * tile_rows * 4);
+  piece.product = memory.take<char>(product_bytes);
+  return piece;
+}
+
+int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim) {
+  kernels::TssaForwardArgs args;
+  args.shape = {1, tokens, heads, dim / heads};
+  return aligned(kernels::tssa_forward_workspace(args));
+}
+
 const ThreadScratch& BlockPass::scratch() const {
   return scratch_[static_cast<size_t>(at::get_thread_num())];
+}
+
+kernels::NormRowsArgs BlockPass::norm_args(const NormWeights& norm, const float* shift,
+                                           Rows rows) const {
+  kernels::NormRowsArgs args;
+  args.rows = rows.count;
+  args.width = args.x_stride = args.y_stride = dim_;
+  args.x = stream(rows.first);
+  args.weight = data(norm.weight);
+  args.bias = data(norm.bias);
+  args.shift = shift;
+  args.shifted = stream(rows.first);
+  return args;
+}
+
+void BlockPass::add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const {
+  kernels::FinishRowsArgs args;
+  args.rows = rows.count;
+  args.columns = args.sums_stride = args.out_stride = dim_;
+  args.sums = y;
+  args.add = true;
+  args.gamma = data(gamma);
+  args.out = stream(rows.first);
+  kernels::finish_rows(args);
 }
 
 void BlockPass::norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const {
   const ThreadScratch& own = scratch();
   const bool bytes = !as_float && products_ == Packing::kInt8;
-  kernels::NormRowsArgs args;
-  args.rows = rows.count;
-  args.width = dim_;
-  args.x = stream(rows.first);
-  args.x_stride = dim_;
-  args.weight = data(norm.weight);
-  args.bias = data(norm.bias);
-  args.shift = shift;
-  args.shifted = stream(rows.first);
+  kernels::NormRowsArgs args = norm_args(norm, shift, rows);
   args.y = own.normed;
-  args.y_stride = dim_;
   args.y_type = bytes                 ? kernels::RowType::kUint8
                 : as_float || !half() ? kernels::RowType::kFloat32
                                       : kernels::RowType::kBfloat16;

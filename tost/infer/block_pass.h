@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tost/infer/block_weights.h"
+#include "tost/infer/scratch_memory.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/ops/packed_linear.h"
 
@@ -22,6 +23,13 @@ struct ThreadScratch {
   void* gathered = nullptr;    // pixels of a convolution, of pictures
   float* attention = nullptr;  // [H, 1 + N], of pictures
 };
+
+// What the tiles of a block want of it; the other pieces are null.
+ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
+                            Packing products, int64_t product_bytes);
+
+// Bytes that TSSA over `tokens` tokens of one sample works in.
+int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim);
 
 // Tokens on their way. They are stored as float32, or bfloat16 where the products are not float32;
 // the residual stream is float32.
@@ -53,6 +61,11 @@ class BlockPass {
   // Rows of the stream, normalised, in this thread's scratch: as float32, or as the products want
   // them.
   void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
+  // The same norm to somewhere else: y and its type are the caller's to set, float32 [rows, C]
+  // unless it does.
+  kernels::NormRowsArgs norm_args(const NormWeights& norm, const float* shift, Rows rows) const;
+  // y [rows, C] times gamma onto rows of the stream.
+  void add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const;
 
   bool half() const { return products_ != Packing::kFloat32; }
   int64_t size() const { return half() ? 2 : 4; }

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "tost/base/error.h"
-#include "tost/infer/autocast_scope.h"
 #include "tost/infer/language_prefill.h"
 #include "tost/infer/language_step.h"
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 
@@ -24,7 +24,7 @@ constexpr int64_t kStepRows = 16;
 struct PlainMode {
   const c10::InferenceMode off{false};
   const torch::NoGradGuard no_grad;
-  const AutocastOff own_precision;
+  const DeviceAutocast own_precision{Autocast::kOff};
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/infer/autocast_scope.h"
+#include "tost/models/device_autocast.h"
 #include "tost/models/quantizable.h"
 #include "tost/models/state_dict.h"
 #include "tost/ops/quantized_weight.h"
@@ -179,7 +179,7 @@ TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
     const auto ids = ids_of(model->config(), 2, 40);
     LanguageState one, two;
     const auto plain = engine.extend(ids, one);
-    const AutocastScope autocast(true);
+    const DeviceAutocast autocast(Autocast::kBfloat16);
     EXPECT_TRUE(torch::equal(engine.extend(ids, two), plain)) << mixer;
   }
 }

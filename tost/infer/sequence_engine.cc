@@ -6,12 +6,12 @@
 #include <atomic>
 
 #include "tost/base/error.h"
-#include "tost/infer/autocast_scope.h"
 #include "tost/infer/sequence_head.h"
 #include "tost/infer/sequence_plan.h"
 #include "tost/infer/sequence_tokens.h"
 #include "tost/infer/sequence_weights.h"
 #include "tost/infer/sequence_workspace.h"
+#include "tost/models/device_autocast.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {
@@ -77,7 +77,7 @@ class SequenceEngine::Run {
     Tensor logits = torch::empty(
         {first.ids.defined() && first.ids.dim() > 0 ? first.ids.size(0) : 0, config_.classes});
     const c10::InferenceMode no_grad;
-    const AutocastOff own_precision;
+    const DeviceAutocast own_precision{Autocast::kOff};
     encode(first, first_);
     if (second != nullptr) encode(*second, second_);
     if (second != nullptr && first.ids.size(0) != second->ids.size(0)) {

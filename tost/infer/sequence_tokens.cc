@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tost/infer/autocast_scope.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 
@@ -109,33 +109,20 @@ void SequencePass::mix_by_module(const TokenBlockWeights& block, const float* sh
   auto* rows = x.mutable_data_ptr<float>();
   for (int64_t i = 0; i < group_.count; ++i) {
     length[i] = item(i).rows;
-    kernels::NormRowsArgs norm;
-    norm.rows = item(i).rows;
-    norm.width = norm.x_stride = norm.y_stride = dim;
-    norm.x = pass_.stream(item(i).first);
-    norm.weight = data(block.norm1.weight);
-    norm.bias = data(block.norm1.bias);
-    norm.shift = shift;
-    norm.shifted = pass_.stream(item(i).first);
+    auto norm = pass_.norm_args(block.norm1, shift, {item(i).first, item(i).rows});
     norm.y = rows + i * group_.longest * dim;
     kernels::norm_rows(norm);
   }
   if (group_.rows == group_.count * group_.longest) lengths.reset();  // nothing is padded
   torch::Tensor y;
   {
-    const AutocastScope autocast(pass_.half());
+    const DeviceAutocast autocast(pass_.half() ? Autocast::kBfloat16 : Autocast::kAsItIs);
     y = block.module->forward(x, {.trace = nullptr, .lengths = lengths});
   }
   y = y.to(torch::kFloat).contiguous();
   for (int64_t i = 0; i < group_.count; ++i) {
-    kernels::FinishRowsArgs add;
-    add.rows = item(i).rows;
-    add.columns = add.sums_stride = add.out_stride = dim;
-    add.sums = y.const_data_ptr<float>() + i * group_.longest * dim;
-    add.add = true;
-    add.gamma = data(block.gamma1);
-    add.out = pass_.stream(item(i).first);
-    kernels::finish_rows(add);
+    pass_.add_rows(y.const_data_ptr<float>() + i * group_.longest * dim, block.gamma1,
+                   {item(i).first, item(i).rows});
   }
 }
 

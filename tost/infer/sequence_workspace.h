@@ -47,11 +47,8 @@ class SequenceWorkspace {
 
  private:
   void lay_out(const SequenceConfig& config, const SequenceWeights& weights, int64_t tile_rows,
-               char* base);
-  template <class T>
-  T* take(char* base, int64_t bytes);
+               ScratchMemory& memory);
 
-  int64_t used_ = 0;
   torch::Tensor memory_;
 };
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/infer/autocast_scope.h"
 #include "tost/infer/vision_class.h"
 #include "tost/infer/vision_tokens.h"
 #include "tost/infer/vision_weights.h"
 #include "tost/infer/vision_workspace.h"
+#include "tost/models/device_autocast.h"
 #include "tost/models/fourier_position.h"
 #include "tost/models/vision_transformer.h"
 #include "tost/ops/kernel_call.h"
@@ -50,7 +50,7 @@ class VisionEngine::Run {
   Tensor forward(const Tensor& images) {
     Tensor logits = torch::empty({images.dim() > 0 ? images.size(0) : 0, config_.classes});
     const c10::InferenceMode no_grad;
-    const AutocastOff own_precision;
+    const DeviceAutocast own_precision{Autocast::kOff};
     check(images);
     const Tensor pictures = images.to(torch::kFloat).contiguous();
     const int64_t batch = pictures.size(0), classes = config_.classes;
@@ -92,7 +92,7 @@ class VisionEngine::Run {
       }
     }
     workspace_.reset();
-    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, half_, tile_rows_);
+    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, tile_rows_);
     position_ = torch::linear(FourierPosition::table(shape.rows, shape.columns), weights_.position,
                               weights_.position_bias)
                     .contiguous();

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/infer/autocast_scope.h"
 #include "tost/io/safetensors.h"
+#include "tost/models/device_autocast.h"
 #include "tost/models/state_dict.h"
 #include "tost/models/token_mixer.h"
 #include "tost/testing/shared.h"
@@ -184,7 +184,7 @@ TEST_F(VisionEngineTest, AutocastOfTheCallerChangesNothing) {
   const Tensor images = pictures(config, 2);
   VisionEngine first(*model, "fp32"), second(*model, "fp32");
   const Tensor plain = first.forward(images);
-  const AutocastScope autocast(true);
+  const DeviceAutocast autocast(Autocast::kBfloat16);
   EXPECT_TRUE(torch::equal(second.forward(images), plain));
 }
 

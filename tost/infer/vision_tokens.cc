@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "tost/base/rounding.h"
-#include "tost/infer/autocast_scope.h"
 #include "tost/infer/vision_stem.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
+#include "tost/models/device_autocast.h"
 
 namespace tost {
 namespace {
@@ -155,33 +155,20 @@ void TokenPass::mix(const TokenBlockWeights& block, const float* shift, int64_t 
 // Normalised tokens through the mixer's own forward, onto the stream.
 void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,
                               int64_t count) const {
-  const int64_t tokens = workspace_.shape.tokens, dim = config_.dim, rows = count * tokens;
+  const int64_t tokens = workspace_.shape.tokens;
+  const Rows rows{first * tokens, count * tokens};
   const c10::InferenceMode no_grad;
-  auto x = torch::empty({count, tokens, dim});
-  kernels::NormRowsArgs norm;
-  norm.rows = rows;
-  norm.width = norm.x_stride = norm.y_stride = dim;
-  norm.x = stream(first * tokens);
-  norm.weight = data(block.norm1.weight);
-  norm.bias = data(block.norm1.bias);
-  norm.shift = shift;
-  norm.shifted = stream(first * tokens);
+  auto x = torch::empty({count, tokens, config_.dim});
+  auto norm = norm_args(block.norm1, shift, rows);
   norm.y = x.mutable_data_ptr<float>();
   kernels::norm_rows(norm);
   torch::Tensor y;
   {
-    const AutocastScope autocast(half());
+    const DeviceAutocast autocast(half() ? Autocast::kBfloat16 : Autocast::kAsItIs);
     y = block.module->forward(x, {});
   }
   y = y.to(torch::kFloat).contiguous();
-  kernels::FinishRowsArgs add;
-  add.rows = rows;
-  add.columns = add.sums_stride = add.out_stride = dim;
-  add.sums = y.const_data_ptr<float>();
-  add.add = true;
-  add.gamma = data(block.gamma1);
-  add.out = stream(first * tokens);
-  kernels::finish_rows(add);
+  add_rows(y.const_data_ptr<float>(), block.gamma1, rows);
 }
 
 // Rows of a picture's patches for all class blocks; see ClassState in class_attention.h.
@@ -190,36 +177,17 @@ void TokenPass::class_rows(int64_t image, Rows rows) const {
   const Rows stored{image * workspace_.shape.tokens + rows.first, rows.count};
   for (size_t i = 0; i < weights_.class_blocks.size(); ++i) {
     const ClassBlockWeights& block = weights_.class_blocks[i];
-    kernels::NormRowsArgs norm1;
-    norm1.rows = rows.count;
-    norm1.width = norm1.x_stride = norm1.y_stride = dim;
-    norm1.x = stream(stored.first);
-    norm1.weight = data(block.norm1.weight);
-    norm1.bias = data(block.norm1.bias);
-    if (i == 0) {
-      norm1.shift = data(weights_.blocks.back().fc2_shift);
-      norm1.shifted = stream(stored.first);
-    }
+    const float* shift = i == 0 ? data(weights_.blocks.back().fc2_shift) : nullptr;
+    auto norm1 = norm_args(block.norm1, shift, stored);
     norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
     norm1.y_type = half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
     kernels::norm_rows(norm1);
     if (i + 1 == weights_.class_blocks.size()) break;
     norm(block.norm1, nullptr, stored, /*as_float=*/true);
-    kernels::FinishRowsArgs add;
-    add.rows = rows.count;
-    add.columns = add.sums_stride = add.out_stride = dim;
-    add.sums = scratch().normed;
-    add.add = true;
-    add.gamma = data(block.gamma1);
-    add.out = stream(stored.first);
-    kernels::finish_rows(add);
+    add_rows(static_cast<const float*>(scratch().normed), block.gamma1, stored);
     if (block.doubled.weight.defined()) {
-      kernels::NormRowsArgs norm2 = norm1;
-      norm2.shift = nullptr;
-      norm2.weight = data(block.doubled.weight);
-      norm2.bias = data(block.doubled.bias);
+      auto norm2 = norm_args(block.doubled, nullptr, stored);
       norm2.y = stream(stored.first);
-      norm2.y_type = kernels::RowType::kFloat32;
       kernels::norm_rows(norm2);
     } else {
       float* x = stream(stored.first);

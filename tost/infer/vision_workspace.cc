@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "tost/base/rounding.h"
 #include "tost/infer/vision_stem.h"
-#include "tost/kernels/tssa.h"
 
 namespace tost {
 namespace {
@@ -36,68 +34,51 @@ int64_t gathered_bytes(const VisionWeights& weights, int64_t size) {
   return most;
 }
 
-int64_t tssa_bytes_of(const VisionConfig& config, const VisionShape& shape) {
-  kernels::TssaForwardArgs args;
-  args.shape = {1, shape.tokens, config.heads, config.dim / config.heads};
-  return (kernels::tssa_forward_workspace(args) + 63) / 64 * 64;
-}
-
 }  // namespace
 
 VisionWorkspace::VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
-                                 const VisionShape& shape, bool half, int64_t tile_rows)
+                                 const VisionShape& shape, int64_t tile_rows)
     : shape(shape), tile_rows(tile_rows) {
-  lay_out(config, weights, half, nullptr);
-  memory_ = torch::zeros({used_}, torch::kUInt8);
-  used_ = 0;
-  lay_out(config, weights, half, static_cast<char*>(memory_.mutable_data_ptr()));
+  ScratchMemory counted;
+  lay_out(config, weights, counted);
+  memory_ = torch::zeros({counted.used()}, torch::kUInt8);
+  ScratchMemory memory(static_cast<char*>(memory_.mutable_data_ptr()));
+  lay_out(config, weights, memory);
 }
 
-template <class T>
-T* VisionWorkspace::take(char* base, int64_t bytes) {
-  // Pages apart by a line more than they hold, so that pieces do not all start in the same set of
-  // the caches.
-  auto* piece = base == nullptr ? nullptr : reinterpret_cast<T*>(base + used_);
-  used_ += aligned(bytes) + 64;
-  return piece;
-}
-
-void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& weights, bool half,
-                              char* base) {
-  const int64_t size = half ? 2 : 4, dim = config.dim, images = shape.images;
+void VisionWorkspace::lay_out(const VisionConfig& config, const VisionWeights& weights,
+                              ScratchMemory& memory) {
+  const Packing products = weights.blocks[0].fc1.packing();
+  const int64_t size = products == Packing::kFloat32 ? 4 : 2;
+  const int64_t dim = config.dim, images = shape.images;
   const int64_t hidden = weights.class_blocks[0].fc1.outputs();
   const int64_t all = images * shape.tokens * dim;
-  stream = take<float>(base, all * 4);
-  projected = take<char>(base, all * size);
-  mixed = take<char>(base, all * size);
-  tssa_bytes = tssa_bytes_of(config, shape);
-  tssa = take<char>(base, images * tssa_bytes);
+  stream = memory.take<float>(all * 4);
+  projected = memory.take<char>(all * size);
+  mixed = memory.take<char>(all * size);
+  tssa_bytes = tssa_scratch_bytes(shape.tokens, config.heads, dim);
+  tssa = memory.take<char>(images * tssa_bytes);
   classed.clear();
   for (size_t i = 0; i < weights.class_blocks.size(); ++i) {
-    classed.push_back(take<char>(base, images * (1 + shape.patches) * dim * size));
+    classed.push_back(memory.take<char>(images * (1 + shape.patches) * dim * size));
   }
-  class_stream = take<float>(base, images * dim * 4);
-  class_normed = take<char>(base, images * dim * size);
-  class_query = take<float>(base, images * config.heads * dim * 4);
-  class_sums = take<char>(base, images * config.heads * dim * size);
-  class_values = take<char>(base, images * dim * size);
-  class_hidden = take<char>(base, images * hidden * size);
+  class_stream = memory.take<float>(images * dim * 4);
+  class_normed = memory.take<char>(images * dim * size);
+  class_query = memory.take<float>(images * config.heads * dim * 4);
+  class_sums = memory.take<char>(images * config.heads * dim * size);
+  class_values = memory.take<char>(images * dim * size);
+  class_hidden = memory.take<char>(images * hidden * size);
   scratch.clear();
   pictures.assign(static_cast<size_t>(shape.threads), {});
   for (int64_t t = 0; t < shape.threads; ++t) {
-    ThreadScratch piece;
-    piece.normed = take<char>(base, tile_rows * dim * 4);
-    piece.hidden = take<char>(base, tile_rows * hidden * size);
-    piece.bytes = take<uint8_t>(base, tile_rows * std::max(hidden, dim));
-    piece.scale = take<float>(base, 2 * tile_rows * 4);
-    piece.zero = take<int32_t>(base, 2 * tile_rows * 4);
-    piece.product = take<char>(base, product_bytes(weights, tile_rows, images));
-    piece.gathered = take<char>(base, gathered_bytes(weights, size));
-    piece.attention = take<float>(base, config.heads * (1 + shape.patches) * 4);
+    ThreadScratch piece = block_scratch(memory, tile_rows, dim, hidden, products,
+                                        product_bytes(weights, tile_rows, images));
+    piece.gathered = memory.take<char>(gathered_bytes(weights, size));
+    piece.attention = memory.take<float>(config.heads * (1 + shape.patches) * 4);
     scratch.push_back(piece);
     int64_t pixels = shape.patches * config.patch * config.patch;
     for (const auto& stage : weights.stem) {
-      pictures[static_cast<size_t>(t)].push_back(take<char>(base, pixels * stage.from * size));
+      pictures[static_cast<size_t>(t)].push_back(memory.take<char>(pixels * stage.from * size));
       pixels /= stage.stride * stage.stride;
     }
   }

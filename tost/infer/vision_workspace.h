@@ -26,7 +26,7 @@ struct VisionShape {
 class VisionWorkspace : public BlockRows {
  public:
   VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,
-                  const VisionShape& shape, bool half, int64_t tile_rows);
+                  const VisionShape& shape, int64_t tile_rows);
 
   const VisionShape shape;
   const int64_t tile_rows;  // T
@@ -45,11 +45,8 @@ class VisionWorkspace : public BlockRows {
   void* class_hidden = nullptr;   // [images, hidden]
 
  private:
-  void lay_out(const VisionConfig& config, const VisionWeights& weights, bool half, char* base);
-  template <class T>
-  T* take(char* base, int64_t bytes);
+  void lay_out(const VisionConfig& config, const VisionWeights& weights, ScratchMemory& memory);
 
-  int64_t used_ = 0;
   torch::Tensor memory_;
 };
 
