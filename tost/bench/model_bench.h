@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,10 @@ struct ModelBenchRow {
   // by kernels::Work. 0: not measured. What is missing to the total is the rest: copies, waiting.
   std::array<double, kernels::kWorkKinds> work_ms{};
   double work_total_ms = 0;
+
+  double work_rest_ms() const {
+    return std::accumulate(work_ms.begin(), work_ms.end(), work_total_ms, std::minus<>());
+  }
 };
 
 // The largest error that a precision may have on random weights.

@@ -52,12 +52,10 @@ Drawing model_work_plot(const std::vector<ModelBenchRow>& rows) {
   for (const auto& row : rows) {
     if (row.work_total_ms <= 0) continue;
     chart.groups.push_back(name_of(row));
-    double rest = row.work_total_ms;
     for (size_t k = 0; k < row.work_ms.size(); ++k) {
       chart.series[k].y.push_back(100 * row.work_ms[k] / row.work_total_ms);
-      rest -= row.work_ms[k];
     }
-    chart.series.back().y.push_back(100 * std::max(0.0, rest) / row.work_total_ms);
+    chart.series.back().y.push_back(100 * std::max(0.0, row.work_rest_ms()) / row.work_total_ms);
   }
   if (chart.groups.empty()) {
     fail_usage("There is nothing to draw: where the time goes is known of the engine alone.");

@@ -17,12 +17,6 @@ Json measured(double value) {
   return value > 0 && std::isfinite(value) ? Json(value) : Json();
 }
 
-double rest_ms(const ModelBenchRow& r) {
-  double rest = r.work_total_ms;
-  for (const double ms : r.work_ms) rest -= ms;
-  return rest;
-}
-
 // work_products_ms and so on; null where it was not measured.
 Json work_json(const ModelBenchRow& r) {
   Json work;
@@ -32,7 +26,7 @@ Json work_json(const ModelBenchRow& r) {
     std::replace(name.begin(), name.end(), ' ', '_');
     work[cat("work_", name, "_ms")] = measured ? Json(r.work_ms[size_t(k)]) : Json();
   }
-  work["work_rest_ms"] = measured ? Json(rest_ms(r)) : Json();
+  work["work_rest_ms"] = measured ? Json(r.work_rest_ms()) : Json();
   return work;
 }
 
@@ -206,7 +200,7 @@ std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
                                    r.precision,
                                    milliseconds(r.work_total_ms)};
     for (const double ms : r.work_ms) cells.push_back(share(ms, r.work_total_ms));
-    cells.push_back(share(rest_ms(r), r.work_total_ms));
+    cells.push_back(share(r.work_rest_ms(), r.work_total_ms));
     text += cat("| ", join(cells, " | "), " |\n");
   }
   if (text.empty()) return "";
