@@ -28,9 +28,9 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
   return outputs % 96 == 0 ? 96 : 64;
 }
 // Rows of a tile at most, for the same reason.
+constexpr int64_t kTileRows = 400;
 // More of them could sum up to beyond int32.
 constexpr int64_t kMostInt8Inputs = 0x7fffffff / (255 * 127);
-constexpr int64_t kTileRows = 400;
 
 // How many inputs stand side by side in the layout of the matrix units.
 int64_t group_of(Packing packing) {
