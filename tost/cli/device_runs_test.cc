@@ -17,6 +17,7 @@
 #include "tost/explain/vision_report.h"
 #include "tost/models/module_device.h"
 #include "tost/ops/device.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/stand_in_gpu.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/checkpoint_store.h"
@@ -30,13 +31,7 @@ using nlohmann::json;
 using torch::Tensor;
 
 std::string refusal(const std::string& name) {
-  try {
-    device_from_name(name);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { device_from_name(name); });
 }
 
 TEST(DeviceNames, AreTakenOrRefusedInOneSentence) {

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "tost/base/error.h"
 #include "tost/data/batch_maker.h"
 #include "tost/data/data_test_util.h"
 #include "tost/data/preprocess.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -116,13 +116,7 @@ TEST(Corruption, ContrastLeavesTheStatedShare) {
 
 TEST(Corruption, RefusesWhatDoesNotExist) {
   const auto refusal = [](const Corruption& corruption) -> std::string {
-    try {
-      check_corruption(corruption);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      return error.what();
-    }
-    return "";
+    return testing::usage_error_of([&] { check_corruption(corruption); });
   };
   EXPECT_NE(refusal({"nois", 1}).find("Did you mean 'noise'?"), std::string::npos);
   EXPECT_NE(refusal({"blur", 0}).find("1 to 5, not 0"), std::string::npos);

@@ -10,6 +10,7 @@
 
 #include "tost/base/error.h"
 #include "tost/data/dataset.h"
+#include "tost/testing/errors.h"
 
 namespace tost::testing {
 
@@ -58,13 +59,7 @@ class FolderTest : public ::testing::Test {
 
   // The message of the Error that opening must throw.
   std::string refusal(const DataSpec& spec, const std::string& split) const {
-    try {
-      open_image_dataset(spec, split);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "opened";
-    return "";
+    return testing::error_of([&] { open_image_dataset(spec, split); });
   }
 
   std::filesystem::path folder_;

@@ -7,27 +7,17 @@
 #include <map>
 #include <set>
 
-#include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/data/recall_batch.h"
 #include "tost/data/recall_cases.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::error_of;
+using testing::mentions;
 
 std::string text_of(const RecallSample& sample) {
   return {sample.ids.begin(), sample.ids.end()};

@@ -10,10 +10,13 @@
 #include "tost/io/safetensors_index.h"
 #include "tost/io/tokenizers.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {
+
+using testing::usage_error_of;
 
 namespace fs = std::filesystem;
 
@@ -30,16 +33,6 @@ void expect_same(const fs::path& a, const fs::path& b) {
     ASSERT_EQ(y.state.count(name), 1u) << name;
     EXPECT_TRUE(same_bits(tensor, y.state.at(name))) << name;
   }
-}
-
-std::string usage_error(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
-    return error.what();
-  }
-  return "";
 }
 
 // All 256 bytes, and three joined from them.
@@ -141,7 +134,7 @@ TEST_F(Convert, SequenceModelsComeBackToo) {
   save_sequence_file(in, *model, info);
   EXPECT_EQ(convert(in, "s-hub").kind, "sequence");
   expect_same(in, path("s-hub"));
-  EXPECT_NE(usage_error([&] { convert(in, "s.pth"); }).find("no official layout"),
+  EXPECT_NE(usage_error_of([&] { convert(in, "s.pth"); }).find("no official layout"),
             std::string::npos);
 }
 
@@ -161,7 +154,7 @@ TEST_F(Convert, PrefixesComeOffAgain) {
   EXPECT_NE(read_file(path("a.pt"), 1 << 30).find("_orig_mod.transformer.wte.weight"),
             std::string::npos);
   EXPECT_NE(
-      usage_error([&] { convert_model(in, path("b"), {.prefix = "module."}); }).find("prefix"),
+      usage_error_of([&] { convert_model(in, path("b"), {.prefix = "module."}); }).find("prefix"),
       std::string::npos);
 }
 
@@ -235,7 +228,7 @@ TEST_F(Convert, SmallerTypesRoundOnce) {
   convert_model(path("half.safetensors"), path("again"), {.dtype = "bfloat16"});
   const auto again = load_safetensors(path("again") / "model.safetensors").tensors;
   for (const auto& [name, tensor] : halved) EXPECT_TRUE(same_bits(tensor, again.at(name))) << name;
-  EXPECT_NE(usage_error([&] { convert_model(in, path("x"), {.dtype = "int8"}); }).find("int8"),
+  EXPECT_NE(usage_error_of([&] { convert_model(in, path("x"), {.dtype = "int8"}); }).find("int8"),
             std::string::npos);
 }
 
@@ -261,8 +254,9 @@ TEST_F(Convert, SizesOfPicturesAndContexts) {
   ASSERT_EQ(rows.size(0), 31);
   // Twice as dense: every second row is an old one.
   EXPECT_LE((rows.slice(0, 0, 31, 2) - before.at(table)).abs().max().item<double>(), 1e-6);
-  EXPECT_NE(usage_error([&] { convert_model(text, path("x"), {.image_size = 8}); }), "");
-  EXPECT_NE(usage_error([&] { convert_model(vision_file(), path("x"), {.image_size = 33}); }), "");
+  EXPECT_NE(usage_error_of([&] { convert_model(text, path("x"), {.image_size = 8}); }), "");
+  EXPECT_NE(usage_error_of([&] { convert_model(vision_file(), path("x"), {.image_size = 33}); }),
+            "");
   EXPECT_FALSE(fs::exists(path("x")));
 }
 
@@ -310,7 +304,7 @@ TEST_F(Convert, ShardsAreReadFromTheFolderAndTheIndex) {
   }
   convert_sharded(text, "one", "hub", 1 << 30);
   EXPECT_TRUE(fs::exists(path("one") / "model.safetensors")) << "no shards where one file does";
-  EXPECT_NE(usage_error([&] { convert_sharded(text, "x.pt", "official", 9); }).find("hub"),
+  EXPECT_NE(usage_error_of([&] { convert_sharded(text, "x.pt", "official", 9); }).find("hub"),
             std::string::npos);
 }
 
@@ -344,14 +338,14 @@ TEST_F(Convert, ShardsThatDoNotBelongTogetherAreRefused) {
 
 TEST_F(Convert, RefusesBeforeItWrites) {
   const fs::path text = language_file("tssa");
-  EXPECT_NE(usage_error([&] { convert(text, "tssa.safetensors"); }).find("exists"),
+  EXPECT_NE(usage_error_of([&] { convert(text, "tssa.safetensors"); }).find("exists"),
             std::string::npos);
-  EXPECT_NE(usage_error([&] { convert(text, "no/folder/x.pt"); }).find("does not exist"),
+  EXPECT_NE(usage_error_of([&] { convert(text, "no/folder/x.pt"); }).find("does not exist"),
             std::string::npos);
-  EXPECT_NE(usage_error([&] { convert(text, "x", "hubb"); }).find("hub"), std::string::npos);
-  EXPECT_NE(usage_error([&] { convert(text, "x", "timm"); }).find("image"), std::string::npos);
-  EXPECT_NE(usage_error([&] { convert(text, "x", "gpt2"); }).find("softmax"), std::string::npos);
-  EXPECT_NE(usage_error([&] { convert(vision_file(), "x", "nanogpt"); }), "");
+  EXPECT_NE(usage_error_of([&] { convert(text, "x", "hubb"); }).find("hub"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { convert(text, "x", "timm"); }).find("image"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { convert(text, "x", "gpt2"); }).find("softmax"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { convert(vision_file(), "x", "nanogpt"); }), "");
   EXPECT_FALSE(fs::exists(path("x")));
   EXPECT_FALSE(fs::exists(path("x.tmp")));
 }

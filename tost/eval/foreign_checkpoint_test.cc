@@ -8,12 +8,14 @@
 #include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::data_error_of;
 using testing::dict;
 using testing::integer;
 using testing::str;
@@ -67,16 +69,6 @@ class Pickled {
   std::string floats_, longs_;
 };
 
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    return error.what();
-  }
-  return "";
-}
-
 class OfficialFile : public ::testing::Test {
  protected:
   OfficialFile() {
@@ -110,10 +102,10 @@ class OfficialFile : public ::testing::Test {
     }
   }
   std::string language_error(const fs::path& file, Weights weights = Weights::kRaw) const {
-    return error_of([&] { load_language_file(file, weights); });
+    return data_error_of([&] { load_language_file(file, weights); });
   }
   std::string vision_error(const fs::path& file) const {
-    return error_of([&] { load_model_file(file); });
+    return data_error_of([&] { load_model_file(file); });
   }
 
   testing::TempDir dir;
@@ -158,7 +150,7 @@ TEST_F(OfficialFile, ADictOfTensorsIsAModelToo) {
   const fs::path file = write(pickled.file(pickled.state(state_dict(*vision))), "w.bin");
   EXPECT_EQ(model_kind(file), "vision");
   expect_error(vision_error(file), {"w.bin", "attention heads", "args.model is missing"});
-  expect_error(error_of([&] { load_model_file(file, Weights::kEma); }),
+  expect_error(data_error_of([&] { load_model_file(file, Weights::kEma); }),
                {"w.bin", "averaged weights", "'model_ema'"});
 }
 
@@ -193,12 +185,12 @@ TEST_F(OfficialFile, WithoutAveragedWeightsTheRawOnesAreOffered) {
   EXPECT_EQ(language_error(file), "");
   const std::string error = language_error(file, Weights::kEma);
   expect_error(error, {"ckpt.pt", "no 'model_ema' in it but 'model', 'model_args'", "raw weights"});
-  EXPECT_EQ(error_of([&] { model_kind(file, Weights::kEma); }), error);
+  EXPECT_EQ(data_error_of([&] { model_kind(file, Weights::kEma); }), error);
 }
 
 TEST_F(OfficialFile, AMissingModelIsNamedWithWhatIsThere) {
   const fs::path file = write(testing::torch_zip(dict({str("epoch"), integer(3)})));
-  expect_error(error_of([&] { model_kind(file); }), {"ckpt.pt", "no 'model'", "'epoch'"});
+  expect_error(data_error_of([&] { model_kind(file); }), {"ckpt.pt", "no 'model'", "'epoch'"});
   const fs::path other = write_model({{"layer.weight", torch::ones({2})}});
   expect_error(language_error(other), {"ckpt.pt", "no model known", "'layer.weight'"});
 }
@@ -287,7 +279,8 @@ TEST_F(OfficialFile, WeightsWithoutDescriptionInSafetensors) {
   EXPECT_EQ(bare.info.classes, (std::vector<std::string>{"0", "1", "2"}));
   const torch::Tensor images = torch::randn({1, 3, 32, 32});
   EXPECT_TRUE(torch::equal(bare.model->forward(images), source->forward(images)));
-  expect_error(error_of([&] { load_model_file(file, Weights::kEma); }), {"w.safetensors", "raw"});
+  expect_error(data_error_of([&] { load_model_file(file, Weights::kEma); }),
+               {"w.safetensors", "raw"});
 
   const auto config = [&](const std::string& text) {
     write_file_atomic(dir.path() / "config.json", text);

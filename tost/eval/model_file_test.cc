@@ -9,6 +9,7 @@
 #include "tost/io/image.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -33,18 +34,10 @@ ModelInfo small_info() {
 }
 
 std::string load_error(const fs::path& path, Weights weights = Weights::kRaw) {
-  try {
-    load_model_file(path, weights);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    return error.what();
-  }
-  return "";
+  return testing::data_error_of([&] { load_model_file(path, weights); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 class ModelFile : public ::testing::Test {
  protected:

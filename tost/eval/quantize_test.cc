@@ -9,6 +9,7 @@
 #include "tost/eval/quantized_file.h"
 #include "tost/infer/language_engine.h"
 #include "tost/io/safetensors.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -50,13 +51,7 @@ class Quantize : public ::testing::Test {
     auto content = load_safetensors(good);
     change(content);
     save_safetensors(bad, content.tensors, content.metadata);
-    try {
-      load_language_file(bad);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kData);
-      return error.what();
-    }
-    return "";
+    return testing::data_error_of([&] { load_language_file(bad); });
   }
 
   testing::TempDir folder_;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/base/error.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -129,13 +129,8 @@ TEST(RecallEval, RefusesWhatDoesNotFit) {
   const auto model = make_language_model(config);
   const auto error_of = [&](const RecallSpec& spec, const RecallCase& size,
                             const RecallEvalOptions& options = {}) -> std::string {
-    try {
-      evaluate_recall(*model, *open_recall(spec), {size}, options);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      return error.what();
-    }
-    return "";
+    return testing::usage_error_of(
+        [&] { evaluate_recall(*model, *open_recall(spec), {size}, options); });
   };
   EXPECT_NE(error_of({}, {.length = 128}).find("learned positions"), std::string::npos);
   EXPECT_NE(error_of({.vocab = 300}, {}).find("300"), std::string::npos);
@@ -147,13 +142,8 @@ TEST(RecallEval, RefusesWhatDoesNotFit) {
 TEST(RecallMemory, IsRefusedBeforeItIsTaken) {
   const auto error_of = [](const LanguageConfig& c, int64_t length, int64_t samples, bool training,
                            int64_t available) -> std::string {
-    try {
-      check_recall_memory(c, length, samples, training, available);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      return error.what();
-    }
-    return "";
+    return testing::usage_error_of(
+        [&] { check_recall_memory(c, length, samples, training, available); });
   };
   const int64_t gib = int64_t{1} << 30, million = 1 << 20;
   // Keys and values of softmax: 2 blocks x 2 x 16 floats a token, and 16 bytes of the token.

@@ -13,6 +13,7 @@
 #include "tost/explain/vision_page.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/shared.h"
 #include "tost/testing/temp_dir.h"
 
@@ -282,12 +283,7 @@ TEST(VisionReport, OnePictureIsNoSpread) {
 TEST(VisionReport, RefusesWhatDoesNotExist) {
   const LoadedModel loaded = tiny_model();
   const auto refusal = [&](VisionExplainOptions options) -> std::string {
-    try {
-      explain_vision(loaded, options);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return testing::error_of([&] { explain_vision(loaded, options); });
   };
   VisionExplainOptions options = with_data();
   options.layers = {1, 3};

@@ -9,6 +9,7 @@
 #include "tost/base/error.h"
 #include "tost/io/cifar.h"
 #include "tost/io/idx.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/shared.h"
 
 namespace tost {
@@ -57,20 +58,9 @@ class ArraysTest : public ::testing::Test {
     return path.string();
   }
 
-  // The message of the data Error.
-  template <typename F>
-  std::string refusal(F read) {
-    try {
-      read();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kData);
-      return error.what();
-    }
-    ADD_FAILURE() << "accepted";
-    return "";
-  }
   void expect_idx_refused(const std::string& bytes, const std::string& part, int64_t dims = 3) {
-    const std::string message = refusal([&] { read_idx(write(bytes), dims, 1 << 20); });
+    const std::string message =
+        testing::data_error_of([&] { read_idx(write(bytes), dims, 1 << 20); });
     EXPECT_NE(message.find(part), std::string::npos) << message;
     EXPECT_NE(message.find("/file"), std::string::npos) << message;
   }
@@ -118,7 +108,7 @@ TEST_F(ArraysTest, RefusesBadGzip) {
 }
 
 TEST_F(ArraysTest, MissingFileIsNamed) {
-  const std::string message = refusal([] { read_idx("/nowhere/at/all", 1); });
+  const std::string message = testing::data_error_of([] { read_idx("/nowhere/at/all", 1); });
   EXPECT_NE(message.find("/nowhere/at/all"), std::string::npos);
 }
 
@@ -154,23 +144,26 @@ TEST_F(ArraysTest, RefusesBadCifar) {
     CifarRecords records;
     append_cifar(write(bytes), CifarKind::kCifar10, 10, records);
   };
-  EXPECT_NE(refusal([&] { read(""); }).find("multiple"), std::string::npos);
-  EXPECT_NE(refusal([&] { read(record(1, 2).substr(1)); }).find("3072 bytes"), std::string::npos);
-  EXPECT_NE(refusal([&] { read(record(2, 2)); }).find("multiple"), std::string::npos);
-  const std::string message = refusal([&] { read(record(1, 2) + record(1, 10)); });
+  EXPECT_NE(testing::data_error_of([&] { read(""); }).find("multiple"), std::string::npos);
+  EXPECT_NE(testing::data_error_of([&] { read(record(1, 2).substr(1)); }).find("3072 bytes"),
+            std::string::npos);
+  EXPECT_NE(testing::data_error_of([&] { read(record(2, 2)); }).find("multiple"),
+            std::string::npos);
+  const std::string message = testing::data_error_of([&] { read(record(1, 2) + record(1, 10)); });
   EXPECT_NE(message.find("label 10 in record 1"), std::string::npos) << message;
 }
 
 TEST_F(ArraysTest, ReadsClassNames) {
   EXPECT_EQ(read_class_names(write("cat\r\nold dog\n\n\n")),
             (std::vector<std::string>{"cat", "old dog"}));
-  EXPECT_NE(refusal([&] { read_class_names(write("\n\n")); }).find("no class name"),
+  EXPECT_NE(testing::data_error_of([&] { read_class_names(write("\n\n")); }).find("no class name"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { read_class_names(write("a\n\nb\n")); }).find("line 2"),
+  EXPECT_NE(testing::data_error_of([&] { read_class_names(write("a\n\nb\n")); }).find("line 2"),
             std::string::npos);
   std::string many;
   for (int i = 0; i < 257; ++i) many += "c\n";
-  EXPECT_NE(refusal([&] { read_class_names(write(many)); }).find("257"), std::string::npos);
+  EXPECT_NE(testing::data_error_of([&] { read_class_names(write(many)); }).find("257"),
+            std::string::npos);
 }
 
 TEST_F(ArraysTest, ReadsTheRealTestLabels) {

@@ -7,26 +7,17 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/io/safetensors.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    return error.what();
-  }
-  return "";
-}
+using testing::data_error_of;
 
 std::string index_refusal(const std::string& text) {
-  return refusal([&] { parse_safetensors_index(text, "'i.json'"); });
+  return data_error_of([&] { parse_safetensors_index(text, "'i.json'"); });
 }
 
 std::string mapping(const std::string& shard) {
@@ -109,7 +100,7 @@ TEST_F(Shards, ThatDoNotBelongTogetherAreRefused) {
   save_safetensors(path("y.safetensors"), {{"c", one}}, {{"k", "2"}});
   const auto load = [&](const std::string& map) {
     write_index("{\"weight_map\":" + map + "}");
-    return refusal([&] { load_safetensors(index()); });
+    return data_error_of([&] { load_safetensors(index()); });
   };
   const std::string x = R"("x.safetensors")", y = R"("y.safetensors")";
   EXPECT_EQ(load(R"({"a":)" + x + R"(,"b":)" + x + "}"), "");

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/sweep/lra_run.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -12,18 +13,10 @@ namespace {
 
 using nlohmann::json;
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 std::string usage_error(const LraOptions& options) {
-  try {
-    plan_lra(options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { plan_lra(options); });
 }
 
 TEST(LraPlan, LeavesOutWhatHasNoData) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "tost/base/error.h"
 #include "tost/sweep/sweep_stats.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -58,13 +58,7 @@ TEST(RunRecord, ForeignFilesAreDataErrors) {
   const testing::TempDir dir;
   const auto refusal = [&](const std::string& text) -> std::string {
     std::ofstream(dir.path() / "result.json") << text;
-    try {
-      read_record(dir.path());
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kData);
-      return error.what();
-    }
-    return "";
+    return testing::data_error_of([&] { read_record(dir.path()); });
   };
   json broken = to_json(record());
   EXPECT_EQ(refusal(broken.dump()), "");
@@ -113,13 +107,8 @@ TEST(ChooseAction, FollowsTheRecord) {
 TEST(ChooseAction, OtherSettingsNeedOverwrite) {
   const auto refusal = [](const json& settings, const json& pretrain) -> std::string {
     const RunRecord r = record();
-    try {
-      choose_action(&r, settings, pretrain, r.scored_by, false, "out/runs/a/seed-0");
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      return error.what();
-    }
-    return "";
+    return testing::usage_error_of(
+        [&] { choose_action(&r, settings, pretrain, r.scored_by, false, "out/runs/a/seed-0"); });
   };
   json settings = record().settings;
   settings["model_options"]["heads"] = 4;

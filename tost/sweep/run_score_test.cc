@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -23,13 +23,7 @@ RunRecord scored(const std::string& kind, const json& evaluation) {
 }
 
 std::string refused(const std::string& kind, const json& evaluation) {
-  try {
-    scored(kind, evaluation);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    return error.what();
-  }
-  return "accepted";
+  return testing::data_error_of([&] { scored(kind, evaluation); });
 }
 
 const json kEvaluation{{"kind", "eval"}, {"step", 8}, {"epoch", 2}, {"loss", 1.5}};

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/base/error.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -18,13 +18,7 @@ SweepSpec small() {
 }
 
 std::string refusal(const SweepSpec& spec) {
-  try {
-    make_plan(spec);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { make_plan(spec); });
 }
 
 void expect_refusal(const SweepSpec& spec, const std::string& words) {

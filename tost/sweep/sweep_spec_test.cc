@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "tost/base/error.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -23,13 +23,7 @@ ordered_json whole() {
 }
 
 std::string refusal(const ordered_json& json) {
-  try {
-    sweep_spec_from_json(json, "'f.json'");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { sweep_spec_from_json(json, "'f.json'"); });
 }
 
 std::string refusal_with(const std::string& key, const ordered_json& value) {
@@ -102,12 +96,7 @@ TEST(SweepSpec, RefusesFilesThatAreNone) {
   const testing::TempDir dir;
   const auto of_text = [&](const std::string& text) -> std::string {
     std::ofstream(dir.path() / "s.json") << text;
-    try {
-      read_sweep_file(dir.path() / "s.json");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return testing::error_of([&] { read_sweep_file(dir.path() / "s.json"); });
   };
   EXPECT_NE(of_text("[1]").find("not a JSON object"), std::string::npos);
   const std::string broken = of_text("{\"seeds\":\n [1");

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/base/error.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -78,12 +78,7 @@ TEST(AdamW, StateRoundTripContinuesExactly) {
 std::string load_error(const std::map<std::string, Tensor>& state) {
   const Problem p(3);
   AdamW optimizer(p.groups(), {});
-  try {
-    optimizer.load_state(state);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of([&] { optimizer.load_state(state); });
 }
 
 TEST(AdamW, StateOfAnotherModelIsNamed) {

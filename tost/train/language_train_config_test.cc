@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -19,18 +20,10 @@ LanguageTrainConfig made(json values) {
 }
 
 std::string usage_error(const json& values) {
-  try {
-    made(values);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { made(values); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 TEST(LanguageTrainConfig, EveryRecipeSurvivesJsonBothWays) {
   for (const std::string& name : names_of(language_recipes())) {

@@ -3,24 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/base/error.h"
+#include "tost/testing/errors.h"
 #include "tost/train/loop_state.h"
 
 namespace tost {
 namespace {
 
 using nlohmann::json;
-
-template <class Read>
-std::string refusal(Read read) {
-  try {
-    read();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    return error.what();
-  }
-  return "";
-}
+using testing::data_error_of;
 
 json manifest() {
   const json entry{{"bytes", 2}, {"crc32c", "e2a22936"}};
@@ -39,7 +29,7 @@ TEST(Manifest, NamesFilesOfItsOwnFolderAlone) {
   for (const char* name : {"../state.json", "/etc/passwd", "a/b", "..", ".", ""}) {
     json changed = manifest();
     changed["files"][name] = changed["files"]["state.json"];
-    EXPECT_NE(refusal([&] { parse_manifest(changed.dump(), "it"); }).find("no file's name"),
+    EXPECT_NE(data_error_of([&] { parse_manifest(changed.dump(), "it"); }).find("no file's name"),
               std::string::npos)
         << name;
   }
@@ -49,7 +39,8 @@ TEST(Manifest, RefusesWhatIsNotComplete) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
     json changed = manifest();
     changed["files"].erase(name);
-    EXPECT_NE(refusal([&] { parse_manifest(changed.dump(), "it"); }).find(name), std::string::npos);
+    EXPECT_NE(data_error_of([&] { parse_manifest(changed.dump(), "it"); }).find(name),
+              std::string::npos);
   }
   for (const json& entry :
        {json(), json{{"bytes", 2}}, json{{"bytes", -1}, {"crc32c", "e2a22936"}},
@@ -58,12 +49,12 @@ TEST(Manifest, RefusesWhatIsNotComplete) {
         json{{"bytes", 2}, {"crc32c", "e2a22936"}, {"more", 1}}}) {
     json changed = manifest();
     changed["files"]["state.json"] = entry;
-    EXPECT_NE(refusal([&] { parse_manifest(changed.dump(), "it"); }).find("bytes and crc32c"),
+    EXPECT_NE(data_error_of([&] { parse_manifest(changed.dump(), "it"); }).find("bytes and crc32c"),
               std::string::npos)
         << entry;
   }
   for (const char* text : {"[]", "{}", R"({"files":[]})"}) {
-    EXPECT_NE(refusal([&] { parse_manifest(text, "it"); }).find("not a checkpoint manifest"),
+    EXPECT_NE(data_error_of([&] { parse_manifest(text, "it"); }).find("not a checkpoint manifest"),
               std::string::npos);
   }
 }
@@ -79,14 +70,15 @@ TEST(LoopState, CountsAreWholeNumbers) {
     for (const json& value : {json(1e300), json(1.5), json(uint64_t{1} << 63), json("1")}) {
       json bad = good;
       bad[json::json_pointer(place)] = value;
-      const std::string message = refusal([&] { loop_state_from_json(bad, "state.json"); });
+      const std::string message = data_error_of([&] { loop_state_from_json(bad, "state.json"); });
       EXPECT_NE(message.find("'state.json'"), std::string::npos) << place << " " << value;
       EXPECT_NE(message.find("whole number"), std::string::npos) << message;
     }
   }
   json bad = good;
   bad["step"] = -1;
-  EXPECT_NE(refusal([&] { loop_state_from_json(bad, "s"); }).find("step -1"), std::string::npos);
+  EXPECT_NE(data_error_of([&] { loop_state_from_json(bad, "s"); }).find("step -1"),
+            std::string::npos);
 }
 
 }  // namespace

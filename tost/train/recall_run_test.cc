@@ -2,10 +2,10 @@
 
 #include <functional>
 
-#include "tost/base/error.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/recall_train_config.h"
 #include "tost/train/train_run.h"
@@ -45,17 +45,10 @@ TrainResult run(const fs::path& out, const json& values, RunMode mode = RunMode:
 }
 
 std::string error_of(const fs::path& out, const json& values) {
-  try {
-    run(out, values);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of([&] { run(out, values); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 LoadedLanguage latest(const fs::path& out) {
   return load_language_file(follow_pointer(out / kCheckpointFolder, kLatestPointer), Weights::kRaw);

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tost/base/error.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -12,18 +12,10 @@ namespace {
 using nlohmann::json;
 
 std::string usage_error(const json& values, const json* saved = nullptr) {
-  try {
-    choose_run_kind(values, saved);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { choose_run_kind(values, saved); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 TEST(RunKind, FollowsFromModelOrRecipe) {
   EXPECT_EQ(choose_run_kind(json::object()).name, "vision");

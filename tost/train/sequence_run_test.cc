@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/eval/language_file.h"
@@ -10,6 +9,7 @@
 #include "tost/eval/sequence_eval.h"
 #include "tost/eval/sequence_file.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/sequence_train_config.h"
 #include "tost/train/train_run.h"
@@ -70,17 +70,10 @@ TrainResult run(const fs::path& out, const json& values, RunMode mode = RunMode:
 }
 
 std::string error_of(const fs::path& out, const json& values, RunMode mode = RunMode::kNew) {
-  try {
-    run(out, values, mode);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of([&] { run(out, values, mode); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 StateDict latest_weights(const fs::path& out) {
   const fs::path folder = follow_pointer(out / kCheckpointFolder, kLatestPointer);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/testing/errors.h"
 #include "tost/train/sequence_task.h"
 
 namespace tost {
@@ -17,18 +18,10 @@ SequenceTrainConfig made(const json& values) {
 }
 
 std::string usage_error(const json& values) {
-  try {
-    made(values);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { made(values); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 TEST(SequenceTrainConfig, EveryRecipeMakesAModelAndComesBackFromJson) {
   for (const auto& recipe : sequence_recipes()) {

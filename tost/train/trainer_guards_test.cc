@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tost/base/error.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::data_error_of;
 using testing::expect_same_checkpoint;
 using testing::log_lines;
 using testing::run_toy;
@@ -41,17 +43,6 @@ std::vector<json> events(const fs::path& run) {
     if (line["kind"] == "event") found.push_back(line);
   }
   return found;
-}
-
-std::string data_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "must throw";
-  return "";
 }
 
 TEST(TrainerGuards, SlowASpikeIsSkippedAndNothingElse) {
@@ -127,7 +118,7 @@ TEST(TrainerGuards, TooManyInARowEndTheRun) {
   const testing::TempDir dir;
   ToyTask task(5);
   spoil(task, {40, 41, 43, 44, 45, 46}, std::nan(""));
-  const std::string message = data_error([&] { run_toy(dir.path(), task, config()); });
+  const std::string message = data_error_of([&] { run_toy(dir.path(), task, config()); });
   EXPECT_NE(message.find("At step 46, 3 steps in a row"), std::string::npos) << message;
   EXPECT_NE(message.find("outlier_limit 2"), std::string::npos) << message;
   EXPECT_EQ(events(dir.path()).size(), 5u) << "40, 41, and 43 to 45";
@@ -169,7 +160,7 @@ TEST(TrainerGuards, RollbacksComeToAnEnd) {
   std::set<int64_t> all;
   for (int64_t i = 40; i < 100; ++i) all.insert(i);
   spoil(task, all, std::nan(""));
-  const std::string message = data_error([&] { run_toy(dir.path(), task, c); });
+  const std::string message = data_error_of([&] { run_toy(dir.path(), task, c); });
   EXPECT_NE(message.find("2 rollbacks"), std::string::npos) << message;
   EXPECT_EQ(events(dir.path()).size(), 3u * 3 + 2);
   EXPECT_EQ(testing::newest_checkpoint(dir.path()).state["guards"]["lr_factor"], 0.25);
@@ -182,7 +173,7 @@ TEST(TrainerGuards, WithoutACheckpointThereIsNothingToGoBackTo) {
   c.rollbacks = 5;
   ToyTask task(5);
   spoil(task, {3}, std::nan(""));
-  const std::string message = data_error([&] { run_toy(dir.path(), task, c); });
+  const std::string message = data_error_of([&] { run_toy(dir.path(), task, c); });
   EXPECT_NE(message.find("step 4"), std::string::npos) << message;
   EXPECT_NE(message.find("no checkpoint yet"), std::string::npos) << message;
 }
@@ -235,7 +226,7 @@ TEST(TrainerGuards, SlowAStuckReaderEndsTheRunAndNothingIsLost) {
       if (given == 9) never->get_future().wait();
     };
     c.data_timeout = 0.3;
-    const std::string message = data_error([&] { run_toy(stuck.path(), *reader, c); });
+    const std::string message = data_error_of([&] { run_toy(stuck.path(), *reader, c); });
     EXPECT_NE(message.find("0.3 s"), std::string::npos) << message;
     const int64_t step = 9 / accumulate;
     EXPECT_NE(message.find(cat("saved after step ", step)), std::string::npos) << message;
@@ -265,7 +256,7 @@ TEST(TrainerGuards, SlowAStuckEvaluationEndsTheRunAndNothingIsLost) {
     if (++evaluations == 2) never->get_future().wait();
   };
   c.data_timeout = 0.3;
-  const std::string message = data_error([&] { run_toy(stuck.path(), *reader, c); });
+  const std::string message = data_error_of([&] { run_toy(stuck.path(), *reader, c); });
   EXPECT_NE(message.find("in the evaluation after step 12"), std::string::npos) << message;
   EXPECT_NE(message.find("saved after step 12"), std::string::npos) << message;
   EXPECT_EQ(testing::newest_checkpoint(stuck.path()).step, 12);

@@ -6,6 +6,7 @@
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/shared.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/train_run.h"
@@ -51,17 +52,10 @@ TrainResult train(const fs::path& out, const json& values, RunMode mode = RunMod
 }
 
 std::string error_of(const fs::path& out, const json& values, RunMode mode = RunMode::kNew) {
-  try {
-    train(out, values, mode);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of([&] { train(out, values, mode); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 void expect_same_weights(const fs::path& a, const fs::path& b) {
   for (const Weights weights : {Weights::kRaw, Weights::kEma}) {

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -12,18 +13,10 @@ namespace {
 using nlohmann::json;
 
 std::string usage_error(const json& values) {
-  try {
-    make_config(vision_train_form(), values);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "";
+  return testing::usage_error_of([&] { make_config(vision_train_form(), values); });
 }
 
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::mentions;
 
 TEST(VisionTrainConfig, EveryRecipeSurvivesJsonBothWays) {
   for (const std::string& name : names_of(vision_recipes())) {
@@ -128,13 +121,7 @@ TEST(ConfigFile, IsOneStrictObject) {
   const auto error_of = [&](const std::string& text) -> std::string {
     const auto path = dir.path() / "c.json";
     write_file_atomic(path, text);
-    try {
-      read_config_file(path);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      return error.what();
-    }
-    return "";
+    return testing::usage_error_of([&] { read_config_file(path); });
   };
   EXPECT_EQ(error_of("{\"lr\": 0.5}\n"), "");
   EXPECT_TRUE(mentions(error_of("[]"), "c.json' is not a JSON object"));
