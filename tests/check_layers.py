@@ -9,7 +9,7 @@ import sys
 
 MAY_INCLUDE = {
     "base": {"base"},
-    "testing": {"testing", "base"},
+    "testing": {"testing", "ops", "base"},
     "kernels": {"kernels", "base"},
     "ops": {"ops", "kernels", "base"},
     "models": {"models", "ops", "base"},

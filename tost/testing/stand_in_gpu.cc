@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "tost/testing/stand_in_graph.h"
+
 namespace tost::testing {
 
 bool gpu_for_tests() {
@@ -96,9 +98,14 @@ Tensor moved(const Tensor& x, c10::Device device, c10::Allocator* allocator) {
   result._set_neg(x.is_neg());
   return result;
 }
+}  // namespace
+
 Tensor on_host(const Tensor& x) {
   return moved(x, c10::kCPU, c10::GetCPUAllocator());
 }
+
+namespace {
+
 Tensor on_gpu(const Tensor& x) {
   return x.defined() ? moved(x, kGpu, &memory) : x;
 }
@@ -106,7 +113,7 @@ Tensor on_gpu(const Tensor& x) {
 // Stands in for every operator that has no kernel for CUDA.
 class Call {
  public:
-  explicit Call(const c10::OperatorHandle& op) : op_(op) {}
+  Call(const c10::OperatorHandle& op, bool on_copies) : op_(op), on_copies_(on_copies) {}
 
   IValue given(const IValue& value) {
     if (value.isTensor()) return host_of(value.toTensor());
@@ -138,7 +145,7 @@ class Call {
     if (!x.defined() || (x.is_cpu() && x.dim() == 0)) return x;  // scalars may come from the CPU
     TORCH_CHECK(x.is_cuda(), op_.operator_name(), " is given tensors of the GPU and of the ",
                 x.device());
-    pairs_.emplace_back(on_host(x), x);
+    pairs_.emplace_back(on_copies_ ? on_host(x).clone() : on_host(x), x);
     return pairs_.back().first;
   }
 
@@ -146,7 +153,8 @@ class Call {
   Tensor gpu_of(const Tensor& x) const {
     for (const auto& [host, gpu] : pairs_) {
       if (!host.is_same(x)) continue;
-      if (host.sizes() != gpu.sizes() || host.const_data_ptr() != gpu.const_data_ptr()) {
+      const bool moved_away = !on_copies_ && host.const_data_ptr() != gpu.const_data_ptr();
+      if (host.sizes() != gpu.sizes() || moved_away) {
         const Tensor grown = on_gpu(x);
         auto* impl = gpu.unsafeGetTensorImpl();
         impl->set_storage_keep_dtype(grown.storage());
@@ -158,19 +166,32 @@ class Call {
   }
 
   const c10::OperatorHandle& op_;
+  const bool on_copies_;
   std::vector<std::pair<Tensor, Tensor>> pairs_;
 };
 
-void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+}  // namespace
+
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool on_copies) {
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   const size_t arguments = op.schema().arguments().size(), results = op.schema().returns().size();
-  Call call(op);
+  Call call(op, on_copies);
   for (auto value = stack->end() - int64_t(arguments); value != stack->end(); ++value) {
     *value = call.given(*value);
   }
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (auto value = stack->end() - int64_t(results); value != stack->end(); ++value) {
     *value = call.result(*value);
+  }
+}
+
+namespace {
+
+void run_or_record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (tape_runs()) {
+    record_call(op, stack);
+  } else {
+    run_on_host(op, stack, /*on_copies=*/false);
   }
 }
 
@@ -191,6 +212,10 @@ Tensor empty_strided_here(at::IntArrayRef size, at::IntArrayRef stride,
 
 // The one operator that tensors of both take part in.
 Tensor& copy_here(Tensor& to, const Tensor& from, bool) {
+  if (tape_runs()) {
+    record_copy(to, from);
+    return to;
+  }
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   Tensor target = to.is_cuda() ? on_host(to) : to;
   target.copy_(from.is_cuda() ? on_host(from) : from);
@@ -222,7 +247,7 @@ Tensor attention_here(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_or_record>());
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {

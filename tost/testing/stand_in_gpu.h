@@ -2,7 +2,8 @@
 // memory and its operators computed by the CPU's. What a real one refuses it refuses as well: an
 // operator given tensors of both. So a test that passes on it has every tensor where it belongs,
 // and its numbers are those of the CPU. It is there in programs that link this and not torch's CUDA
-// libraries. Kernels, streams and graphs it has none.
+// libraries. Its graphs record calls of operators (stand_in_graph.h); kernels and streams it has
+// none.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,0 +1,60 @@
+// A function of tensors on a GPU, run as a graph for each set of shapes it is called with.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/ops/device_graph.h"
+
+namespace tost {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Of the tensors it is given the function sees copies on the device, always at the same place. It
+// may change other tensors, if these stay where they are; every call runs it once, in whatever
+// way: plainly for the first calls with given shapes, then captured and replayed.
+class GraphedCall {
+ public:
+  using Function = std::function<Tensors(const Tensors&)>;
+
+  // graphs: false runs it plainly, always, on the very tensors it is given.
+  GraphedCall(at::Device device, bool graphs, Function function);
+
+  // Tensors, also undefined ones, on the CPU or the device. The results are those of the function,
+  // but may be overwritten by the next call. Calls must agree in gradient and inference mode.
+  Tensors operator()(const Tensors& given);
+
+  bool by_graphs() const { return device_graphs_; }
+  int64_t replays() const { return replays_; }
+  // Why the function cannot be captured, once; else empty. It then runs plainly.
+  std::string take_complaint() { return std::exchange(complaint_, {}); }
+
+  // Calls with the same shapes before they are captured, and sets of shapes that are.
+  static constexpr int kWarmUps = 2;
+  static constexpr size_t kMostShapes = 6;
+
+ private:
+  struct Form {
+    Tensors given, results;
+    std::unique_ptr<DeviceGraph> graph;
+    int runs = 0;
+    bool captured = false;
+  };
+  Form* form_of(const Tensors& given);
+  void take(Form& form, const Tensors& given);
+  bool capture(Form& form);
+
+  const at::Device device_;
+  bool device_graphs_;
+  const Function function_;
+  std::map<std::vector<int64_t>, Form> forms_;
+  std::string complaint_;
+  int64_t replays_ = 0;
+};
+
+}  // namespace tost

@@ -1,0 +1,25 @@
+// Graphs of the device that stands in for a GPU, with what a CUDA graph does to a program:
+// capturing runs nothing, and leaves NaN (0 in whole numbers) where results will be; a replay
+// repeats the same calls on the same memory, with the host's numbers as they were; what waits for
+// the device, or brings memory of the host, cannot be captured.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace tost::testing {
+
+// Whether calls are to be recorded now, on any thread.
+bool tape_runs();
+// In place of running the operator on `stack`, and of a copy: what is on the stack afterwards has
+// the shape of the results.
+void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void record_copy(const at::Tensor& to, const at::Tensor& from);
+
+// stand_in_gpu.cc: the operator by the CPU's kernels, on copies of what it is given or on that
+// itself.
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool on_copies);
+// The same memory as a tensor of the CPU.
+at::Tensor on_host(const at::Tensor& x);
+
+}  // namespace tost::testing
