@@ -91,6 +91,7 @@ void run_image_eval(EvalCommand& options) {
       options.precision, loaded.precision,
       classifier_precisions(options.engine && VisionEngine::supports(*loaded.model)));
   wanted.engine = options.engine;
+  wanted.graphs = options.run.graphs;
   wanted.stop = stop_flag();
   wanted.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "images scored");
@@ -173,6 +174,7 @@ void add_eval_command(CLI::App& app) {
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_device_option(*command, options->run);
+  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   flags->image = add_image_eval_options(*command, *options);
   flags->language = add_language_eval_options(*command, *options);

@@ -216,7 +216,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   const auto precision = command.precision.empty() ? language.precision : command.precision;
   const torch::Device device = device_from_name(command.run.device);
-  place_language(language.model, precision, device);
+  place_language(language.model, precision, device, command.run.graphs);
   const PrecisionScope scope(scope_precision(precision, device), device);
   ProgressLine progress(command.quiet || command.run.json);
   std::optional<json> report = run_task(app, language, command, progress);

@@ -174,7 +174,7 @@ LoadedLanguage load(const Options& o) {
               "' was trained on tokens without a vocabulary, so it cannot write text.");
   }
   if (!o.precision.empty()) loaded.precision = o.precision;
-  place_language(loaded.model, loaded.precision, device_from_name(o.run.device));
+  place_language(loaded.model, loaded.precision, device_from_name(o.run.device), o.run.graphs);
   return loaded;
 }
 
@@ -280,6 +280,7 @@ void add_generate_command(CLI::App& app) {
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");
   add_device_option(*command, options->run);
+  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost generate run --prompt \"ROMEO:\" --temperature 0.8 --top-k 40");
   command->callback([options] { run_generate(*options); });

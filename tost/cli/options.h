@@ -16,9 +16,12 @@ struct RunOptions {
   bool json = false;
   int64_t threads = 0;
   std::string device = "cpu";
+  std::string graphs = "auto";
 };
 // --device, for commands that run models.
 void add_device_option(CLI::App& command, RunOptions& options);
+// --graphs, for those that run one on many inputs of the same shapes.
+void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
 
 // --data and the settings of the generated set. `required` makes --data so.

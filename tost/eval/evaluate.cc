@@ -34,7 +34,7 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);
-  ImageRunner runner(model, options.precision, options.engine);
+  ImageRunner runner(model, options.precision, options.engine, options.graphs);
   const auto start = Clock::now();
   ClassificationMeter meter(classes);
   bool begun = false;

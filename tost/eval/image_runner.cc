@@ -5,8 +5,15 @@
 
 namespace tost {
 
-ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, bool engine)
-    : model_(model), precision_(precision) {
+ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, bool engine,
+                         const std::string& graphs)
+    : model_(model),
+      precision_(precision),
+      call_(device_of(model), graphs_wanted(graphs, device_of(model)),
+            [this](const Tensors& images) {
+              const PrecisionScope scope(precision_, device_of(model_));
+              return Tensors{model_.forward(images[0])};
+            }) {
   if (engine && VisionEngine::supports(model)) {
     engine_.emplace(model, precision);
   } else if (precision == "int8") {
@@ -23,8 +30,7 @@ ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, b
 torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
   if (engine_) return engine_->forward(images);
   const torch::InferenceMode no_grad;
-  const PrecisionScope precision(precision_, device_of(model_));
-  return model_.forward(images);
+  return call_({images})[0];
 }
 
 }  // namespace tost

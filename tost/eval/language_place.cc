@@ -2,11 +2,13 @@
 
 #include "tost/base/error.h"
 #include "tost/infer/language_engine.h"
+#include "tost/infer/language_graph.h"
 
 namespace tost {
 
 void place_language(const std::shared_ptr<LanguageModel>& model, const std::string& precision,
-                    torch::Device device) {
+                    torch::Device device, const std::string& graphs) {
+  const bool by_graphs = graphs_wanted(graphs, device);
   if (device.is_cpu()) {
     read_by_engine(model, precision);
     return;
@@ -18,6 +20,11 @@ void place_language(const std::shared_ptr<LanguageModel>& model, const std::stri
   }
   const PrecisionScope known(precision, device);
   model->to(device);
+  if (!by_graphs || read_by_graphs(model, precision == "bf16") != nullptr) return;
+  if (graphs == "on") {
+    fail_usage("graphs on needs a model whose state keeps its size, and mixer softmax of model '",
+               model->config().name, "' remembers every token; use auto or off.");
+  }
 }
 
 std::string scope_precision(const std::string& precision, torch::Device device) {

@@ -10,9 +10,10 @@
 namespace tost {
 
 // On the CPU the inference engine reads it at that precision; on a GPU it is moved there and its
-// modules run at fp32 or bf16, see scope_precision(). Throws a usage Error for other precisions.
+// modules run at fp32 or bf16, see scope_precision(), single steps as graphs where these are wanted
+// (graphs_wanted()) and its state keeps its size. Throws a usage Error for other precisions.
 void place_language(const std::shared_ptr<LanguageModel>& model, const std::string& precision,
-                    torch::Device device);
+                    torch::Device device, const std::string& graphs = "auto");
 
 // The PrecisionScope its calls stand in: autocast on a GPU, none where the engine sees to it.
 std::string scope_precision(const std::string& precision, torch::Device device);

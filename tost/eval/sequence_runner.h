@@ -9,6 +9,7 @@
 #include "tost/data/sequence_batch.h"
 #include "tost/infer/sequence_engine.h"
 #include "tost/models/sequence_classifier.h"
+#include "tost/ops/graphed_call.h"
 
 namespace tost {
 
@@ -17,7 +18,12 @@ class SequenceRunner {
   // `model` is in evaluation mode and outlives the runner. `engine`: through SequenceEngine where
   // it supports the model. precision: fp32, bf16 or, by the engine alone, int8; throws a usage
   // Error for other names and for int8 without the engine.
-  SequenceRunner(SequenceClassifier& model, const std::string& precision, bool engine);
+  // `graphs`: see graphs_wanted().
+  SequenceRunner(SequenceClassifier& model, const std::string& precision, bool engine,
+                 const std::string& graphs = "auto");
+
+  SequenceRunner(const SequenceRunner&) = delete;
+  SequenceRunner& operator=(const SequenceRunner&) = delete;
 
   // Logits [B, classes] on the CPU, without gradients, of single sequences or of pairs.
   torch::Tensor logits(const SequenceBatch& batch);
@@ -28,6 +34,7 @@ class SequenceRunner {
   SequenceClassifier& model_;
   std::string precision_;
   std::optional<SequenceEngine> engine_;
+  GraphedCall call_;  // what is run without it
 };
 
 }  // namespace tost

@@ -57,6 +57,9 @@ struct CausalCall {
   // after x; no gradient flows through it.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
+  // [1] int64 on the device of x, which has one token: its position, in place of the one above.
+  // What is queued then serves every position.
+  const torch::Tensor* place = nullptr;
 };
 
 class CausalMixer : public torch::nn::Module {

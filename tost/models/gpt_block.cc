@@ -32,9 +32,7 @@ Tensor GptBlock::dropped(const Tensor& x) const {
   return is_training() && dropout_ > 0 ? torch::dropout(x, dropout_, /*train=*/true) : x;
 }
 
-Tensor GptBlock::layer_by_layer(const Tensor& x, MixerState* state, int64_t position,
-                                GptTrace* trace) {
-  const CausalCall call{trace != nullptr ? &trace->mixer : nullptr, state, position};
+Tensor GptBlock::layer_by_layer(const Tensor& x, const CausalCall& call, GptTrace* trace) {
   const auto mixer_input = ln_1->forward(x);
   const auto mixer_output = attn->forward(mixer_input, call);
   const auto mixed = add_scaled(x, gamma1, dropped(mixer_output));
@@ -66,12 +64,14 @@ Tensor GptBlock::in_branches(const Tensor& x) {
   return mlp_branch(mixed, branch, {});
 }
 
-Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace) {
-  if (state != nullptr || trace != nullptr) return layer_by_layer(x, state, position, trace);
+Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, GptTrace* trace,
+                         const Tensor* place) {
+  const CausalCall call{trace != nullptr ? &trace->mixer : nullptr, state, position, place};
+  if (state != nullptr || trace != nullptr) return layer_by_layer(x, call, trace);
   const bool joins = branches && is_training() && dropout_ == 0;
   const bool joined = joins && branches_apply(x, *this);
-  const auto run = [this, joined, position](const Tensor& input) {
-    return joined ? in_branches(input) : layer_by_layer(input, nullptr, position, nullptr);
+  const auto run = [this, joined, call](const Tensor& input) {
+    return joined ? in_branches(input) : layer_by_layer(input, call, nullptr);
   };
   return recompute == Recompute::kBlock ? recomputed(run, x) : run(x);
 }

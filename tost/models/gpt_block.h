@@ -43,9 +43,9 @@ class GptBlock : public torch::nn::Module {
  public:
   GptBlock(const GptBlockConfig& config, std::shared_ptr<CausalMixer> mixer);
 
-  // x [B, T, C] → [B, T, C]; fills `trace` unless it is null.
+  // x [B, T, C] → [B, T, C]; fills `trace` unless it is null. `place`: as in CausalCall.
   torch::Tensor forward(const torch::Tensor& x, MixerState* state, int64_t position,
-                        GptTrace* trace = nullptr);
+                        GptTrace* trace = nullptr, const torch::Tensor* place = nullptr);
 
   std::shared_ptr<LayerNorm> ln_1, ln_2;
   std::shared_ptr<CausalMixer> attn;
@@ -57,8 +57,7 @@ class GptBlock : public torch::nn::Module {
  private:
   torch::Tensor dropped(const torch::Tensor& x) const;
   // As in Block.
-  torch::Tensor layer_by_layer(const torch::Tensor& x, MixerState* state, int64_t position,
-                               GptTrace* trace);
+  torch::Tensor layer_by_layer(const torch::Tensor& x, const CausalCall& call, GptTrace* trace);
   torch::Tensor in_branches(const torch::Tensor& x);
 
   double dropout_;

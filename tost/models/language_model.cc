@@ -107,7 +107,10 @@ void LanguageModel::check_range(const Tensor& ids) const {
 }
 
 Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, LanguageTrace* trace) {
-  if (trace == nullptr && read_otherwise()) return reader_->hidden(any_ids, state);
+  if (trace == nullptr && read_otherwise()) {
+    Tensor found = reader_->hidden(any_ids, state);
+    if (found.defined()) return found;
+  }
   const int64_t position = state != nullptr ? state->position : 0;
   check_ids(any_ids, position);
   const Tensor ids = to_device(any_ids, wte_->weight.device());
@@ -115,20 +118,27 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
   // On a GPU it would wait for the rows to be counted.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
                             /*sparse=*/ids.is_cpu());
-  if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, position, ids.size(1));
+  const Tensor* place = state != nullptr && state->place.defined() ? &state->place : nullptr;
+  if (wpe_ != nullptr) {
+    x = x + (place != nullptr ? wpe_->weight.index_select(0, *place)
+                              : wpe_->weight.narrow(0, position, ids.size(1)));
+  }
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (state != nullptr) state->blocks.resize(blocks_.size());
   if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
     x = blocks_[i]->forward(x, state != nullptr ? &state->blocks[i] : nullptr, position,
-                            trace != nullptr ? &trace->blocks[i] : nullptr);
+                            trace != nullptr ? &trace->blocks[i] : nullptr, place);
   }
   if (state != nullptr) state->position += ids.size(1);
   return ln_f_->forward(x);
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
-  if (read_otherwise()) return reader_->logits(hidden);
+  if (read_otherwise()) {
+    Tensor found = reader_->logits(hidden);
+    if (found.defined()) return found;
+  }
   return tost::linear(hidden, product_weight(wte_->weight, wte_->copy));
 }
 
@@ -136,23 +146,30 @@ Tensor LanguageModel::forward(const Tensor& ids) {
   return logits(hidden(ids));
 }
 
-Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
+// Looking at targets on a GPU would wait for it.
+Tensor LanguageModel::asked_rows(const Tensor& targets) {
+  if (!targets.is_cpu()) return {};
+  const auto rows = targets.flatten().ne(-1).nonzero().squeeze(1);
+  return rows.size(0) > 0 && rows.size(0) <= targets.numel() / 2 ? rows : Tensor();
+}
+
+Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, const Tensor& asked) {
   auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
-  // Where little is asked, the head reads those rows alone. Looking would wait for a GPU.
-  const auto places = wanted.is_cpu() ? wanted.ne(-1).nonzero().squeeze(1) : Tensor();
-  if (places.defined() && places.size(0) > 0 && places.size(0) <= wanted.size(0) / 2) {
+  // Where little is asked, the head reads those rows alone.
+  const auto places = asked.defined() ? asked : asked_rows(wanted);
+  if (places.defined()) {
     rows = rows.index_select(0, to_device(places, rows.device()));
-    wanted = wanted.index_select(0, places);
+    wanted = wanted.index_select(0, to_device(places, wanted.device()));
   }
   if (wanted.is_cpu() && !rows.is_cpu()) check_targets(wanted, config_.vocab);
   wanted = to_device(wanted, rows.device());
   if (read_otherwise()) {
     // In pieces: the logits of all rows can be larger than the model.
-    Tensor sum = torch::zeros({}, torch::kDouble);
+    Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
     for (int64_t i = 0; i < rows.size(0); i += kReadPiece) {
       const int64_t count = std::min(kReadPiece, rows.size(0) - i);
-      sum += torch::cross_entropy_loss(reader_->logits(rows.narrow(0, i, count)),
-                                       wanted.narrow(0, i, count), {}, at::Reduction::Sum, -1);
+      sum += torch::cross_entropy_loss(logits(rows.narrow(0, i, count)), wanted.narrow(0, i, count),
+                                       {}, at::Reduction::Sum, -1);
     }
     return (sum / wanted.ne(-1).sum()).to(torch::kFloat);
   }
@@ -161,7 +178,10 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) {
 
 Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
   const torch::NoGradGuard no_grad;
-  if (read_otherwise()) return reader_->extend(ids, state);
+  if (read_otherwise()) {
+    Tensor found = reader_->extend(ids, state);
+    if (found.defined()) return found;
+  }
   if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
   check_ids(ids, state.position);  // before anything is read: a state never ends half-way
   Tensor last;

@@ -25,11 +25,15 @@ struct LanguageTrace {
 struct LanguageState {
   int64_t position = 0;  // tokens read
   std::vector<MixerState> blocks;
+  // Where given, [1] int64 on the model's device and equal to `position`: steps of one token look
+  // there, so that what they queue serves every position. Who gives it moves it on.
+  torch::Tensor place;
 };
 // Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);
 
 // Another way of computing a language model's functions of the same name, faster than the modules.
+// An undefined tensor leaves a call to these; nothing has then happened.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;
@@ -56,8 +60,12 @@ class LanguageModel : public torch::nn::Module {
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
                        LanguageTrace* trace = nullptr);
   torch::Tensor logits(const torch::Tensor& hidden) const;
-  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T].
-  torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets);
+  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T]. `asked`:
+  // asked_rows() of the targets, for targets on a GPU.
+  torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets,
+                     const torch::Tensor& asked = {});
+  // Of targets on the CPU: where they are not -1, if those are few [n]; else undefined.
+  static torch::Tensor asked_rows(const torch::Tensor& targets);
 
   // Throws the data Error of forward() for ids it would not read after `position` tokens.
   void check_ids(const torch::Tensor& ids, int64_t position = 0) const;

@@ -75,6 +75,7 @@ void check_sequence_input(const SequenceConfig& config, const SequenceInput& inp
     fail_data("Lengths must be int64 of shape [", ids.size(0), "], found ", lengths.scalar_type(),
               " ", lengths.sizes(), ".");
   }
+  if (!lengths.is_cpu()) return;  // looking would wait for a GPU
   const int64_t shortest = lengths.min().item<int64_t>(), longest = lengths.max().item<int64_t>();
   if (shortest < 1) {
     fail_data("Sequence ", lengths.argmin().item<int64_t>() + 1,
@@ -105,7 +106,9 @@ Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockT
   check_sequence_input(config_, input);
   auto ids = input.ids;
   auto lengths = input.lengths;
-  if (lengths.defined() && ids.size(0) > 0) {
+  if (lengths.defined() && !lengths.is_cpu()) {
+    ids = ids.masked_fill(own_tokens(lengths, ids.size(1)).logical_not(), 0);
+  } else if (lengths.defined() && ids.size(0) > 0) {
     ids = ids.narrow(1, 0, lengths.max().item<int64_t>());
     if (lengths.min().item<int64_t>() == ids.size(1)) {
       lengths.reset();  // nothing is padded

@@ -47,9 +47,10 @@ class SequenceClassifier : public torch::nn::Module {
   const SequenceConfig& config() const { return config_; }
 
   // Logits [B, classes] of single sequences, on the model's device; ids and lengths may lie on the
-  // CPU, where looking at them costs least, and are then moved. Each depends on its own sequence alone, and not on how
-  // far the batch was padded. Throws a data Error for ids outside the vocabulary, sequences without
-  // tokens or longer than max_length where positions are learned, and for a model of pairs.
+  // CPU, where looking at them costs least, and are then moved. Each depends on its own sequence
+  // alone, and not on how far the batch was padded. Throws a data Error for ids outside the
+  // vocabulary, sequences without tokens or longer than max_length where positions are learned, and
+  // for a model of pairs.
   torch::Tensor forward(const SequenceInput& input);
   // The same for pairs; for a model of pairs only. Both have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);

@@ -48,9 +48,10 @@ std::vector<std::shared_ptr<WorkingCopy>> keep_working_copies(torch::nn::Module&
 }
 
 Tensor working_values(const std::shared_ptr<WorkingCopy>& copy) {
-  const bool wanted = copy != nullptr && copy->weight().is_cpu() &&
-                      at::autocast::is_autocast_enabled(at::kCPU) &&
-                      at::autocast::get_autocast_dtype(at::kCPU) == torch::kBFloat16;
+  if (copy == nullptr) return {};
+  const auto device = copy->weight().device().type();
+  const bool wanted = at::autocast::is_autocast_enabled(device) &&
+                      at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
   return wanted ? copy->values() : Tensor();
 }
 

@@ -195,19 +195,25 @@ void run_or_record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+Tensor unwritten(Tensor x) {
+  if (tape_runs()) spoil(x);
+  return x;
+}
+
 Tensor empty_here(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                   std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
                   std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                   c10::dtype_or_default(dtype), format);
+  return unwritten(at::detail::empty_generic(size, &memory,
+                                             c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                             c10::dtype_or_default(dtype), format));
 }
 
 Tensor empty_strided_here(at::IntArrayRef size, at::IntArrayRef stride,
                           std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                           std::optional<at::Device>, std::optional<bool>) {
-  return at::detail::empty_strided_generic(size, stride, &memory,
-                                           c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                           c10::dtype_or_default(dtype));
+  return unwritten(at::detail::empty_strided_generic(size, stride, &memory,
+                                                     c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                                     c10::dtype_or_default(dtype)));
 }
 
 // The one operator that tensors of both take part in.

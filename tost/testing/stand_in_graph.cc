@@ -98,16 +98,6 @@ void check_capturable(const c10::OperatorHandle& op, const Stack& arguments) {
   }
 }
 
-// In memory that nothing was computed into yet.
-void spoil(const Tensor& x) {
-  const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
-  if (x.is_floating_point() || x.is_complex()) {
-    on_host(x).fill_(std::numeric_limits<double>::quiet_NaN());
-  } else {
-    on_host(x).zero_();
-  }
-}
-
 void run_again(const c10::OperatorHandle& op, const Stack& arguments, const Stack& results) {
   Stack stack = arguments;
   run_on_host(op, &stack, /*on_copies=*/false);
@@ -155,6 +145,15 @@ const GraphMakerSetter of_the_stand_in([](c10::Device) -> std::unique_ptr<Device
 });
 
 }  // namespace
+
+void spoil(const Tensor& x) {
+  const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
+  if (x.is_floating_point() || x.is_complex()) {
+    on_host(x).fill_(std::numeric_limits<double>::quiet_NaN());
+  } else {
+    on_host(x).zero_();
+  }
+}
 
 bool tape_runs() {
   return running != nullptr;

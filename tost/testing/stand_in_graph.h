@@ -15,6 +15,8 @@ bool tape_runs();
 // the shape of the results.
 void record_call(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void record_copy(const at::Tensor& to, const at::Tensor& from);
+// What memory holds that nothing was computed into yet.
+void spoil(const at::Tensor& x);
 
 // stand_in_gpu.cc: the operator by the CPU's kernels, on copies of what it is given or on that
 // itself.

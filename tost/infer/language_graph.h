@@ -1,0 +1,53 @@
+// Decoding on a GPU by graphs: the whole step of a model, any number of texts, queued at once, with
+// the state where it is.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+
+#include "tost/models/language_model.h"
+#include "tost/ops/graphed_call.h"
+
+namespace tost {
+
+// Takes single tokens after the first ones of texts, of models whose state keeps its size; the rest
+// is left to the modules. Results are those of the modules bit for bit. A state it has moved on
+// lies in memory of the reader's for as long as somebody holds it; states may be copied, set aside
+// and taken up again. Not thread-safe.
+class LanguageGraphs : public LanguageReader {
+ public:
+  // The model lies on a device of which graphs_run_on() holds, must not change while this lives,
+  // and outlives it. bf16: steps come under autocast; the matrices are rounded here, once.
+  LanguageGraphs(LanguageModel& model, bool bf16);
+
+  torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
+  torch::Tensor hidden(const torch::Tensor& /*ids*/, LanguageState* /*state*/) override {
+    return {};
+  }
+  torch::Tensor logits(const torch::Tensor& /*hidden*/) override { return {}; }
+
+  // Steps that were replayed.
+  int64_t replays() const;
+  // Why steps go through the modules after all, once; else empty.
+  std::string take_complaint() { return std::exchange(complaint_, {}); }
+
+  // States held at a time, each of them a graph.
+  static constexpr size_t kMostStates = 8;
+
+ private:
+  struct Resident;
+  Resident* resident_for(const LanguageState& state);
+  void step(Resident& resident, const Tensors& ids, Tensors& logits);
+
+  LanguageModel& model_;
+  std::list<std::unique_ptr<Resident>> residents_;
+  std::string complaint_;
+  bool possible_ = true;
+};
+
+// Makes graphs the model's reader. Null, and nothing is changed, where its state grows.
+std::shared_ptr<LanguageGraphs> read_by_graphs(const std::shared_ptr<LanguageModel>& model,
+                                               bool bf16);
+
+}  // namespace tost
