@@ -10,6 +10,7 @@
 #include "tost/base/text.h"
 #include "tost/eval/layer_rates.h"
 #include "tost/eval/precision.h"
+#include "tost/models/cross_entropy.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/module_device.h"
 #include "tost/models/state_dict.h"
@@ -149,10 +150,16 @@ void LanguageTask::fetch() {
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-MicroBatch LanguageTask::next_batch() {
+TaskInput LanguageTask::take_input() {
   if (!fetched_) fetch();
   const auto [ids, targets] = *std::exchange(fetched_, std::nullopt);
-  return {.loss = model_->loss(ids, targets), .samples = samples_per_batch()};
+  model_->check_ids(ids);
+  check_targets(targets, info_.config.vocab);
+  return {{ids, targets, LanguageModel::asked_rows(targets)}, samples_per_batch()};
+}
+
+TaskOutput LanguageTask::compute(const std::vector<Tensor>& tensors) {
+  return {.loss = model_->loss(tensors[0], tensors[1], tensors[2]), .correct = {}};
 }
 
 std::optional<json> LanguageTask::evaluate(const std::atomic<bool>* stop) {

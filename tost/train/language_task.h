@@ -32,7 +32,10 @@ class LanguageTask : public TrainTask {
   int64_t batches_per_epoch() const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
-  MicroBatch next_batch() override;
+  MicroBatch next_batch() override { return computed(take_input()); }
+  bool has_parts() const override { return true; }
+  TaskInput take_input() override;
+  TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override { return wait_seconds_; }
   // loss (nats a token), perplexity, bits_per_byte (where the text's size is known), split, tokens.
   // Mean over eval_batches batches of random crops, the same at every call.

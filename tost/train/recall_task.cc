@@ -8,6 +8,7 @@
 #include "tost/base/process_memory.h"
 #include "tost/eval/recall_eval.h"
 #include "tost/io/tokenizers.h"
+#include "tost/models/cross_entropy.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/state_dict.h"
 
@@ -107,10 +108,16 @@ void RecallTask::fetch() {
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-MicroBatch RecallTask::next_batch() {
+TaskInput RecallTask::take_input() {
   if (!fetched_) fetch();
   const RecallBatch batch = *std::exchange(fetched_, std::nullopt);
-  return {.loss = model_->loss(batch.ids, batch.targets), .samples = fetched_tokens_};
+  model_->check_ids(batch.ids);
+  check_targets(batch.targets, info_.config.vocab);
+  return {{batch.ids, batch.targets, LanguageModel::asked_rows(batch.targets)}, fetched_tokens_};
+}
+
+TaskOutput RecallTask::compute(const std::vector<torch::Tensor>& tensors) {
+  return {.loss = model_->loss(tensors[0], tensors[1], tensors[2]), .correct = {}};
 }
 
 std::optional<json> RecallTask::evaluate(const std::atomic<bool>* stop) {

@@ -31,7 +31,10 @@ class RecallTask : public TrainTask {
   int64_t batches_per_epoch() const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   // Batch i is of case i modulo their number.
-  MicroBatch next_batch() override;
+  MicroBatch next_batch() override { return computed(take_input()); }
+  bool has_parts() const override { return true; }
+  TaskInput take_input() override;
+  TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   void fetch() override;
   double wait_seconds() const override { return wait_seconds_; }
   // accuracy, exact and loss (see RecallScores, means over the cases), tokens, and "cases", one

@@ -186,13 +186,37 @@ void SequenceTask::fetch() {
     fail_data("The training data ended before its epoch did; was it changed while training?");
 }
 
-MicroBatch SequenceTask::next_batch() {
+namespace {
+
+// Undefined where nothing is padded.
+torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
+  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
+  return lengths;
+}
+
+}  // namespace
+
+TaskInput SequenceTask::take_input() {
   if (!fetched_) fetch();
-  const std::optional<SequenceBatch> batch = std::exchange(fetched_, std::nullopt);
-  const torch::Tensor logits = forward_batch(*model_, *batch);
-  return {.loss = classification_loss(logits, batch->labels),
-          .samples = batch->labels.size(0),
-          .correct = count_correct(logits.detach(), batch->labels)};
+  const SequenceBatch batch = *std::exchange(fetched_, std::nullopt);
+  check_sequence_input(info_.config, {batch.ids, batch.lengths});
+  if (batch.second.defined()) {
+    check_sequence_input(info_.config, {batch.second, batch.second_lengths});
+  }
+  return {{batch.ids, needed_lengths(batch.ids, batch.lengths), batch.second,
+           needed_lengths(batch.second, batch.second_lengths), batch.labels},
+          batch.labels.size(0)};
+}
+
+TaskOutput SequenceTask::compute(const std::vector<torch::Tensor>& t) {
+  SequenceBatch batch;
+  batch.ids = t[0];
+  batch.lengths = t[1];
+  batch.second = t[2];
+  batch.second_lengths = t[3];
+  const torch::Tensor logits = forward_batch(*model_, batch);
+  return {.loss = classification_loss(logits, t[4]),
+          .correct = right_ones(logits.detach(), t[4], {})};
 }
 
 std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {

@@ -35,7 +35,10 @@ class SequenceTask : public TrainTask {
   int64_t batches_per_epoch() const override { return train_->size() / config_.batch; }
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
-  MicroBatch next_batch() override;
+  MicroBatch next_batch() override { return computed(take_input()); }
+  bool has_parts() const override { return true; }
+  TaskInput take_input() override;
+  TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override;
   // top1, loss, sequences, seconds, split.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;

@@ -22,6 +22,16 @@ struct MicroBatch {
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
 };
 
+// A batch as tensors on the CPU, in an order of the task's own; some may be undefined.
+struct TaskInput {
+  std::vector<torch::Tensor> tensors;
+  int64_t samples = 0;
+};
+struct TaskOutput {
+  torch::Tensor loss;     // as in MicroBatch
+  torch::Tensor correct;  // scalar int64; undefined where accuracy means nothing
+};
+
 struct BestMetric {
   std::string key;  // of the object that evaluate() returns
   bool higher_is_better = true;
@@ -47,6 +57,11 @@ class TrainTask {
   // Runs the model, in its present mode, on the batch that was fetched, or else on the next one,
   // which it loads. May throw a data Error.
   virtual MicroBatch next_batch() = 0;
+  // next_batch() in two parts, of tasks that have them. compute() depends on the tensors, which lie
+  // on the CPU or the model's device, and on the model alone, and on a GPU waits for nothing.
+  virtual bool has_parts() const { return false; }
+  virtual TaskInput take_input() { return {}; }
+  virtual TaskOutput compute(const std::vector<torch::Tensor>& /*tensors*/) { return {}; }
   virtual double wait_seconds() const = 0;  // time next_batch() has waited for data since the start
 
   // Scores the model as it is (the loop has put it into evaluation mode). Nothing when `stop` ended
@@ -74,6 +89,13 @@ class TrainTask {
   virtual std::vector<std::string> take_messages() { return {}; }
 
  protected:
+  MicroBatch computed(const TaskInput& input) {
+    const TaskOutput output = compute(input.tensors);
+    return {.loss = output.loss,
+            .samples = input.samples,
+            .correct = output.correct.defined() ? output.correct.item<int64_t>() : -1};
+  }
+
   ReadGuard read_guard_;
 };
 

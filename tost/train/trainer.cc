@@ -72,6 +72,9 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
   set_recompute(task.model(), recompute_from_name(config.recompute));
   if (config.ema_decay > 0)
     ema_ = std::make_unique<Ema>(state_dict(task.model()), config.ema_decay);
+  if (steps_by_graphs(config_, task, device_)) {
+    graphs_ = std::make_unique<StepGraphs>(task_, optimizer_, ema_.get(), config_, device_);
+  }
   const int64_t leftovers = store_.clean();
   if (leftovers > 0)
     listener_.on_message(
@@ -152,7 +155,7 @@ void Trainer::step() {
   std::optional<BadStep> bad = accumulate_gradients(sums);
   double norm = 0;
   if (!bad && measures_norm()) {
-    norm = optimizer_.gradient_norm();
+    norm = graphs_ ? sums.norm : optimizer_.gradient_norm();
     bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
   }
   if (bad && !pass_over(*bad, lr)) return;
@@ -169,25 +172,32 @@ void Trainer::step() {
 // Each batch's mean counts 1/accumulate, so that equal batches give the gradient of one large
 // batch.
 std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
-  optimizer_.zero_grad();
+  graphs_ ? graphs_->begin() : optimizer_.zero_grad();
   for (int64_t i = 0; i < config_.accumulate; ++i) {
     load_batch(i == 0 && (!in_epoch_ || data_step() % steps_per_epoch_ == 0));
-    MicroBatch batch;
-    {
-      const PrecisionScope precision(config_.precision, device_);
-      batch = task_.next_batch();
-    }
-    const double value = batch.loss.item<double>();
-    if (!std::isfinite(value)) {
+    const StepGraphs::Batch batch = graphs_ ? graphs_->add_batch() : add_batch();
+    if (!std::isfinite(batch.loss)) {
       if (i + 1 < config_.accumulate) in_epoch_ = false;  // the rest of its batches goes with it
-      return BadStep{"loss", value, std::nullopt};
+      return BadStep{"loss", batch.loss, std::nullopt};
     }
-    (batch.loss / double(config_.accumulate)).backward();
-    sums.loss += value / double(config_.accumulate);
+    sums.loss += batch.loss / double(config_.accumulate);
+    sums.norm = batch.norm;
     sums.samples += batch.samples;
     sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
   }
   return judge("loss", sums.loss, state_.guards.losses, config_.outlier_z);
+}
+
+// Without graphs. A loss that is not finite goes no further.
+StepGraphs::Batch Trainer::add_batch() {
+  MicroBatch batch;
+  {
+    const PrecisionScope precision(config_.precision, device_);
+    batch = task_.next_batch();
+  }
+  const double loss = batch.loss.item<double>();
+  if (std::isfinite(loss)) (batch.loss / double(config_.accumulate)).backward();
+  return {.loss = loss, .samples = batch.samples, .correct = batch.correct};
 }
 
 bool Trainer::measures_norm() const {
@@ -195,8 +205,13 @@ bool Trainer::measures_norm() const {
 }
 
 void Trainer::update(double lr, double norm, const StepSums& sums) {
-  optimizer_.step(lr, config_.clip > 0 ? clip_scale(norm, config_.clip) : 1);
-  if (ema_) ema_->update(state_dict(task_.model()));
+  const double scale = config_.clip > 0 ? clip_scale(norm, config_.clip) : 1;
+  if (graphs_) {
+    graphs_->update(lr, scale);
+  } else {
+    optimizer_.step(lr, scale);
+    if (ema_) ema_->update(state_dict(task_.model()));
+  }
   if (config_.outlier_z > 0) state_.guards.accept(sums.loss, norm);
   state_.sums.add(sums.loss, sums.samples, sums.correct);
 }
@@ -326,6 +341,10 @@ void Trainer::pass_messages() {
   for (const auto& folder : news.finished) listener_.on_checkpoint(folder);
   for (const std::string& message : news.messages) listener_.on_message(message);
   for (const std::string& message : task_.take_messages()) listener_.on_message(message);
+  if (!graphs_) return;
+  if (const std::string complaint = graphs_->take_complaint(); !complaint.empty()) {
+    listener_.on_message(complaint);
+  }
 }
 
 }  // namespace tost

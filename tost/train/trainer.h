@@ -16,6 +16,7 @@
 #include "tost/train/loop_state.h"
 #include "tost/train/run_log.h"
 #include "tost/train/schedule.h"
+#include "tost/train/step_graphs.h"
 #include "tost/train/step_timer.h"
 #include "tost/train/train_listener.h"
 #include "tost/train/train_task.h"
@@ -38,8 +39,9 @@ struct TrainResult {
   RunEvents events;
 };
 
-// One process, one model, on the device it lies on. On the CPU, with the same seed and thread count the weights are the same bit for
-// bit, whether the run was interrupted and resumed or not, wherever it was stopped.
+// One process, one model, on the device it lies on. On the CPU, with the same seed and thread count
+// the weights are the same bit for bit, whether the run was interrupted and resumed or not,
+// wherever it was stopped.
 class Trainer {
  public:
   // Everything outlives the trainer. `run` exists. `stop` may be null.
@@ -67,7 +69,7 @@ class Trainer {
   bool stopped() const { return stop_ && stop_->load(); }
 
   struct StepSums {
-    double loss = 0;
+    double loss = 0, norm = 0;  // norm: by graphs alone
     int64_t samples = 0, correct = 0;
   };
 
@@ -75,6 +77,7 @@ class Trainer {
   void report_start();
   void step();
   std::optional<BadStep> accumulate_gradients(StepSums& sums);
+  StepGraphs::Batch add_batch();
   bool measures_norm() const;
   void update(double lr, double norm, const StepSums& sums);
   void report_step(double lr);
@@ -113,6 +116,7 @@ class Trainer {
   Schedule schedule_;
   AdamW optimizer_;
   std::unique_ptr<Ema> ema_;
+  std::unique_ptr<StepGraphs> graphs_;  // null: steps run plainly
   CheckpointStore store_;
   BackgroundSaver saver_;
   std::unique_ptr<RunLog> log_;

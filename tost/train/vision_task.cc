@@ -99,16 +99,20 @@ void VisionTask::fetch() {
     fail_data("The training data ended before its epoch did; was it changed while training?");
 }
 
-MicroBatch VisionTask::next_batch() {
+TaskInput VisionTask::take_input() {
   if (!fetched_) fetch();
   const std::optional<Batch> batch = std::exchange(fetched_, std::nullopt);
   const std::vector<std::string>& unreadable = train_loader_->unreadable_messages();
   messages_.insert(messages_.end(), unreadable.begin() + named_, unreadable.end());
   named_ = int64_t(unreadable.size());
-  const Tensor logits = model_->forward(batch->images);
-  return {.loss = classification_loss(logits, batch->labels, batch->targets),
-          .samples = batch->labels.size(0),
-          .correct = count_correct(logits.detach(), batch->labels, batch->targets)};
+  return {{batch->images, batch->labels, batch->targets}, batch->labels.size(0)};
+}
+
+TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
+  const Tensor &labels = tensors[1], &targets = tensors[2];
+  const Tensor logits = model_->forward(tensors[0]);
+  return {.loss = classification_loss(logits, labels, targets),
+          .correct = right_ones(logits.detach(), labels, targets)};
 }
 
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {

@@ -32,7 +32,10 @@ class VisionTask : public TrainTask {
   int64_t batches_per_epoch() const override { return train_loader_->batches_per_epoch(); }
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
-  MicroBatch next_batch() override;
+  MicroBatch next_batch() override { return computed(take_input()); }
+  bool has_parts() const override { return true; }
+  TaskInput take_input() override;
+  TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override { return train_loader_->wait_seconds(); }
   std::optional<nlohmann::json> evaluate(
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...

@@ -1,0 +1,335 @@
+// Inference, decoding and training by graphs, on a GPU, real or stood in for: the numbers of the
+// same without them.
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/eval/image_runner.h"
+#include "tost/eval/language_place.h"
+#include "tost/infer/language_graph.h"
+#include "tost/models/causal_mixer.h"
+#include "tost/models/module_device.h"
+#include "tost/models/token_mixer.h"
+#include "tost/testing/stand_in_gpu.h"
+#include "tost/testing/temp_dir.h"
+#include "tost/train/checkpoint_store.h"
+#include "tost/train/train_run.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using torch::Tensor;
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+template <class Model>
+std::shared_ptr<Model> shaken(std::shared_ptr<Model> model, torch::Device device) {
+  const torch::NoGradGuard no_grad;
+  for (auto& p : model->parameters()) p.add_(torch::randn_like(p) * 0.1);
+  model->to(device);
+  model->eval();
+  return model;
+}
+
+class PicturesByGraphs : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PicturesByGraphs, HaveTheSameLogits) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(1);
+  VisionConfig c{.image_size = 16, .patch = 4, .dim = 16, .depth = 2, .heads = 2, .classes = 5};
+  c.mixer = GetParam();
+  const auto model = shaken(make_image_classifier(c), device);
+  for (const char* precision : {"fp32", "bf16"}) {
+    ImageRunner graphed(*model, precision, true, "on"), plain(*model, precision, true, "off");
+    for (int i = 0; i < 5; ++i) {
+      for (const int64_t batch : {3, 2}) {  // the last batch of a set is smaller
+        const Tensor images = torch::randn({batch, 3, 16, 16});
+        const Tensor found = graphed.logits(images).cpu(), wanted = plain.logits(images).cpu();
+        EXPECT_TRUE(found.equal(wanted)) << precision << " " << i;
+      }
+    }
+    EXPECT_EQ(graphed.call().replays(), 6) << graphed.call().take_complaint();
+    EXPECT_EQ(plain.call().replays(), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, PicturesByGraphs, ::testing::ValuesIn(mixer_names()), test_name);
+
+// Weights written in place, as an optimiser or averaging does, are seen.
+TEST(PicturesByGraphs, SeeNewWeights) {
+  TOST_TEST_GPU(device);
+  VisionConfig c{.image_size = 16, .patch = 4, .dim = 16, .depth = 1, .heads = 2, .classes = 5};
+  const auto model = shaken(make_image_classifier(c), device);
+  ImageRunner graphed(*model, "bf16", true, "on"), plain(*model, "bf16", true, "off");
+  const Tensor images = torch::randn({2, 3, 16, 16});
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(graphed.logits(images).equal(plain.logits(images))) << i;
+    const torch::NoGradGuard no_grad;
+    for (auto& p : model->parameters()) p.mul_(1.1);
+  }
+  EXPECT_GT(graphed.call().replays(), 0);
+}
+
+LanguageConfig language(const std::string& name) {
+  const auto at = name.find('+');
+  LanguageConfig c;
+  c.mixer = name.substr(0, at);
+  c.vocab = 40;
+  c.block = 12;
+  c.dim = 24;
+  c.depth = 2;
+  c.heads = 3;
+  if (at == std::string::npos) return c;
+  const auto added = name.substr(at + 1);
+  auto& o = c.options;
+  c.positions = "none";
+  o.conv = 3;
+  if (added == "gate") o.gate = o.scale_pi = true;
+  if (added == "values") o.decay = "learned", o.means = "values", o.bias_positions = 5;
+  if (added == "none") o.bias_positions = 0;
+  if (added == "full") o.decay = "learned", o.gate = true;
+  return c;
+}
+
+std::vector<std::string> keeping_their_size() {
+  std::vector<std::string> names;
+  for (const std::string& name : causal_mixer_names()) {
+    if (name != "softmax") names.push_back(name);
+  }
+  for (const char* more : {"tssa+gate", "tssa+values", "tssa+none", "tssa-means+full",
+                           "tssa-uniform+plain", "delta+full"}) {
+    names.emplace_back(more);
+  }
+  return names;
+}
+
+class TextsByGraphs : public ::testing::TestWithParam<std::string> {};
+
+// Over the end of the biases (5 or 12 positions), where a frozen position would show, with another
+// group of texts between and a state that is set aside.
+TEST_P(TextsByGraphs, HaveTheSameLogitsAndStates) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(2);
+  const auto model = shaken(make_language_model(language(GetParam())), device);
+  const auto twin = std::make_shared<LanguageModel>(model->config());
+  load_state_dict(*twin, state_dict(*model));
+  twin->to(device);
+  twin->eval();
+  for (const char* precision : {"fp32", "bf16"}) {
+    place_language(twin, precision, device, "on");
+    const PrecisionScope scope(precision, device);
+    LanguageState state, own, aside, other, own_other;
+    int64_t asides = 0;
+    const auto expect_same = [&](LanguageState& wanted, LanguageState& found, const Tensor& ids) {
+      const Tensor a = model->extend(ids, wanted), b = twin->extend(ids, found);
+      EXPECT_TRUE(a.equal(b)) << precision << " at " << wanted.position;
+      EXPECT_EQ(wanted.position, found.position);
+      for (size_t i = 0; i < wanted.blocks.size(); ++i) {
+        for (const auto& [name, tensor] : wanted.blocks[i]) {
+          EXPECT_TRUE(tensor.equal(found.blocks[i].at(name))) << name << " at " << wanted.position;
+        }
+      }
+    };
+    expect_same(state, own, torch::randint(0, 40, {2, 3}));
+    expect_same(other, own_other, torch::randint(0, 40, {1, 2}));
+    for (int64_t t = 3; t < 11; ++t) {
+      expect_same(state, own, torch::randint(0, 40, {2, 1}));
+      if (t % 2 == 0) expect_same(other, own_other, torch::randint(0, 40, {1, 1}));
+      if (t == 7) aside = own, asides = state.position;
+    }
+    EXPECT_EQ(aside.position, asides);
+    LanguageState again = aside;
+    twin->extend(torch::randint(0, 40, {2, 1}), again);
+    EXPECT_EQ(aside.position, asides);
+    for (const auto& [name, tensor] : aside.blocks[0]) {
+      EXPECT_FALSE(tensor.equal(again.blocks[0].at(name))) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixers, TextsByGraphs, ::testing::ValuesIn(keeping_their_size()),
+                         test_name);
+
+TEST(TextsByGraphs, AreReplayedAndKeptApart) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(3);
+  const auto model = shaken(make_language_model(language("tssa+none")), device);
+  LanguageState a, b;
+  const Tensor prompt = torch::randint(0, 40, {2, 3}), next = torch::randint(0, 40, {2, 1});
+  std::vector<Tensor> wanted;
+  model->extend(prompt, a);
+  for (int i = 0; i < 6; ++i) wanted.push_back(model->extend(next, a));
+  const auto graphs = read_by_graphs(model, false);
+  a = {};
+  model->extend(prompt, a);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(model->extend(next, a).equal(wanted[size_t(i)])) << i;
+  EXPECT_EQ(graphs->replays(), 2);
+  b = a;  // both go on from here, in turns
+  for (int i = 4; i < 6; ++i) {
+    EXPECT_TRUE(model->extend(next, a).equal(wanted[size_t(i)])) << i;
+    EXPECT_TRUE(model->extend(next, b).equal(wanted[size_t(i)])) << i;
+  }
+  a = b = {};
+  model->extend(prompt, a);
+  EXPECT_TRUE(model->extend(next, a).equal(wanted[0]));  // in a place that is free again
+  EXPECT_EQ(graphs->take_complaint(), "");
+  EXPECT_THROW(model->extend(torch::full({2, 1}, 40), a), Error);
+  EXPECT_EQ(a.position, 4);
+}
+
+TEST(TextsByGraphs, AreRefusedWhereTheStateGrows) {
+  TOST_TEST_GPU(device);
+  const auto model = make_language_model(language("softmax"));
+  EXPECT_THROW(place_language(model, "fp32", device, "on"), Error);
+  place_language(model, "fp32", device, "auto");
+  model->eval();
+  LanguageState state;
+  for (int i = 0; i < 4; ++i) model->extend(torch::zeros({1, 1}, torch::kLong), state);
+  EXPECT_EQ(state.position, 4);
+}
+
+struct Quiet : TrainListener {
+  void on_step(const StepReport& report) override {
+    if (report.step == stop_at) flag = true;
+  }
+  void on_message(const std::string& message) override { messages.push_back(message); }
+  int64_t stop_at = -1;
+  std::atomic<bool> flag = false;
+  std::vector<std::string> messages;
+};
+
+std::vector<std::string> run(const fs::path& out, const json& values, RunMode mode = RunMode::kNew,
+                             int64_t stop_at = -1) {
+  Quiet listener;
+  listener.stop_at = stop_at;
+  train({out, mode, values}, listener, &listener.flag);
+  return listener.messages;
+}
+
+Checkpoint newest(const fs::path& run) {
+  std::vector<std::string> messages;
+  return *CheckpointStore(run / "checkpoints", 9).load_newest(messages);
+}
+
+// Torch's own kernels need not repeat bit for bit on a GPU; the stand-in's do.
+void expect_same_runs(const fs::path& a, const fs::path& b) {
+  const Checkpoint x = newest(a), y = newest(b);
+  ASSERT_EQ(x.step, y.step);
+  ASSERT_EQ(x.parts.size(), y.parts.size());
+  for (size_t i = 0; i < x.parts.size(); ++i) {
+    for (const auto& [name, tensor] : x.parts[i].tensors) {
+      const Tensor& other = y.parts[i].tensors.at(name);
+      if (built_with_cuda() && tensor.is_floating_point()) {
+        EXPECT_TRUE(torch::allclose(tensor, other, 0.02, 1e-4)) << name;
+      } else {
+        EXPECT_TRUE(tensor.equal(other)) << name;
+      }
+    }
+  }
+}
+
+json vision_values() {
+  return {{"data", "shapes"},
+          {"data_side", 16},
+          {"train_size", 96},
+          {"test_size", 32},
+          {"batch", 16},
+          {"epochs", 2},
+          {"eval_batch", 24},
+          {"lr", 1e-3},
+          {"warmup_epochs", 1},
+          {"drop_path", 0.2},
+          {"mixup", 0.4},
+          {"ema_decay", 0.9},
+          {"clip", 0.5},
+          {"outlier_z", 6},
+          {"threads", 1},
+          {"device", "cuda"},
+          {"evaluate_ema", true},
+          {"model_options", {{"dim", 16}, {"depth", 2}, {"heads", 2}, {"class_blocks", 1}}}};
+}
+
+json language_values(const testing::TempDir& dir) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "one two three four five\n";
+  write_file_atomic(dir.path() / "text.txt", text);
+  return {{"model", "tost_gpt_char"},
+          {"data", (dir.path() / "text.txt").string()},
+          {"tokenizer", "chars"},
+          {"batch", 3},
+          {"accumulate", 2},
+          {"max_steps", 9},
+          {"warmup_steps", 3},
+          {"evaluate_every_steps", 4},
+          {"eval_batches", 2},
+          {"threads", 1},
+          {"dropout", 0.1},
+          {"precision", "bf16"},
+          {"device", "cuda"},
+          {"block", 16},
+          {"dim", 16},
+          {"depth", 2},
+          {"heads", 2}};
+}
+
+// With and without graphs, and with them in two processes.
+void expect_same_training(const testing::TempDir& dir, json values) {
+  values["graphs"] = "off";
+  run(dir.path() / "plain", values);
+  values["graphs"] = "on";
+  EXPECT_EQ(run(dir.path() / "graphs", values), std::vector<std::string>{});
+  expect_same_runs(dir.path() / "plain", dir.path() / "graphs");
+  run(dir.path() / "parts", values, RunMode::kNew, 5);
+  run(dir.path() / "parts", json::object(), RunMode::kResume);
+  expect_same_runs(dir.path() / "plain", dir.path() / "parts");
+}
+
+TEST(TrainingByGraphs, SlowOfPicturesIsTheSame) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  expect_same_training(dir, vision_values());
+}
+
+TEST(TrainingByGraphs, SlowOfTextsIsTheSame) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  expect_same_training(dir, language_values(dir));
+}
+
+// A rate that makes losses outliers: skipped steps leave weights and count of steps alone.
+TEST(TrainingByGraphs, SlowSkipsTheSameSteps) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  json values = vision_values();
+  values["outlier_z"] = 0.5;
+  values["outlier_limit"] = 100;
+  values["epochs"] = 3;
+  values["graphs"] = "off";
+  const auto wanted = run(dir.path() / "plain", values);
+  values["graphs"] = "on";
+  const auto found = run(dir.path() / "graphs", values);
+  if (!built_with_cuda()) EXPECT_EQ(found, wanted);
+  expect_same_runs(dir.path() / "plain", dir.path() / "graphs");
+}
+
+TEST(TrainingByGraphs, AreRefusedWhereTheyCannotBe) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  json values = language_values(dir);
+  values["graphs"] = "on";
+  values["recompute"] = "block";
+  EXPECT_THROW(run(dir.path() / "run", values), Error);
+  values["graphs"] = "on";
+  values["recompute"] = "none";
+  values["device"] = "cpu";
+  EXPECT_THROW(run(dir.path() / "other", values), Error);
+}
+
+}  // namespace
+}  // namespace tost
