@@ -11,6 +11,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/rounding.h"
+#include "tost/kernels/panel_rows.h"
 #include "tost/kernels/tile_rows.h"
 #include "tost/kernels/work_times.h"
 #include "tost/ops/product_support.h"
@@ -24,7 +25,7 @@ namespace blas = at::native::cpublas;
 // Columns a panel: what the microkernel keeps in registers, and sums that stay in cache. 96 columns
 // read the rows less often than 64; a last narrow panel would cost more than that gains.
 int64_t columns_of_panel(Packing packing, int64_t outputs) {
-  if (packing == Packing::kFloat32) return 48;
+  if (packing == Packing::kFloat32) return kernels::kPanelColumns;
   return outputs % 96 == 0 ? 96 : 64;
 }
 // Rows of a tile at most, for the same reason.
@@ -87,6 +88,8 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   const int64_t bytes = inputs_ * (packing == Packing::kInt8 ? 1 : 2);
   tiles_ = native_ && packing != Packing::kFloat32 && bytes % kernels::kTileStep == 0 &&
            kernels::has_tiles();
+  fused_ = packing == Packing::kFloat32 && inputs_ % kernels::kPanelInputs == 0 &&
+           kernels::has_panel_product();
   panel_columns_ = tiles_ ? kernels::kTileColumns : columns_of_panel(packing, outputs_);
   panels_ = divide_up(outputs_, panel_columns_);
   auto rounded = weight.detach().to(at::kFloat).contiguous();
@@ -167,7 +170,15 @@ class PackedLinear::Run {
   // The panels [first, last) and what follows them.
   void panels(int64_t first, int64_t last) const {
     if (map_.tiles_) return tiles(first, last);
-    for (int64_t p = first; p < last; ++p) panel(p);
+    const int64_t whole = fused() ? std::min(last, map_.outputs_ / map_.panel_columns_) : first;
+    if (whole > first) fused_panels(first, whole);
+    for (int64_t p = std::max(first, whole); p < last; ++p) panel(p);
+  }
+
+  // Whether whole panels go by panel_product().
+  bool fused() const {
+    return map_.fused_ && x_.rows >= kernels::kFewestPanelRows &&
+           inputs_ % kernels::kPanelInputs == 0;
   }
 
   // Of all rows at once: there are no sums to keep in cache.
@@ -191,6 +202,18 @@ class PackedLinear::Run {
                first_input_ * kernels::kTileColumns * size;
     a.steps = inputs_ * size / kernels::kTileStep;
     kernels::tile_product(a);
+  }
+
+  void fused_panels(int64_t first, int64_t last) const {
+    const int64_t columns = map_.panel_columns_;
+    kernels::PanelProductArgs a;
+    a.finish = following(0, x_.rows, first * columns, (last - first) * columns);
+    a.x = static_cast<const float*>(x_.data);
+    a.x_stride = x_.stride;
+    a.weight = panel_at<float>(first * columns, columns);
+    a.panel_stride = map_.inputs_ * columns;
+    a.inputs = inputs_;
+    kernels::panel_product(a);
   }
 
   void panel(int64_t index) const {
@@ -325,8 +348,10 @@ void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, 
   if (x.rows == 0 || count == 0) return;
   const PackedResult onto{.data = sums, .stride = stride, .add = true};
   const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
-  // Whole numbers and what tiles hold are added as they are finished.
-  if (tiles_ || (native_ && packing_ == Packing::kInt8)) return run.panels(0, panels_);
+  // Whole numbers and what is never stored are added as they are finished.
+  if (tiles_ || (native_ && packing_ == Packing::kInt8) || run.fused()) {
+    return run.panels(0, panels_);
+  }
   for (int64_t p = 0; p < panels_; ++p) run.add_panel(p, sums, stride);
 }
 

@@ -88,6 +88,7 @@ class PackedLinear {
   Packing packing_ = Packing::kFloat32;
   bool native_ = false;      // by the microkernel of the packing, else in float32
   bool tiles_ = false;       // by tile_product(), which includes what follows
+  bool fused_ = false;       // whole panels by panel_product(), likewise
   at::Tensor weight_;        // panels one after the other
   at::Tensor bias_;          // [out] float32, undefined without
   at::Tensor column_scale_;  // [out] float32, kInt8
