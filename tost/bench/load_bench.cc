@@ -1,13 +1,14 @@
 #include "tost/bench/load_bench.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "tost/base/error.h"
+#include "tost/bench/scratch_folder.h"
 #include "tost/bench/timing.h"
 #include "tost/eval/convert.h"
 #include "tost/eval/language_file.h"
@@ -17,27 +18,6 @@ namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  explicit Folder(const fs::path& where) {
-    std::string name =
-        ((where.empty() ? fs::temp_directory_path() : where) / "load_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) fail_data("Cannot make a folder in '", name, "'.");
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 LanguageConfig config_of(const LoadBenchOptions& options) {
   if (options.repeat < 1) fail_usage("repeat is ", options.repeat, "; at least 1 is needed.");
@@ -77,7 +57,7 @@ double load_ms(const fs::path& file, const StateDict& written) {
 
 std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
   const LanguageConfig config = config_of(options);
-  const Folder folder(options.folder);
+  const ScratchFolder folder(options.folder);
   const auto model = make_language_model(config);
   const StateDict written = state_dict(*model);
   std::vector<LoadBenchRow> rows(2);

@@ -1,8 +1,6 @@
 #include "tost/bench/model_report.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "tost/base/error.h"
@@ -11,11 +9,7 @@
 namespace tost {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json measured(double value) {
-  return value > 0 && std::isfinite(value) ? Json(value) : Json();
-}
+using Json = BenchRowJson;
 
 // work_products_ms and so on; null where it was not measured.
 Json work_json(const ModelBenchRow& r) {
@@ -57,40 +51,8 @@ Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
            {"read_ms", measured(r.read_ms)},
            {"read_gb_per_s", measured(double(r.weight_bytes) / r.read_ms / 1e6)}};
   row.update(work_json(r));
-  row.update(Json{{"cpu", o.cpu},
-                  {"features", o.features},
-                  {"isa", o.isa},
-                  {"version", o.version},
-                  {"commit", o.commit},
-                  {"build", o.build},
-                  {"compiler", o.compiler},
-                  {"torch", o.torch},
-                  {"date", o.date}});
+  add_origin(row, o);
   return row;
-}
-
-std::string csv_cell(const Json& value) {
-  if (value.is_null()) return "";
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-std::string number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-// Three digits that count, without an exponent.
-std::string milliseconds(double ms) {
-  return number(ms < 10 ? "%.2f" : ms < 100 ? "%.1f" : "%.0f", ms);
-}
-
-std::string share(double part, double whole) {
-  return part > 0 ? number("%.0f %%", 100 * part / whole) : "–";
 }
 
 std::string path_of(bool engine) {
@@ -110,8 +72,8 @@ std::string markdown_row(const ModelBenchRow& r) {
     cells.insert(cells.end(), {"–", "–", "–", "–", "–", r.missing});
   } else {
     cells.insert(cells.end(),
-                 {cat(milliseconds(r.median_ms), " [", milliseconds(r.low_ms), ", ",
-                      milliseconds(r.high_ms), "]"),
+                 {cat(three_digits(r.median_ms), " [", three_digits(r.low_ms), ", ",
+                      three_digits(r.high_ms), "]"),
                   cat(number(r.rate < 100 ? "%.1f" : "%.0f", r.rate), " ", r.unit),
                   share(r.products_ms, r.median_ms), share(r.read_ms, r.median_ms),
                   r.peak_bytes > 0 ? human_bytes(r.peak_bytes) : "–", number("%.1e", r.error)});
@@ -158,18 +120,9 @@ nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const Be
 }
 
 std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
-  std::string text;
-  const Json columns = row_json({}, origin);
-  std::vector<std::string> cells;
-  for (const auto& item : columns.items()) cells.push_back(item.key());
-  text += join(cells, ",") + "\n";
-  for (const auto& row : rows) {
-    cells.clear();
-    const Json json = row_json(row, origin);
-    for (const auto& item : json.items()) cells.push_back(csv_cell(item.value()));
-    text += join(cells, ",") + "\n";
-  }
-  return text;
+  std::vector<Json> list;
+  for (const auto& row : rows) list.push_back(row_json(row, origin));
+  return csv_table(row_json({}, origin), list);
 }
 
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& o) {
@@ -179,9 +132,7 @@ std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const B
       "of floor | of read | peak memory | error |\n"
       "|---|---|---|--:|--:|--:|---|---|--:|--:|--:|--:|--:|--:|\n";
   for (const auto& row : rows) text += markdown_row(row);
-  text += cat("\n", o.cpu, " (", o.features, "); kernels ", o.isa, "; tost ", o.version, " ",
-              o.commit, ", ", o.build, ", ", o.compiler, ", torch ", o.torch, "; ", o.date, "\n");
-  return text;
+  return text + "\n" + origin_line(o);
 }
 
 std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
@@ -198,7 +149,7 @@ std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
                                    std::to_string(r.batch),
                                    std::to_string(r.size),
                                    r.precision,
-                                   milliseconds(r.work_total_ms)};
+                                   three_digits(r.work_total_ms)};
     for (const double ms : r.work_ms) cells.push_back(share(ms, r.work_total_ms));
     cells.push_back(share(r.work_rest_ms(), r.work_total_ms));
     text += cat("| ", join(cells, " | "), " |\n");
@@ -231,7 +182,7 @@ std::string changes_markdown(const std::vector<BenchChange>& changes) {
   std::string text =
       "| configuration | before ms | now ms | times as fast | verdict |\n|---|--:|--:|--:|---|\n";
   for (const auto& c : changes) {
-    text += cat("| ", c.what, " | ", milliseconds(c.before_ms), " | ", milliseconds(c.after_ms),
+    text += cat("| ", c.what, " | ", three_digits(c.before_ms), " | ", three_digits(c.after_ms),
                 " | ", number("%.3f", c.ratio), " | ", c.verdict, " |\n");
   }
   return text;

@@ -5,17 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "tost/bench/bench_table.h"
 #include "tost/bench/model_bench.h"
 #include "tost/report/drawing.h"
 
 namespace tost {
-
-// Where and of what a row was measured; stands in every row of CSV and JSON.
-struct BenchOrigin {
-  std::string cpu, features, isa;  // features separated by blanks
-  std::string version, commit, build, compiler, torch;
-  std::string date;  // UTC, 2025-01-31T12:00:00Z
-};
 
 // {"rows": [...]}, each row flat. Numbers that were not measured are null.
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);

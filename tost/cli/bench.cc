@@ -12,6 +12,7 @@ void add_bench_command(CLI::App& app) {
   add_bench_train_command(*bench);
   add_bench_decode_command(*bench);
   add_bench_load_command(*bench);
+  add_bench_data_command(*bench);
   add_bench_scaling_command(*bench);
 }
 

@@ -1,27 +1,22 @@
 // tost bench model: whole networks beside their matrix products alone and one read of their
 // weights.
-#include <torch/version.h>
-
 #include <algorithm>
-#include <ctime>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/bench/model_bench.h"
 #include "tost/bench/model_report.h"
 #include "tost/bench/scaling_bench.h"
-#include "tost/cli/build_info.h"
+#include "tost/cli/bench_output.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
-#include "tost/kernels/isa.h"
 
 namespace tost {
 namespace {
@@ -30,54 +25,20 @@ struct Options {
   ModelBenchOptions bench;
   std::string tokens;
   std::vector<std::string> engines{"on", "off"};
-  std::string format = "md", plot, plot_work, compare, save_weights, save_logits;
-  std::vector<std::string> outputs;
-  bool no_floor = false, work = false, json = false;
+  BenchOutput output;
+  std::string plot, plot_work, compare, save_weights, save_logits;
+  bool no_floor = false, work = false;
 };
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-BenchOrigin origin() {
-  return {cpu_name(),
-          join(cpu_features(), " "),
-          kernels::current_isa(),
-          build_version(),
-          build_commit(),
-          build_type(),
-          __VERSION__,
-          TORCH_VERSION,
-          utc_now()};
-}
-
-constexpr const char* kFormats[] = {"md", "csv", "json"};
-
 std::string formatted(const std::string& format, const std::vector<ModelBenchRow>& rows) {
-  if (format == "csv") return model_bench_csv(rows, origin());
-  if (format == "json") return model_bench_json(rows, origin()).dump(2) + "\n";
+  if (format == "csv") return model_bench_csv(rows, bench_origin());
+  if (format == "json") return model_bench_json(rows, bench_origin()).dump(2) + "\n";
   const std::string work = model_work_markdown(rows);
-  return model_bench_markdown(rows, origin()) + (work.empty() ? "" : "\n" + work);
-}
-
-// The ending of a file decides where it is one of them.
-std::string format_of(const std::string& file, const std::string& otherwise) {
-  for (const char* format : kFormats) {
-    if (ends_with(file, cat(".", format))) return format;
-  }
-  return otherwise;
+  return model_bench_markdown(rows, bench_origin()) + (work.empty() ? "" : "\n" + work);
 }
 
 void check(Options& o) {
-  if (o.json) o.format = "json";
-  if (o.format != "md" && o.format != "csv" && o.format != "json") {
-    fail_usage("--format is '", o.format, "'; it must be md, csv or json.");
-  }
+  check_output(o.output);
   o.bench.engines.clear();
   for (const auto& engine : o.engines) {
     if (engine != "on" && engine != "off") {
@@ -134,16 +95,14 @@ void run(Options& o) {
   const auto rows = run_model_bench(o.bench, print_progress);
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
   if (rows.empty()) return;
-  for (const auto& file : o.outputs) {
-    write_file_atomic(file, formatted(format_of(file, o.format), rows));
-  }
+  write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
   if (!o.plot.empty()) save_plot(o.plot, model_bench_plot(rows));
   if (!o.plot_work.empty()) save_plot(o.plot_work, model_work_plot(rows));
   if (!o.compare.empty()) {
-    const auto now = model_bench_json(rows, origin());
+    const auto now = model_bench_json(rows, bench_origin());
     std::cout << changes_markdown(compare_model_bench(earlier, now, o.compare));
-  } else if (o.outputs.empty()) {
-    std::cout << formatted(o.format, rows);
+  } else if (o.output.files.empty()) {
+    std::cout << formatted(o.output.format, rows);
   }
 }
 
@@ -176,12 +135,7 @@ void add_rest(CLI::App& command, Options& o) {
   command.add_option("--repeat", b.repeat, "Repetitions; median and quartiles are reported")
       ->capture_default_str();
   command.add_flag("--no-floor", o.no_floor, "Without the matrix products and the read of memory");
-  command.add_option("--format", o.format, "md, csv or json")->capture_default_str();
-  command.add_flag("--json", o.json, "The same as --format json");
-  command
-      .add_option("--output", o.outputs,
-                  "Write the rows to these files; .md, .csv and .json say the format")
-      ->delimiter(',');
+  add_output_options(command, o.output);
   command.add_option("--plot", o.plot, "Draw the floors' share of the time (.svg or .png)");
   command.add_flag("--work", o.work,
                    "Also where the engine's time goes: products, norms, mixing and so on");

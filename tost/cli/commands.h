@@ -26,6 +26,7 @@ void add_bench_op_command(CLI::App& bench);
 void add_bench_train_command(CLI::App& bench);
 void add_bench_decode_command(CLI::App& bench);
 void add_bench_load_command(CLI::App& bench);
+void add_bench_data_command(CLI::App& bench);
 void add_bench_scaling_command(CLI::App& bench);
 
 }  // namespace tost

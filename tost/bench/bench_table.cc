@@ -1,0 +1,70 @@
+#include "tost/bench/bench_table.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+std::string csv_cell(const BenchRowJson& value) {
+  if (value.is_null()) return "";
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+void add_origin(BenchRowJson& row, const BenchOrigin& o) {
+  row.update(BenchRowJson{{"cpu", o.cpu},
+                          {"features", o.features},
+                          {"isa", o.isa},
+                          {"version", o.version},
+                          {"commit", o.commit},
+                          {"build", o.build},
+                          {"compiler", o.compiler},
+                          {"torch", o.torch},
+                          {"date", o.date}});
+}
+
+std::string origin_line(const BenchOrigin& o) {
+  return cat(o.cpu, " (", o.features, "); kernels ", o.isa, "; tost ", o.version, " ", o.commit,
+             ", ", o.build, ", ", o.compiler, ", torch ", o.torch, "; ", o.date, "\n");
+}
+
+BenchRowJson measured(double value) {
+  return value > 0 && std::isfinite(value) ? BenchRowJson(value) : BenchRowJson();
+}
+
+std::string csv_table(const BenchRowJson& columns, const std::vector<BenchRowJson>& rows) {
+  std::vector<std::string> cells;
+  for (const auto& item : columns.items()) cells.push_back(item.key());
+  std::string text = join(cells, ",") + "\n";
+  for (const auto& row : rows) {
+    cells.clear();
+    for (const auto& item : row.items()) cells.push_back(csv_cell(item.value()));
+    text += join(cells, ",") + "\n";
+  }
+  return text;
+}
+
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string three_digits(double value) {
+  return number(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+}
+
+std::string share(double part, double whole) {
+  return part > 0 ? number("%.0f %%", 100 * part / whole) : "–";
+}
+
+}  // namespace tost

@@ -1,0 +1,56 @@
+// How fast batches are made for training, beside a plain decode of the same files and beside the
+// rate at which a training step consumes them, in the same process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+struct DataBenchOptions {
+  // jpeg, png: photographs in a folder, drawn here. raw: pictures of 32 x 32 held in memory, as idx
+  // and CIFAR files are. text: crops of a text of tokens in memory.
+  std::vector<std::string> sources{"jpeg", "png", "raw", "text"};
+  // Of pictures: the augmentation of a recipe of `tost train`, or eval, evaluation's transform.
+  std::vector<std::string> recipes{"imagenet", "finetune", "eval"};
+  std::vector<int64_t> workers{1, 2};          // threads that make batches
+  int64_t pictures = 128;                      // of a pass, at least a batch for every worker
+  int64_t width = 500, height = 375;           // of photographs, up to 512
+  int64_t image_size = 224;                    // of the network's input from photographs
+  int64_t batch = 16;                          // of pictures and of text
+  int64_t repeat = 5;                          // passes; median and quartiles are reported
+  bool step = true;                            // measure the training steps
+  std::string precision = "bf16";              // of a step
+  std::string model = "tost_cab_tiny_12_p16";  // that photographs are for
+  std::string raw_model = "tost_nano_p4";
+  std::string text_model = "tost_gpt_char";
+  std::filesystem::path folder = {};        // for the files; empty: the system's temporary folder
+  const std::atomic<bool>* stop = nullptr;  // looked at between rows; null: never
+};
+
+struct DataBenchRow {
+  std::string source, recipe, unit;  // images/s or tokens/s, of all rates
+  int64_t size = 0;                  // side of the input, or tokens of a crop
+  int64_t batch = 0, workers = 0;
+  std::vector<double> rates = {};  // of each pass
+  double low = 0, median = 0, high = 0;
+  double processor_us = 0;  // processor time for a picture or token, all threads together
+  double plain = 0;         // decoding the same files whole by as many threads; 0: no such thing
+  // Largest mean difference of a picture in grey levels that decoding reduced makes; 0: none.
+  double deviation = 0;
+  std::string step_model = {}, step_precision = {};  // "": not measured
+  int64_t step_threads = 0;
+  double step = 0;  // what training steps consume, loading nothing
+};
+
+// Every combination; `report` is called with each row as it is done. Throws usage Errors for bad
+// options, a data Error where a picture or batch is not what a plain decode gives: nothing wrong is
+// timed. Steps use the threads torch is set to.
+std::vector<DataBenchRow> run_data_bench(const DataBenchOptions& options,
+                                         const std::function<void(const DataBenchRow&)>& report);
+
+}  // namespace tost

@@ -1,0 +1,97 @@
+// tost bench data: how fast batches are made, beside plain decoding and what a step consumes.
+#include <ATen/Parallel.h>
+
+#include <iomanip>
+#include <iostream>
+#include <memory>
+
+#include "tost/base/error.h"
+#include "tost/bench/data_bench.h"
+#include "tost/bench/data_report.h"
+#include "tost/cli/bench_output.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+
+namespace tost {
+namespace {
+
+struct Options {
+  DataBenchOptions bench;
+  BenchOutput output;
+  int64_t threads = 0;
+  bool no_step = false;
+};
+
+std::string formatted(const std::string& format, const std::vector<DataBenchRow>& rows) {
+  if (format == "csv") return data_bench_csv(rows, bench_origin());
+  if (format == "json") return data_bench_json(rows, bench_origin()).dump(2) + "\n";
+  return data_bench_markdown(rows, bench_origin());
+}
+
+// To stderr as each is done: the table comes when all are.
+void print_progress(const DataBenchRow& row) {
+  std::cerr << row.source << ", " << row.recipe << ", " << row.workers << " workers: " << std::fixed
+            << std::setprecision(0) << row.median << " " << row.unit << "\n";
+}
+
+void run(Options& o) {
+  check_output(o.output);
+  set_threads(o.threads);
+  o.bench.step = !o.no_step;
+  o.bench.stop = stop_flag();
+  const auto rows = run_data_bench(o.bench, print_progress);
+  if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
+  if (rows.empty()) return;
+  write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
+  if (o.output.files.empty()) std::cout << formatted(o.output.format, rows);
+}
+
+void add_lists(CLI::App& command, DataBenchOptions& b) {
+  const auto list = [&](const char* flag, auto& to, const char* text) {
+    command.add_option(flag, to, text)->delimiter(',')->capture_default_str();
+  };
+  list("--source", b.sources,
+       "jpeg, png (photographs in a folder), raw (32 x 32 in memory), text (tokens in memory)");
+  list("--recipe", b.recipes,
+       "Augmentation of a recipe of `tost train`, or eval: evaluation's transform");
+  list("--workers", b.workers, "Threads that make batches");
+}
+
+void add_rest(CLI::App& command, Options& o) {
+  auto& b = o.bench;
+  const auto value = [&](const char* flag, auto& to, const char* text) {
+    command.add_option(flag, to, text)->capture_default_str();
+  };
+  value("--pictures", b.pictures, "Pictures of a pass");
+  value("--width", b.width, "Of photographs");
+  value("--height", b.height, "Of photographs");
+  value("--image-size", b.image_size, "Side of the network's input from photographs");
+  value("--batch", b.batch, "Pictures or crops of text at a time");
+  value("--repeat", b.repeat, "Passes; median and quartiles are reported");
+  value("--model", b.model, "Preset whose training steps consume photographs");
+  value("--raw-model", b.raw_model, "Preset whose training steps consume raw pictures");
+  value("--text-model", b.text_model, "Preset whose training steps consume text");
+  value("--precision", b.precision, "Of the steps: fp32 or bf16");
+  value("--threads", o.threads, "Compute threads of the steps; 0: all cores");
+  command.add_flag("--no-step", o.no_step, "Without the training steps");
+  command.add_option("--folder", b.folder, "For the pictures; by default the temporary folder");
+  add_output_options(command, o.output);
+}
+
+}  // namespace
+
+void add_bench_data_command(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = bench.add_subcommand(
+      "data", "Loading and augmenting against plain decoding and what training steps consume");
+  add_lists(*command, options->bench);
+  add_rest(*command, *options);
+  add_example(*command,
+              "  tost bench data\n"
+              "  tost bench data --source jpeg --recipe imagenet --workers 1,2,4 --pictures 256\n"
+              "  tost bench data --no-step --output loading.md,loading.json");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tost
