@@ -204,12 +204,16 @@ std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& mo
   return tasks;
 }
 
+// Tokens that a language model will read at most.
+int64_t longest_text(const ModelBenchOptions& o) {
+  return o.tokens.empty() ? 0 : *std::max_element(o.tokens.begin(), o.tokens.end()) + o.steps;
+}
+
 std::vector<Configuration> configurations(const ModelBenchOptions& o) {
   std::vector<Configuration> all;
   const auto mixers = o.mixers.empty() ? std::vector<std::string>{""} : o.mixers;
   const auto threads = o.threads.empty() ? std::vector<int64_t>{at::get_num_threads()} : o.threads;
-  const int64_t longest =
-      o.tokens.empty() ? 0 : *std::max_element(o.tokens.begin(), o.tokens.end()) + o.steps;
+  const int64_t longest = longest_text(o);
   for (const auto& name : o.models) {
     for (const auto& mixer : mixers) {
       const BenchModelSource source{name, mixer, longest};
@@ -295,7 +299,7 @@ void save_bench_weights(const ModelBenchOptions& options, const std::string& fil
     fail_usage("--save-weights takes one model, found ", options.models.size(), ".");
   }
   const std::string mixer = options.mixers.empty() ? "" : options.mixers[0];
-  open_bench_model({options.models[0], mixer, 0})->save(file);
+  open_bench_model({options.models[0], mixer, longest_text(options)})->save(file);
 }
 
 void save_bench_logits(const ModelBenchOptions& options, const std::string& file) {

@@ -77,7 +77,7 @@ void check_model_bench(const ModelBenchOptions& options);
 std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
                                            const std::function<void(const ModelBenchRow&)>& report);
 
-// Writes the weights of the one model of `options` to a model file.
+// Writes the weights of the one model of `options`, made for its lengths, to a model file.
 void save_bench_weights(const ModelBenchOptions& options, const std::string& file);
 
 // Writes "input", "plain" (fp32 logits) and the logits of every precision and path ("fp32.plain",

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
 #include "tost/io/safetensors.h"
 #include "tost/testing/temp_dir.h"
@@ -154,6 +155,20 @@ TEST(ModelBench, SaysWhatAModelDoesNotHave) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_NE(rows[0].missing, "");
   EXPECT_TRUE(rows[0].times_ms.empty());
+}
+
+TEST(ModelBench, WeightsForLongTextsHaveNoPositions) {
+  const testing::TempDir folder;
+  const std::string model = (folder.path() / "model.safetensors").string();
+  ModelBenchOptions options;
+  options.models = {"tost_gpt_char"};
+  options.tests = {"prefill"};
+  options.tokens = {32};
+  save_bench_weights(options, model);
+  EXPECT_EQ(load_language_file(model).info.config.positions, "learned");
+  options.tokens = {32, 100};  // the preset has positions for 64
+  save_bench_weights(options, model);
+  EXPECT_EQ(load_language_file(model).info.config.positions, "none");
 }
 
 TEST(ModelBench, SavedWeightsGiveTheSameLogits) {
