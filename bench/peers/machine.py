@@ -33,7 +33,7 @@ def _version(package):
 
 def describe():
     name, features = _cpu()
-    packages = ("torch", "onnxruntime", "onnx", "openvino", "nncf")
+    packages = ("torch", "onnxruntime", "onnx", "openvino", "nncf", "flash-attn", "triton")
     return {
         "cpu": name,
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""The networks written out in plain PyTorch from the formulas of arXiv 2412.17810.
+"""The vision network written out in plain PyTorch from the formulas of arXiv 2412.17810.
 
 Nothing is fused or reordered by hand: this is what a user of the formulas would run. Parameter names
 are those of the checkpoints, so that one file of weights serves everyone.
@@ -10,14 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import language
+
 # name: channels, depth, heads
 VISION = {
     "tost_cab_tiny_12_p16": (192, 12, 4),
     "tost_cab_small_12_p16": (384, 12, 8),
     "tost_cab_medium_24_p16": (512, 24, 8),
-}
-LANGUAGE = {
-    "tost_gpt_base": (768, 12, 12),
 }
 
 
@@ -53,10 +52,10 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, dim, heads):
+    def __init__(self, dim, mixer):
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=1e-6)
-        self.attn = TokenStatistics(dim, heads)
+        self.attn = mixer
         self.norm2 = nn.LayerNorm(dim, eps=1e-6)
         self.mlp = Mlp(dim)
         self.gamma1 = nn.Parameter(torch.ones(dim))
@@ -122,9 +121,11 @@ class FourierPosition(nn.Module):
         self.token_projection = nn.Conv2d(64, dim, 1)
 
     def forward(self, rows, columns):
+        device = self.token_projection.weight.device
+
         def code(count):
-            at = torch.arange(1, count + 1) * (2 * math.pi / (count + 1e-6))
-            angle = at[:, None] / 10000 ** (torch.arange(0, 32, 2) / 32)
+            at = torch.arange(1, count + 1, device=device) * (2 * math.pi / (count + 1e-6))
+            angle = at[:, None] / 10000 ** (torch.arange(0, 32, 2, device=device) / 32)
             return torch.stack([angle.sin(), angle.cos()], 2).flatten(1)
 
         y = code(rows)[:, None].expand(rows, columns, 32)
@@ -133,13 +134,15 @@ class FourierPosition(nn.Module):
 
 
 class VisionNet(nn.Module):
-    def __init__(self, name, classes=1000):
+    """`mixer(dim, heads)` makes what stands in the place of attention."""
+
+    def __init__(self, name, classes=1000, mixer=TokenStatistics):
         super().__init__()
         dim, depth, heads = VISION[name]
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.patch_embed = Stem(dim)
         self.pos_embeder = FourierPosition(dim)
-        self.blocks = nn.ModuleList([Block(dim, heads) for _ in range(depth)])
+        self.blocks = nn.ModuleList([Block(dim, mixer(dim, heads)) for _ in range(depth)])
         self.cls_attn_blocks = nn.ModuleList([ClassBlock(dim, heads) for _ in range(2)])
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head = nn.Linear(dim, classes)
@@ -159,97 +162,13 @@ class VisionNet(nn.Module):
         return F.cross_entropy(self(images), labels)
 
 
-class CausalTokenStatistics(nn.Module):
-    def __init__(self, dim, heads, block):
-        super().__init__()
-        self.heads = heads
-        self.c_attn = nn.Linear(dim, dim, bias=False)
-        self.c_proj = nn.Linear(dim, dim, bias=False)
-        self.temp = nn.Parameter(torch.ones(heads, 1))
-        self.denom_bias = nn.Parameter(torch.zeros(heads, block, 1))
+def make(name, weights, longest=0):
+    """The network of `name` with `weights` (name -> tensor), ready to predict.
 
-    def forward(self, x):
-        batch, tokens, dim = x.shape
-        w = self.c_attn(x).view(batch, tokens, self.heads, dim // self.heads).transpose(1, 2)
-        squares = w**2
-        energy = torch.cumsum(squares, dim=-2).clamp_min(1e-12)
-        logits = (squares / energy + self.denom_bias[:, :tokens]).sum(-1) * self.temp
-        pi = F.softmax(logits, dim=1)  # [B, H, T]
-        sums = torch.cumsum(squares * pi.unsqueeze(-1), dim=-2)
-        moment = sums / (torch.cumsum(pi, dim=-1) + 1e-8).unsqueeze(-1)
-        y = -(w * pi.unsqueeze(-1)) * (1.0 / (1 + moment))
-        return self.c_proj(y.transpose(1, 2).reshape(batch, tokens, dim))
-
-
-class GptNorm(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x):
-        return F.layer_norm(x, self.weight.shape, self.weight, None, 1e-5)
-
-
-class GptMlp(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.c_fc = nn.Linear(dim, 4 * dim, bias=False)
-        self.c_proj = nn.Linear(4 * dim, dim, bias=False)
-
-    def forward(self, x):
-        return self.c_proj(F.gelu(self.c_fc(x)))
-
-
-class GptBlock(nn.Module):
-    def __init__(self, dim, heads, block):
-        super().__init__()
-        self.ln_1 = GptNorm(dim)
-        self.attn = CausalTokenStatistics(dim, heads, block)
-        self.ln_2 = GptNorm(dim)
-        self.mlp = GptMlp(dim)
-        self.gamma1 = nn.Parameter(torch.ones(dim))
-        self.gamma2 = nn.Parameter(torch.ones(dim))
-
-    def forward(self, x):
-        x = x + self.gamma1 * self.attn(self.ln_1(x))
-        return x + self.gamma2 * self.mlp(self.ln_2(x))
-
-
-class LanguageNet(nn.Module):
-    """Logits of the last token alone, as generation reads them."""
-
-    def __init__(self, name, vocab=50304, block=1024):
-        super().__init__()
-        dim, depth, heads = LANGUAGE[name]
-        self.transformer = nn.ModuleDict({
-            "wte": nn.Embedding(vocab, dim),
-            "wpe": nn.Embedding(block, dim),
-            "h": nn.ModuleList([GptBlock(dim, heads, block) for _ in range(depth)]),
-            "ln_f": GptNorm(dim),
-        })
-
-    def hidden(self, ids):
-        parts = self.transformer
-        x = parts["wte"](ids) + parts["wpe"].weight[: ids.shape[1]]
-        for block in parts["h"]:
-            x = block(x)
-        return x
-
-    def forward(self, ids):
-        parts = self.transformer
-        return F.linear(parts["ln_f"](self.hidden(ids)[:, -1]), parts["wte"].weight)
-
-    def loss(self, ids, targets):
-        parts = self.transformer
-        logits = F.linear(parts["ln_f"](self.hidden(ids)), parts["wte"].weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-
-def make(name, weights):
-    """The network of `name` with `weights` (name -> tensor), ready to predict."""
-    if name in LANGUAGE:
-        net = LanguageNet(name, *weights["transformer.wte.weight"].shape[:1],
-                          weights["transformer.wpe.weight"].shape[0])
+    `longest`: tokens that a language model will read.
+    """
+    if name in language.LANGUAGE:
+        net, weights = language.make(name, weights, longest)
     else:
         net = VisionNet(name, weights["head.weight"].shape[0])
     missing = net.load_state_dict(weights, strict=False)

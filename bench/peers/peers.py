@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+import cases
 import contestants
+import language
 import machine
 import networks
 import rounds
@@ -19,38 +21,55 @@ import table
 import tensors
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-OURS = ("tost fp32", "tost bf16", "tost int8")
+OURS = ("tost fp32", "tost bf16", "tost int8", "tost int4")
 # Largest deviation from eager fp32, relative to the largest logit, that is still timed.
-ALLOWED = {"fp32": 1e-4, "bf16": 5e-2, "int8": 0.12, "int8+bf16": 0.12}
+ALLOWED = {"fp32": 1e-4, "bf16": 5e-2, "int8": 0.12, "int8+bf16": 0.12, "int4": 0.5}
+
+
+def numbers(text):
+    return [int(number) for number in text.split(",")]
 
 
 def arguments():
     names = list(contestants.ALL) + list(OURS)
+    known = {"forward": list(networks.VISION), "prefill": list(language.LANGUAGE),
+             "decode": list(language.LANGUAGE)}
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="tost_cab_tiny_12_p16,tost_cab_small_12_p16,"
-                        "tost_cab_medium_24_p16", help="%(default)s; also tost_gpt_base")
-    parser.add_argument("--batches", default="1,16", help="%(default)s")
-    parser.add_argument("--tokens", type=int, default=512, help="of a text (%(default)s)")
+                        "tost_cab_medium_24_p16",
+                        help="%(default)s; also " + ", ".join(language.LANGUAGE))
+    parser.add_argument("--tests", default="forward,prefill,decode",
+                        help="forward (pictures), prefill, decode (language); %(default)s")
+    parser.add_argument("--batches", type=numbers, default=[1, 16], help="1,16")
+    parser.add_argument("--tokens", type=numbers, default=[512],
+                        help="lengths of a text, or of what decode follows (512)")
+    parser.add_argument("--steps", type=int, default=16, help="tokens a call of decode (%(default)s)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5, help="turns of each (%(default)s)")
     parser.add_argument("--repeat", type=int, default=4, help="calls a turn (%(default)s)")
     parser.add_argument("--contestants", default=",".join(names),
-                        help="separated by commas: " + ", ".join(names))
+                        help="separated by commas, int4 for decode alone: " + ", ".join(names))
     parser.add_argument("--tost", default=os.path.join(ROOT, "build", "release", "tost"))
     parser.add_argument("--markdown", help="write the table to this file, too")
     parser.add_argument("--json", help="write every figure to this file")
     options = parser.parse_args()
-    options.models = options.models.split(",")
-    options.batches = [int(batch) for batch in options.batches.split(",")]
-    options.contestants = options.contestants.split(",")
-    for name in options.contestants:
-        if name not in names:
-            parser.error(f"there is no contestant '{name}'; there are {', '.join(names)}")
-    for name in options.models:
-        if name not in networks.VISION and name not in networks.LANGUAGE:
-            known = ", ".join([*networks.VISION, *networks.LANGUAGE])
-            parser.error(f"there is no model '{name}'; there are {known}")
+    for key in ("models", "tests", "contestants"):
+        setattr(options, key, getattr(options, key).split(","))
+    for what, found, all_of_them in (
+            ("contestant", options.contestants, names), ("test", options.tests, known),
+            ("model", options.models, known["forward"] + known["prefill"])):
+        for name in found:
+            if name not in all_of_them:
+                parser.error(f"there is no {what} '{name}'; there are {', '.join(all_of_them)}")
+    options.cases = [
+        cases.Case(model, test, batch, size, options.steps if test == "decode" else 1,
+                   options.threads)
+        for model in options.models for test in options.tests if model in known[test]
+        for batch in options.batches
+        for size in ([224] if test == "forward" else options.tokens)]
+    if not options.cases:
+        parser.error("none of the models has one of the tests")
     if not os.access(options.tost, os.X_OK):
         parser.error(f"{options.tost} is not there; build it first, or say --tost PATH")
     return options
@@ -62,18 +81,19 @@ def run_tost(command):
         sys.exit(f"peers.py: {' '.join(command)}: {done.stderr.strip()}")
 
 
-def prepare(options, model, batch, folder):
-    """Weights and input, as this program draws them. -> (weights, input, command)"""
-    weights = os.path.join(folder, model + ".safetensors")
+def prepare(options, case, folder):
+    """Weights and input, as this program draws them, noted in `case`. -> command of this program"""
+    case.weights = os.path.join(folder, "weights.safetensors")
+    case.input = os.path.join(folder, "plain.safetensors")
     base = [options.tost, "bench", "model"]
-    if not os.path.exists(weights):
-        run_tost(base + ["--model", model, "--save-weights", weights])
-    command = base + ["--model", weights, "--batch", str(batch), "--threads", str(options.threads)]
-    if model in networks.LANGUAGE:
-        command += ["--test", "prefill", "--tokens", str(options.tokens)]
-    logits = os.path.join(folder, "plain.safetensors")
-    run_tost(command + ["--engine", "off", "--save-logits", logits])
-    return weights, logits, command
+    sizes = []
+    if case.test != "forward":  # what `tokens` says decides whether the model has positions
+        sizes = ["--test", case.test, "--tokens", str(case.size), "--steps", str(case.steps)]
+    run_tost(base + ["--model", case.model, *sizes, "--save-weights", case.weights])
+    command = base + ["--model", case.weights, "--batch", str(case.batch), *sizes,
+                      "--threads", str(case.threads)]
+    run_tost(command + ["--engine", "off", "--save-logits", case.input])
+    return command
 
 
 def open_ours(name, command, folder):
@@ -92,17 +112,20 @@ def error_of(found, wanted):
     return float((found.float() - wanted).abs().max() / wanted.abs().max())
 
 
-def open_all(options, model, batch, folder):
+def open_all(options, case, folder):
     """Every contestant with its error; those that cannot run or are wrong have a reason."""
-    weights, logits_file, command = prepare(options, model, batch, folder)
+    command = prepare(options, case, folder)
+    names = ["eager fp32"] + [n for n in options.contestants if n != "eager fp32"]
     reference = None
     entries = []
-    for name in ["eager fp32"] + [n for n in options.contestants if n != "eager fp32"]:
-        print(f"{model}, batch {batch}: {name}", file=sys.stderr)
+    for name in names:
+        if name.endswith("int4") and case.test != "decode":
+            continue
+        print(f"{case.label}: {name}", file=sys.stderr)
         if name in OURS:
             entry, logits = open_ours(name, command, folder)
         else:
-            entry = rounds.Peer(name, model, weights, logits_file, options.threads)
+            entry = rounds.Peer(name, case, folder)
             logits = None if entry.failed else tensors.load(entry.logits)["logits"]
         entry.error = None
         if logits is not None:
@@ -115,33 +138,30 @@ def open_all(options, model, batch, folder):
     return entries
 
 
-def measure(options, model, batch):
+def measure(options, case):
     with tempfile.TemporaryDirectory(prefix="tost-bench-") as folder:
-        entries = open_all(options, model, batch, folder)
+        entries = open_all(options, case, folder)
         for turn in range(options.rounds):
-            print(f"{model}, batch {batch}: round {turn + 1}", file=sys.stderr)
+            print(f"{case.label}: round {turn + 1}", file=sys.stderr)
             for entry in entries:
                 if not entry.failed:
                     entry.turn(options.repeat)
         for entry in entries:
             entry.close()
-    per_call = batch * (options.tokens if model in networks.LANGUAGE else 1)
-    unit = "tokens/s" if model in networks.LANGUAGE else "images/s"
-    return [table.row(model, batch, unit, per_call, entry) for entry in entries]
+    return [table.row(case, entry) for entry in entries]
 
 
 def main():
     options = arguments()
     report = {"machine": machine.describe(), "threads": options.threads, "rounds": options.rounds,
               "repeat": options.repeat, "rows": []}
-    for model in options.models:
-        for batch in options.batches:
-            report["rows"] += measure(options, model, batch)
-            text = table.markdown(report)
-            if options.markdown:
-                table.write(options.markdown, text)
-            if options.json:
-                table.write(options.json, json.dumps(report, indent=1) + "\n")
+    for case in options.cases:
+        report["rows"] += measure(options, case)
+        text = table.markdown(report)
+        if options.markdown:
+            table.write(options.markdown, text)
+        if options.json:
+            table.write(options.json, json.dumps(report, indent=1) + "\n")
     print(text, end="")
 
 

@@ -1,5 +1,6 @@
 """Runs contestants turn by turn, each in its own process, and keeps their times."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -14,14 +15,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Peer:
     """A contestant of contestants.py in a worker process."""
 
-    def __init__(self, name, model, weights, input_file, threads):
+    def __init__(self, name, case, shared):
         self.name, self.times, self.failed, self.peak_mib = name, [], None, None
         self.folder = tempfile.mkdtemp(prefix="contestant-")
-        environment = dict(os.environ, OMP_NUM_THREADS=str(threads),
+        environment = dict(os.environ, OMP_NUM_THREADS=str(case.threads),
                            TORCHINDUCTOR_CACHE_DIR=os.path.join(self.folder, "inductor"))
         self.process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "worker.py"), name, model, weights, input_file,
-             str(threads), self.folder],
+            [sys.executable, os.path.join(HERE, "worker.py"), name,
+             json.dumps(dataclasses.asdict(case)), self.folder, shared],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env=environment)
         self.logits = self._answer().get("logits")

@@ -12,6 +12,7 @@ import time
 
 import torch
 
+import language
 import machine
 import networks
 import rounds
@@ -23,9 +24,10 @@ def resident(key):
 
 
 def make(options):
-    if options.model in networks.LANGUAGE:
-        ids = torch.randint(0, 50304, (options.batch, options.tokens))
-        return networks.LanguageNet(options.model, block=options.tokens), (ids, ids.roll(-1, 1))
+    if options.model in language.LANGUAGE:
+        vocab = language.LANGUAGE[options.model][3]
+        ids = torch.randint(0, vocab, (options.batch, options.tokens))
+        return language.LanguageNet(options.model, block=options.tokens), (ids, ids.roll(-1, 1))
     images = torch.randn(options.batch, 3, 224, 224)
     return networks.VisionNet(options.model), (images, torch.randint(0, 1000, (options.batch,)))
 
@@ -64,7 +66,7 @@ def measure(options, precision, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = [*networks.VISION, *networks.LANGUAGE]
+    known = [*networks.VISION, *language.LANGUAGE]
     parser.add_argument("--model", default="tost_cab_small_12_p16", choices=known)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=1024, help="of a text (%(default)s)")

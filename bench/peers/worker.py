@@ -1,9 +1,10 @@
 """One contestant in a process of its own, driven by lines on stdin.
 
-    worker.py CONTESTANT MODEL WEIGHTS INPUT THREADS FOLDER
+    worker.py CONTESTANT CASE FOLDER SHARED
 
-Answers with one JSON object a line: first {"ready": seconds, "logits": FILE}, then for each line
-"run N" {"ms": [...], "peak_mib": ...}. A contestant that cannot run answers {"failed": reason}.
+CASE is a case in JSON, FOLDER the contestant's own, SHARED that of the case. Answers with one JSON
+object a line: first {"ready": seconds, "logits": FILE}, then for each line "run N" {"ms": [...],
+"peak_mib": ...}. A contestant that cannot run answers {"failed": reason}.
 """
 
 import json
@@ -16,7 +17,7 @@ import warnings
 
 
 def main():
-    contestant, model, weights_file, input_file, threads, folder = sys.argv[1:7]
+    contestant, case, folder, shared = sys.argv[1:5]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print does not belong to the answers
     warnings.filterwarnings("ignore")
@@ -28,14 +29,14 @@ def main():
 
     start = time.perf_counter()
     try:
+        import cases
         import contestants
         import tensors
 
-        x = tensors.load(input_file)["input"]
-        run = contestants.make(contestant, model, tensors.load(weights_file), x, int(threads),
-                               folder)
-        logits = run().float().clone()
-        out = os.path.join(folder, contestant.replace(" ", "_") + ".safetensors")
+        task = cases.Task(cases.Case(**json.loads(case)))
+        call = contestants.ALL[contestant](task, shared)
+        logits = task.logits(call).float().clone()
+        out = os.path.join(folder, "logits.safetensors")
         tensors.save(out, {"logits": logits})
     except Exception as error:  # whatever a library cannot do here is its result
         answer(failed=f"{type(error).__name__}: {str(error).strip().splitlines()[0:1]}")
@@ -45,8 +46,8 @@ def main():
         times = []
         for _ in range(int(line.split()[1])):
             begin = time.perf_counter()
-            run()
-            times.append(1e3 * (time.perf_counter() - begin))
+            task.logits(call)
+            times.append(1e3 * (time.perf_counter() - begin) / task.case.steps)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         answer(ms=times, peak_mib=peak)
 
