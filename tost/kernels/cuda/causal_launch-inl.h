@@ -20,9 +20,9 @@ CausalCut causal_cut(const TssaShape& shape, DType dtype, const Arrays&... array
   cut.heads = static_cast<int>(shape.heads);
   cut.width = static_cast<int>(shape.width);
   cut.lanes = static_cast<int>(whole ? shape.width / kCausalPack : shape.width);
-  // Few threads with many tokens each, while registers last; a wide head of single channels needs
-  // most tokens a thread to stay within a block.
-  cut.rows = kChunk / (cut.lanes <= 16 ? 4 : cut.lanes <= 32 ? 8 : whole ? 4 : 16);
+  // Few threads with many tokens each, while registers last; a wide head needs more of them to stay
+  // within a block whose threads have registers enough.
+  cut.rows = kChunk / (cut.lanes <= 16 ? 4 : cut.lanes <= 32 ? 8 : whole ? 8 : 32);
   return cut;
 }
 bool causal_supports(const CausalCut& cut) {
@@ -189,7 +189,7 @@ template <class T, class Run>
 int for_causal_cut(const CausalCut& cut, Run run) {
   const bool packed = cut.lanes < cut.width;
   const int tokens = kChunk / cut.rows;
-  if (tokens == 8) {
+  if (tokens == 8 && cut.threads() <= kBlockThreads) {
     return packed ? run.template operator()<T, kCausalPack, 8, 256>()
                   : run.template operator()<T, 1, 8, 256>();
   }
@@ -197,8 +197,8 @@ int for_causal_cut(const CausalCut& cut, Run run) {
     return packed ? run.template operator()<T, kCausalPack, 4, 256>()
                   : run.template operator()<T, 1, 4, 256>();
   }
-  return packed ? run.template operator()<T, kCausalPack, 4, kMostThreads>()
-                : run.template operator()<T, 1, 16, kMostThreads>();
+  return packed ? run.template operator()<T, kCausalPack, 8, kMostThreads>()
+                : run.template operator()<T, 1, 32, kMostThreads>();
 }
 template <class Run>
 int for_causal_call(DType dtype, const CausalCut& cut, Run run) {

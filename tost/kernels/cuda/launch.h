@@ -10,7 +10,7 @@
 namespace tost::kernels::cuda {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 512;
 constexpr int kBlockThreads = 256;  // aimed at
 
 // Whether packs of so many values can be read at once.

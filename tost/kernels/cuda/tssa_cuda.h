@@ -19,8 +19,8 @@ struct DeviceFacts {
 
 using Stream = void*;  // a cudaStream_t
 
-// Whether the kernels take this shape: at most 1,024 packs of 16 bytes a token, or 1,024 channels
-// where the head width or an address does not divide into packs.
+// Whether the kernels take this shape: at most 512 packs of 16 bytes a token, or 512 channels where
+// the head width or an address does not divide into packs.
 bool supports(const TssaForwardArgs& args);
 bool supports(const TssaBackwardArgs& args);
 // At most kWidestCausalHead channels a head.
@@ -32,6 +32,11 @@ int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device
 int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device);
 int64_t forward_workspace(const CausalForwardArgs& args);
 int64_t backward_workspace(const CausalBackwardArgs& args);
+
+// Whether the forward is one kernel that reads w once: a block a sample, which keeps it in shared
+// memory. It takes samples that fit there, unless they are few and large: these are spread over the
+// multiprocessors.
+bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device);
 
 // Queue their work on `stream` and return. They allocate nothing and wait for nothing; `workspace`
 // is 256-byte aligned. Only for what supports() takes. Return a cudaError_t, 0 for success.

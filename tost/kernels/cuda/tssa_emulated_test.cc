@@ -41,10 +41,13 @@ struct Result {
   std::vector<float> y, pi, energy, moment, pi_sum, grad_w, grad_temp;
 };
 
+// Shared memory of a block that holds whole samples, and of one that does not.
+constexpr int64_t kLarge = 227 << 10, kNone = 0;
+
 class EmulatedTssa : public testing::TestWithParam<Case> {
  protected:
   // On the CPU's kernels, or on the GPU's with the emulator.
-  Result run(bool emulated) {
+  Result run(bool emulated, int64_t shared_bytes = kNone) {
     const auto& [shape, pad, scale, lengths, multiprocessors] = GetParam();
     const int64_t stats = shape.batch * shape.channels();
     const int64_t memberships = shape.batch * shape.heads * shape.tokens;
@@ -59,7 +62,7 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     for (size_t i = 0; i < grad_pi.size(); ++i) grad_pi[i] = 0.02f * float(i % 11) - 0.1f;
     r.pi.resize(memberships), r.energy.resize(stats), r.moment.resize(stats);
     r.pi_sum.resize(shape.batch * shape.heads), r.grad_temp.resize(shape.heads);
-    const DeviceFacts device{multiprocessors, 200 << 10};
+    const DeviceFacts device{multiprocessors, shared_bytes};
 
     TssaForwardArgs forward;
     forward.shape = shape, forward.w = w.const_tokens(), forward.temp = temp.data();
@@ -75,6 +78,10 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     backward.grad_pi = grad_pi.data();
     if (emulated) {
       EXPECT_TRUE(supports(forward) && supports(backward));
+      const bool once = reads_once(forward, device);
+      if (shared_bytes == kNone) EXPECT_FALSE(once && shape.tokens > 0);
+      if (once) EXPECT_EQ(forward_workspace(forward, device), 0);
+      by_one_block_ = once;
       Workspace one(forward_workspace(forward, device)), two(backward_workspace(backward, device));
       EXPECT_EQ(tssa_forward(forward, one.data, device, nullptr), 0);
       EXPECT_EQ(tssa_backward(backward, two.data, device, nullptr), 0);
@@ -89,10 +96,12 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     grad_w.for_each([&](float x) { r.grad_w.push_back(x); });
     return r;
   }
+
+  void expect_equal(const Result& found, const Result& wanted);
+  bool by_one_block_ = false;
 };
 
-TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
-  const Result found = run(true), wanted = run(false);
+void EmulatedTssa::expect_equal(const Result& found, const Result& wanted) {
   expect_close(found.pi, wanted.pi, 1e-5f, "pi");
   expect_close(found.energy, wanted.energy, 1e-6f, "energy");
   expect_close(found.moment, wanted.moment, 1e-5f, "moment");
@@ -104,21 +113,35 @@ TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
   expect_close(found.grad_temp, wanted.grad_temp, 2e-5f, "grad_temp", floor);
 }
 
+TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
+  const Result wanted = run(false);
+  expect_equal(run(true), wanted);
+  expect_equal(run(true, kLarge), wanted);
+  // All but these fit.
+  const TssaShape& shape = GetParam().shape;
+  EXPECT_EQ(by_one_block_, shape.tokens * shape.channels() * 4 < (220 << 10));
+}
+
 TEST_P(EmulatedTssa, DoesNotDependOnTheOrderOfThreads) {
-  const Result one = run(true);
-  const DescendingThreads descending;
-  const Result two = run(true);
-  EXPECT_EQ(one.y, two.y);
-  EXPECT_EQ(one.pi, two.pi);
-  EXPECT_EQ(one.grad_w, two.grad_w);
-  EXPECT_EQ(one.grad_temp, two.grad_temp);
+  for (const int64_t shared : {kNone, kLarge}) {
+    const Result one = run(true, shared);
+    const DescendingThreads descending;
+    const Result two = run(true, shared);
+    EXPECT_EQ(one.y, two.y);
+    EXPECT_EQ(one.pi, two.pi);
+    EXPECT_EQ(one.energy, two.energy);
+    EXPECT_EQ(one.moment, two.moment);
+    EXPECT_EQ(one.pi_sum, two.pi_sum);
+    EXPECT_EQ(one.grad_w, two.grad_w);
+    EXPECT_EQ(one.grad_temp, two.grad_temp);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedTssa, testing::ValuesIn(kCases));
 
 // y of values stored in 16 bits is that of the same values in 32, rounded.
 template <class T>
-void expect_rounded(DType dtype, double limit) {
+void expect_rounded(DType dtype, double limit, int64_t shared_bytes) {
   const TssaShape shape{2, 70, 3, 16};
   const int64_t count = shape.batch * shape.tokens * shape.channels();
   Padded values(shape, 0, 0);
@@ -134,7 +157,8 @@ void expect_rounded(DType dtype, double limit) {
   args.shape = shape, args.dtype = dtype, args.temp = temp.data();
   args.w = {narrow.data(), shape.tokens * shape.channels(), shape.channels()};
   args.y = {y.data(), shape.tokens * shape.channels(), shape.channels()};
-  const DeviceFacts device{2, 200 << 10};
+  const DeviceFacts device{2, shared_bytes};
+  EXPECT_EQ(reads_once(args, device), shared_bytes == kLarge);
   Workspace one(forward_workspace(args, device));
   ASSERT_EQ(tssa_forward(args, one.data, device, nullptr), 0);
   args.dtype = DType::kFloat32, args.w.data = wide.data(), args.y.data = wide_y.data();
@@ -144,16 +168,55 @@ void expect_rounded(DType dtype, double limit) {
 }
 
 TEST(EmulatedTssa, RoundsSixteenBitStorage) {
-  expect_rounded<Bfloat16>(DType::kBfloat16, 1.0 / 256);
-  expect_rounded<Float16>(DType::kFloat16, 1.0 / 2048);
+  for (const int64_t shared : {kNone, kLarge}) {
+    expect_rounded<Bfloat16>(DType::kBfloat16, 1.0 / 256, shared);
+    expect_rounded<Float16>(DType::kFloat16, 1.0 / 2048, shared);
+  }
+}
+
+// The sizes of the vision models at 224 pixels, on a device of 132 multiprocessors.
+TEST(EmulatedTssa, HoldsWholeSamplesWhereTheyFitAndAreMany) {
+  const DeviceFacts device{132, kLarge};
+  const auto once = [&](int64_t batch, int64_t tokens, int64_t channels, DType dtype) {
+    TssaForwardArgs args;
+    args.shape = {batch, tokens, channels / 64, 64}, args.dtype = dtype;
+    args.w = {nullptr, tokens * channels, channels},
+    args.y = {nullptr, tokens * channels, channels};
+    return reads_once(args, device);
+  };
+  EXPECT_TRUE(once(64, 196, 192, DType::kFloat32));
+  EXPECT_TRUE(once(64, 196, 384, DType::kBfloat16));
+  EXPECT_FALSE(once(64, 196, 384, DType::kFloat32));
+  EXPECT_FALSE(once(64, 196, 768, DType::kBfloat16));
+  EXPECT_FALSE(once(64, 4096, 384, DType::kBfloat16));
+  EXPECT_FALSE(once(1, 196, 384, DType::kBfloat16));  // spread over the multiprocessors
+  EXPECT_TRUE(once(1, 64, 384, DType::kBfloat16));
+}
+
+TEST(EmulatedTssa, LeavesOutResultsThatNobodyAsksFor) {
+  const TssaShape shape{2, 50, 3, 16};
+  Padded w(shape, 0, 0), y(shape, 0, 0), other(shape, 0, 0);
+  w.fill(1);
+  const std::vector<float> temp(shape.heads, 1.0f);
+  TssaForwardArgs args;
+  args.shape = shape, args.w = w.const_tokens(), args.temp = temp.data(), args.y = y.tokens();
+  ASSERT_TRUE(reads_once(args, {2, kLarge}));
+  ASSERT_EQ(tssa_forward(args, nullptr, {2, kLarge}, nullptr), 0);
+  args.y = other.tokens();
+  Workspace memory(tssa_forward_workspace(args));
+  kernels::tssa_forward(args, memory.data, serial_for, 1);
+  std::vector<float> found, wanted;
+  y.for_each([&](float x) { found.push_back(x); });
+  other.for_each([&](float x) { wanted.push_back(x); });
+  expect_close(found, wanted, 1e-5f, "y");
 }
 
 TEST(EmulatedTssa, RefusesTokensOfTooManyPacks) {
   TssaForwardArgs args;
-  args.shape = {1, 2, 5, 205};
-  args.w = {nullptr, 0, 1025}, args.y = {nullptr, 0, 1025};
+  args.shape = {1, 2, 3, 171};
+  args.w = {nullptr, 0, 513}, args.y = {nullptr, 0, 513};
   EXPECT_FALSE(supports(args));
-  args.shape = {1, 2, 4, 256}, args.w.token_stride = args.y.token_stride = 1024;
+  args.shape = {1, 2, 8, 256}, args.w.token_stride = args.y.token_stride = 2048;
   EXPECT_TRUE(supports(args));
 }
 

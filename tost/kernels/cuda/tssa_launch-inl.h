@@ -4,6 +4,7 @@
 #include "tost/kernels/cuda/tssa_backward.cuh"
 #include "tost/kernels/cuda/tssa_cuda.h"
 #include "tost/kernels/cuda/tssa_forward.cuh"
+#include "tost/kernels/cuda/tssa_whole.cuh"
 
 namespace tost::kernels::cuda {
 namespace {
@@ -39,6 +40,24 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
   cut.splits = static_cast<int>(
       std::max<int64_t>(1, (shape.tokens + cut.split_tokens - 1) / cut.split_tokens));
   return cut;
+}
+
+// Of a block that takes a whole sample.
+Cut whole_cut(const TssaShape& shape, const int64_t* lengths, int pack) {
+  Cut cut = cut_of(shape, lengths, pack, {});
+  cut.rows = std::max(1, kWholeThreads / cut.lanes);
+  cut.tile_tokens = kTileTokens<kWholeThreads>;
+  cut.splits = 1;
+  cut.split_tokens = shape.tokens;
+  return cut;
+}
+bool whole_fits(const TssaShape& shape, DType dtype, int pack, const DeviceFacts& device) {
+  constexpr int64_t kSmall = 64 << 10;  // read by one multiprocessor sooner than shared out
+  if (shape.tokens > device.shared_bytes || shape.channels() / pack > kWholeThreads) return false;
+  const int64_t held = shape.tokens * shape.channels() * element_size(dtype);
+  const int64_t bytes = WholeMemory(whole_cut(shape, nullptr, pack), element_size(dtype)).bytes;
+  return bytes <= device.shared_bytes &&
+         (held <= kSmall || 4 * shape.batch >= device.multiprocessors);
 }
 
 int64_t row_bytes(const Cut& cut) {
@@ -101,6 +120,18 @@ int run_forward(const TssaForwardArgs& args, const Cut& cut, void* workspace, St
   TOST_LAUNCH(combine_moments, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial,
               scratch.partial_pi, cut, scratch.moment, scratch.pi_sum);
   TOST_LAUNCH(output, grid, block, 0, stream, w, cut, scratch.moment, scratch.pi,
+              tokens_out<T>(args.y));
+  return last_error();
+}
+
+template <class T, int V>
+int run_whole(const TssaForwardArgs& args, const Cut& cut, Stream stream) {
+  const auto whole = whole_pass<T, V, kWholeThreads>;
+  const int64_t bytes = WholeMemory(cut, sizeof(T)).bytes;
+  if (const int error = allow_shared(whole, bytes)) return error;
+  TOST_LAUNCH(whole, static_cast<unsigned>(cut.batch), static_cast<unsigned>(cut.threads()), bytes,
+              stream, tokens_in<T>(args.w), cut, args.temp,
+              (WholeResults{args.pi, args.energy, args.moment, args.pi_sum}),
               tokens_out<T>(args.y));
   return last_error();
 }
@@ -170,8 +201,14 @@ bool supports(const TssaBackwardArgs& args) {
          kMostThreads;
 }
 
+bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device) {
+  return whole_fits(args.shape, args.dtype, pack_of(args.shape, args.dtype, args.w, args.y),
+                    device);
+}
+
 int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device) {
   const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
+  if (whole_fits(args.shape, args.dtype, pack, device)) return 0;
   return ForwardScratch(args, cut_of(args.shape, args.lengths, pack, device), nullptr).bytes;
 }
 int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device) {
@@ -183,6 +220,12 @@ int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts
                  Stream stream) {
   if (args.shape.batch == 0) return 0;
   const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
+  if (whole_fits(args.shape, args.dtype, pack, device)) {
+    const Cut whole = whole_cut(args.shape, args.lengths, pack);
+    return for_storage<kWholeThreads>(args.dtype, pack, [&]<class T, int V, int>() {
+      return run_whole<T, V>(args, whole, stream);
+    });
+  }
   const Cut cut = cut_of(args.shape, args.lengths, pack, device);
   return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
     return run_forward<T, V, kThreads>(args, cut, workspace, stream);

@@ -16,7 +16,7 @@ inline constexpr int kBlocksOfRegisters = 1;
 
 // Blocks of more threads have fewer registers for each.
 template <int kThreads>
-inline constexpr int kTileTokens = kThreads <= 256 ? 8 : 2;
+inline constexpr int kTileTokens = kThreads <= 256 ? 8 : 4;
 
 struct Cut {
   int64_t batch, tokens;
