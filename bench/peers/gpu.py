@@ -2,9 +2,9 @@
 
 Layers: official-formula PyTorch (eager, torch.compile), the operator torch.ops.tost, and softmax
 attention by PyTorch's fused kernels and flash-attn. Networks: the same within predictions and
-training steps, and `tost bench train` where the program has the device. Every contestant is compared
-with the fp32 form first; one that deviates by more than its type allows is not timed. Then all take
-turns. Without a GPU it says so and ends with 0; --device cpu runs everything that a CPU can.
+training steps, and `tost bench model` and `bench train`. Every contestant is compared with the fp32
+form first; one that deviates by more than its type allows is not timed. Then all take turns. Without
+a GPU it says so and ends with 0; --device cpu runs everything that a CPU can.
 """
 
 import argparse
@@ -51,8 +51,8 @@ def arguments(argv):
     add("--image-size", type=int, default=224)
     add("--texts", type=int, default=1, help="batch of a language network (%(default)s)")
     add("--text-tokens", type=int, default=8192, help="of its texts (%(default)s)")
-    add("--contestants", default=";".join(names),
-        help="separated by semicolons: " + "; ".join(names))
+    add("--contestants", default=",".join(names),
+        help="separated by commas: " + ", ".join(names))
     add("--rounds", type=int, default=5)
     add("--repeat", type=int, default=4, help="stretches a turn (%(default)s)")
     add("--library", help="libtost_torch.so (default: of build/cuda, then build/release)")
@@ -60,7 +60,7 @@ def arguments(argv):
     add("--markdown", help="write the table to this file, too")
     add("--json", help="write every figure to this file")
     options = parser.parse_args(argv)
-    options.contestants = options.contestants.split(";")
+    options.contestants = options.contestants.split(",")
     for what, found, known in (("form", options.forms, ("bidirectional", "causal")),
                                ("dtype", options.dtypes, list(gpu_work.TYPES)),
                                ("job", options.jobs, ("forward", "training")),
@@ -117,19 +117,25 @@ class Entry:
 
 
 class Program:
-    """`tost bench train` of the same network and batch; it checks itself against its plain form."""
+    """`tost bench train` or `bench model` of the same network and batch, which check themselves."""
 
     def __init__(self, setting, tost):
         self.name, self.times, self.error, self.failed, self.work = PROGRAM, [], None, None, self
-        size = ["--block" if setting.causal else "--image-size", str(setting.size)]
-        device = [] if setting.device == "cpu" else ["--device", setting.device]
-        self.command = [tost, "bench", "train", "--model", setting.what, "--batch",
-                        str(setting.batch), *size, "--precision", setting.dtype, "--no-plain",
-                        "--no-twin", "--json", *device]
-        if setting.job != "training":
-            self.failed = "it times training steps on this device, no predictions"
+        self.training, texts = setting.job == "training", setting.causal
+        size = ["--image-size", str(setting.size)]
+        if self.training:
+            special = ["--no-plain", "--no-twin"]
+            size = ["--block", str(setting.size)] if texts else size
         else:
-            self.turn(1, keep=False)
+            special = ["--test", "prefill" if texts else "forward", "--no-floor"]
+            special += ["--engine", "on" if setting.device == "cpu" else "off"]
+            size = ["--tokens", str(setting.size)] if texts else size
+        self.command = [tost, "bench", "train" if self.training else "model", "--model",
+                        setting.what, "--batch", str(setting.batch), *size, "--precision",
+                        setting.dtype, "--json", *special]
+        if setting.device != "cpu":
+            self.command += ["--device", setting.device]
+        self.turn(1, keep=False)
 
     def turn(self, repeat, keep=True):
         try:
@@ -139,9 +145,13 @@ class Program:
             self.failed = str(error)
             return
         if done.returncode != 0:
-            self.failed = done.stderr.strip().splitlines()[-1]
-        elif keep:
+            self.failed = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        elif keep and self.training:
             self.times.append(json.loads(done.stdout)["precisions"][0]["step"]["ms"])
+        elif keep:
+            row = json.loads(done.stdout)["rows"][0]
+            self.times += row["times_ms"]
+            self.error = row["error"]
 
 
 def measure(options, setting, timer, missing):

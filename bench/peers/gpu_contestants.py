@@ -46,7 +46,7 @@ ALL = {c.name: c for c in (
     Contestant("eager", "tssa", *_FORMULA),
     Contestant("compile", "tssa", *_FORMULA, compiled=True),
     Contestant("tost operator", "tssa", *_OPERATOR),
-    Contestant("tost operator, compile", "tssa", *_OPERATOR, compiled=True),
+    Contestant("tost operator compile", "tssa", *_OPERATOR, compiled=True),
     *(Contestant(f"sdpa {name}", "softmax", *_SOFTMAX, backend=key)
       for name, key in BACKENDS.items()),
     Contestant("flash-attn", "softmax", *_FLASH),
