@@ -1,6 +1,7 @@
 #include "tost/infer/vision_weights.h"
 
 #include "tost/base/error.h"
+#include "tost/base/rounding.h"
 
 namespace tost {
 namespace {
@@ -15,9 +16,9 @@ StemStage stem_stage(torch::nn::Module& stage, bool first, Packing packing) {
   const Tensor folded = conv.weight * scale.view({-1, 1, 1, 1});
   const Tensor bias = norm.bias - norm.running_mean * scale;
   Tensor matrix = (first ? folded : folded.permute({0, 2, 3, 1})).flatten(1);
-  constexpr int64_t kGroup = 16;  // whole vectors and pairs
-  const int64_t padding = (kGroup - matrix.size(1) % kGroup) % kGroup;
-  if (first) matrix = torch::constant_pad_nd(matrix, {0, padding});
+  // Whole steps of the kernels that multiply; what is gathered is filled up with zeros as well.
+  const int64_t step = packing == Packing::kFloat32 ? 4 : 32, inputs = matrix.size(1);
+  matrix = torch::constant_pad_nd(matrix, {0, divide_up(inputs, step) * step - inputs});
   return {conv.weight.size(1), conv.weight.size(0), conv.options.stride()->front(),
           PackedLinear(matrix, bias, packing)};
 }
