@@ -24,18 +24,19 @@ constexpr int kBlock = 4;  // vectors of columns handled together
 // What is done with a value: one of the activations, or the residual.
 enum class Finish { kStore, kGelu, kGeluTanh, kAdd };
 
-template <Finish kFinish, class Out>
-HWY_INLINE WideVec activate(WideVec x) {
+template <Activation kActivation, class Sum, class Out>
+HWY_INLINE WideVec gelu(WideVec x) {
   const Wide d;
-  constexpr bool kFine = sizeof(Out) == sizeof(float);
-  if constexpr (kFinish == Finish::kGelu) {
-    return kFine ? gelu_fine<Activation::kGelu>(d, x) : gelu_coarse<Activation::kGelu>(d, x);
-  } else if constexpr (kFinish == Finish::kGeluTanh) {
-    return kFine ? gelu_fine<Activation::kGeluTanh>(d, x)
-                 : gelu_coarse<Activation::kGeluTanh>(d, x);
-  } else {
-    return x;
-  }
+  if constexpr (sizeof(Out) == sizeof(float)) return gelu_fine<kActivation>(d, x);
+  if constexpr (std::is_integral_v<Sum>) return gelu_rough<kActivation>(d, x);
+  return gelu_coarse<kActivation>(d, x);
+}
+
+template <Finish kFinish, class Sum, class Out>
+HWY_INLINE WideVec activate(WideVec x) {
+  if constexpr (kFinish == Finish::kGelu) return gelu<Activation::kGelu, Sum, Out>(x);
+  if constexpr (kFinish == Finish::kGeluTanh) return gelu<Activation::kGeluTanh, Sum, Out>(x);
+  return x;
 }
 
 // One vector of columns: its bias and factors, and what becomes of the sums of one row.
@@ -67,7 +68,7 @@ class Column {
     } else {
       value = hn::Add(load_lanes<kPartial>(d, sums, lanes), bias_);
     }
-    value = activate<kFinish, Out>(value);
+    value = activate<kFinish, Sum, Out>(value);
     if constexpr (kFinish == Finish::kAdd) {
       value = hn::MulAdd(gamma_, value, load_lanes<kPartial>(d, out, lanes));
     }

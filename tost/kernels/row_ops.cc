@@ -8,6 +8,8 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -107,7 +109,7 @@ struct SumSquares {
   }
 };
 
-// The values of a row after LayerNorm.
+// The values of a row after LayerNorm, once its mean and then its scale are found.
 template <class T>
 struct NormedRow {
   const T* x;
@@ -115,11 +117,11 @@ struct NormedRow {
   const float* bias;
   WideVec mean, scale;
 
-  HWY_INLINE NormedRow(const NormRowsArgs& a, int64_t r)
-      : x(static_cast<const T*>(a.x) + r * a.x_stride), weight(a.weight), bias(a.bias) {
-    const Wide d;
-    const float width = static_cast<float>(a.width);
-    Sums values, squares;
+  HWY_INLINE void find_mean(const NormRowsArgs& a, int64_t r) {
+    x = static_cast<const T*>(a.x) + r * a.x_stride;
+    weight = a.weight;
+    bias = a.bias;
+    Sums values;
     bool shifts = false;
     if constexpr (std::is_same_v<T, float>) {
       shifts = a.shift != nullptr;
@@ -130,9 +132,14 @@ struct NormedRow {
       }
     }
     if (!shifts) for_each_vector(a.width, SumValues<T>{x, values});
-    mean = hn::Set(d, values.total() / width);
+    mean = hn::Set(Wide(), values.total() / static_cast<float>(a.width));
+  }
+
+  HWY_INLINE void find_scale(const NormRowsArgs& a) {
+    Sums squares;
     for_each_vector(a.width, SumSquares<T>{x, mean, squares});
-    scale = hn::Set(d, 1.0f / std::sqrt(squares.total() / width + a.eps));
+    const float variance = squares.total() / static_cast<float>(a.width);
+    scale = hn::Set(Wide(), 1.0f / std::sqrt(variance + a.eps));
   }
 
   template <bool kPartial>
@@ -214,37 +221,115 @@ struct StoreQuantized {
   }
 };
 
+// Of a row, 0 included; `broken` is NaN where a value is not finite, else 0.
+struct RowRange {
+  float low, high, broken;
+};
+
 template <class Row>
-HWY_INLINE void quantize_row(const Row& row, int64_t width, uint8_t* y, float* scale,
-                             int32_t* zero) {
-  const Wide d;
+HWY_INLINE RowRange range_of(const Row& row, int64_t width) {
   Range range{{}, {}, {}};
   for_each_vector(width, FindRange<Row>{row, range});
-  const float low = range.low.lowest();
-  const float high = range.high.highest();
-  const float step = high / 255 - low / 255;
-  // Smaller steps have no finite inverse; such a row counts as zeros.
-  const bool usable = step > 4 * std::numeric_limits<float>::min();
-  const float inverse = usable ? 1 / step : 0.0f;
-  // 0 also where a value is not finite: such a row says so by its scale.
-  *zero = usable && std::isfinite(step) ? static_cast<int32_t>(std::nearbyint(-low * inverse)) : 0;
-  *scale = (usable ? step : 0.0f) + range.broken.total();
-  for_each_vector(width,
-                  StoreQuantized<Row>{row, hn::Set(d, inverse),
-                                      hn::Set(d, static_cast<float>(*zero) + kWholeNumbers), y});
+  return {range.low.lowest(), range.high.highest(), range.broken.total()};
+}
+
+// Whole numbers in the order of the bfloat16 with these bits, NaN outermost; its own inverse.
+template <class D>
+HWY_INLINE hn::Vec<D> in_order(D d, hn::Vec<D> bits) {
+  return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), hn::Set(d, 0x7FFF)));
+}
+
+inline float value_of(int16_t bfloat16) {
+  return std::bit_cast<float>(uint32_t{static_cast<uint16_t>(bfloat16)} << 16);
+}
+
+// Twice as many values at a time as in float32.
+inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
+  const hn::ScalableTag<int16_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* bits = reinterpret_cast<const int16_t*>(row.x);
+  HWY_ALIGN int16_t ends[2][hn::MaxLanes(hn::ScalableTag<int16_t>())];
+  auto low = hn::Zero(d), high = low;
+  const auto widen_range = [&](auto values) {
+    low = hn::Min(low, values);
+    high = hn::Max(high, values);
+  };
+  int64_t i = 0;
+  for (; i + lanes <= width; i += lanes) widen_range(in_order(d, hn::LoadU(d, bits + i)));
+  hn::Store(hn::Zero(d), d, ends[0]);
+  std::copy(bits + i, bits + width, ends[0]);
+  widen_range(in_order(d, hn::Load(d, ends[0])));
+  hn::Store(in_order(d, low), d, ends[0]);
+  hn::Store(in_order(d, high), d, ends[1]);
+  RowRange found{0, 0, 0};
+  for (int64_t k = 0; k < lanes; ++k) {
+    const float least = value_of(ends[0][k]), most = value_of(ends[1][k]);
+    found.low = std::min(found.low, least);
+    found.high = std::max(found.high, most);
+    found.broken += 0 * least + 0 * most;
+  }
+  return found;
+}
+
+// How a row becomes bytes.
+struct Rounding {
+  float inverse, zero;
+
+  HWY_INLINE Rounding(const RowRange& range, float* scale, int32_t* zero_point) {
+    const float step = range.high / 255 - range.low / 255;
+    // Smaller steps have no finite inverse; such a row counts as zeros.
+    const bool usable = step > 4 * std::numeric_limits<float>::min();
+    inverse = usable ? 1 / step : 0.0f;
+    // 0 also where a value is not finite: such a row says so by its scale.
+    zero = usable && std::isfinite(step) ? std::nearbyint(-range.low * inverse) : 0.0f;
+    *zero_point = static_cast<int32_t>(zero);
+    *scale = (usable ? step : 0.0f) + range.broken;
+  }
+
+  template <class Row>
+  HWY_INLINE void store(const Row& row, int64_t width, uint8_t* y) const {
+    const Wide d;
+    const auto at_zero = hn::Set(d, zero + kWholeNumbers);
+    for_each_vector(width, StoreQuantized<Row>{row, hn::Set(d, inverse), at_zero, y});
+  }
+};
+
+// Rows whose passes alternate, so that none waits for the sum or range of its own last pass.
+constexpr int64_t kTogether = 4;
+
+// body(first row, number of rows).
+template <class Body>
+HWY_INLINE void for_row_groups(int64_t rows, const Body& body) {
+  for (int64_t r = 0; r < rows; r += kTogether) body(r, std::min(kTogether, rows - r));
+}
+
+// args: NormRowsArgs or QuantizeRowsArgs.
+template <class Row, class Args>
+HWY_INLINE void quantize_group(const Row* rows, int64_t count, const Args& a, int64_t first) {
+  RowRange ranges[kTogether];
+  for (int64_t k = 0; k < count; ++k) ranges[k] = range_of(rows[k], a.width);
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t r = first + k;
+    const Rounding rounding(ranges[k], a.scale + r, a.zero + r);
+    rounding.store(rows[k], a.width, static_cast<uint8_t*>(a.y) + r * a.y_stride);
+  }
 }
 
 template <class In, class Out>
 void norm_as(const NormRowsArgs& a) {
-  for (int64_t r = 0; r < a.rows; ++r) {
-    const NormedRow<In> row(a, r);
-    Out* y = static_cast<Out*>(a.y) + r * a.y_stride;
+  for_row_groups(a.rows, [&](int64_t first, int64_t count) {
+    NormedRow<In> rows[kTogether];
+    for (int64_t k = 0; k < count; ++k) rows[k].find_mean(a, first + k);
+    for (int64_t k = 0; k < count; ++k) rows[k].find_scale(a);
     if constexpr (sizeof(Out) == 1) {
-      quantize_row(row, a.width, y, a.scale + r, a.zero + r);
+      quantize_group(rows, count, a, first);
     } else {
-      for_each_vector(a.width, StoreRow<NormedRow<In>, Out>{row, y});
+      for (int64_t k = 0; k < count; ++k) {
+        Out* y = static_cast<Out*>(a.y) + (first + k) * a.y_stride;
+        for_each_vector(a.width, StoreRow<NormedRow<In>, Out>{rows[k], y});
+      }
     }
-  }
+  });
 }
 
 template <class In>
@@ -265,10 +350,13 @@ inline void norm(const NormRowsArgs& a) {
 
 template <class In>
 void quantize_from(const QuantizeRowsArgs& a) {
-  for (int64_t r = 0; r < a.rows; ++r) {
-    const PlainRow<In> row{static_cast<const In*>(a.x) + r * a.x_stride};
-    quantize_row(row, a.width, a.y + r * a.y_stride, a.scale + r, a.zero + r);
-  }
+  for_row_groups(a.rows, [&](int64_t first, int64_t count) {
+    PlainRow<In> rows[kTogether];
+    for (int64_t k = 0; k < count; ++k) {
+      rows[k].x = static_cast<const In*>(a.x) + (first + k) * a.x_stride;
+    }
+    quantize_group(rows, count, a, first);
+  });
 }
 
 inline void quantize(const QuantizeRowsArgs& a) {

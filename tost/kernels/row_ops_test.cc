@@ -170,25 +170,48 @@ TEST_F(RowOps, QuantizedRowsStandForTheirValues) {
 
 TEST_F(RowOps, QuantizingKeepsZerosAndTellsOfBrokenRows) {
   on_every_isa([] {
-    constexpr int64_t kWidth = 37;
-    RowsOf x(DType::kFloat32, 5, kWidth);
-    fill(x, 5, 1, 0, 9);
-    for (int64_t c = 0; c < kWidth; ++c) x.set(0, c, 0);
-    x.set(1, 36, kNan);
-    x.set(2, 3, -kInf);
-    for (int64_t c = 0; c < kWidth; ++c) x.set(3, c, 1e-42f);
-    x.set(4, 7, 0);
-    std::vector<uint8_t> y(5 * kWidth);
-    float scale[5];
-    int32_t zero[5];
-    quantize_rows({5, kWidth, x.data(), x.stride, DType::kFloat32, y.data(), kWidth, scale, zero});
-    EXPECT_EQ(scale[0], 0);
-    EXPECT_EQ(zero[0], 0);
-    EXPECT_TRUE(std::isnan(scale[1]));
-    EXPECT_TRUE(std::isnan(scale[2]));
-    for (const int32_t z : zero) EXPECT_TRUE(z >= 0 && z <= 255) << z;
-    EXPECT_EQ(scale[3], 0) << "no finite inverse";
-    EXPECT_EQ(y[4 * kWidth + 7], zero[4]) << "zero is exact";
+    for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+      constexpr int64_t kWidth = 67, kRows = 7;
+      RowsOf x(dtype, kRows, kWidth);
+      fill(x, kRows, 1, 0, 9);
+      for (int64_t c = 0; c < kWidth; ++c) x.set(0, c, c % 2 == 0 ? 0.0f : -0.0f);
+      x.set(1, 66, kNan);
+      x.set(2, 3, -kInf);
+      for (int64_t c = 0; c < kWidth; ++c) x.set(3, c, 1e-40f);
+      x.set(4, 7, 0);
+      x.set(5, 20, -kNan);
+      x.set(6, 0, kInf);
+      std::vector<uint8_t> y(kRows * kWidth);
+      float scale[kRows];
+      int32_t zero[kRows];
+      quantize_rows({kRows, kWidth, x.data(), x.stride, dtype, y.data(), kWidth, scale, zero});
+      EXPECT_EQ(scale[0], 0);
+      EXPECT_EQ(zero[0], 0);
+      for (const int64_t r : {1, 2, 5, 6}) EXPECT_TRUE(std::isnan(scale[r])) << r;
+      for (const int32_t z : zero) EXPECT_TRUE(z >= 0 && z <= 255) << z;
+      EXPECT_EQ(scale[3], 0) << "no finite inverse";
+      EXPECT_EQ(y[4 * kWidth + 7], zero[4]) << "zero is exact";
+    }
+  });
+}
+
+TEST_F(RowOps, ARowDoesNotDependOnThoseBesideIt) {
+  on_every_isa([] {
+    constexpr int64_t kWidth = 50, kRows = 9;
+    RowsOf x(DType::kFloat32, kRows, kWidth);
+    fill(x, kRows, 2, 1, 11);
+    const auto weight = numbers(kWidth, 1, 0, 12);
+    const auto norm = [&](int64_t first, int64_t count, std::vector<uint8_t>& y) {
+      std::vector<float> scale(size_t(count), 0);
+      std::vector<int32_t> zero(size_t(count), 0);
+      norm_rows({count, kWidth, static_cast<float*>(x.data()) + first * x.stride, x.stride,
+                 DType::kFloat32, weight.data(), nullptr, 1e-6f, y.data() + first * kWidth, kWidth,
+                 RowType::kUint8, scale.data(), zero.data()});
+    };
+    std::vector<uint8_t> together(kRows * kWidth), alone(kRows * kWidth);
+    norm(0, kRows, together);
+    for (int64_t r = 0; r < kRows; ++r) norm(r, 1, alone);
+    EXPECT_EQ(together, alone);
   });
 }
 
@@ -221,6 +244,37 @@ TEST_F(RowOps, GeluStaysBelowItsPromisedErrors) {
       }
       EXPECT_EQ(fine[xs.size() - 1], 0) << "far below nothing is left";
       EXPECT_EQ(from_bf16(coarse[xs.size() - 1]), 0);
+    }
+  });
+}
+
+TEST_F(RowOps, GeluOfWholeNumbersStaysBelowItsPromisedError) {
+  constexpr int64_t kFrom = -9000, kCount = 18001;
+  std::vector<int32_t> sums;
+  for (int64_t i = 0; i < kCount; ++i) sums.push_back(static_cast<int32_t>(kFrom + i));
+  sums.insert(sums.end(), {-1000000000, 1000000000});
+  const auto n = static_cast<int64_t>(sums.size());
+  const std::vector<float> column_scale(sums.size(), 1e-3f);
+  const std::vector<int32_t> column_sum(sums.size(), 0);
+  const float row_scale = 1;
+  const int32_t row_zero = 0;
+  on_every_isa([&] {
+    for (const Activation activation : {Activation::kGelu, Activation::kGeluTanh}) {
+      std::vector<uint16_t> out(sums.size());
+      FinishRowsArgs a{.rows = 1, .columns = n, .sums = sums.data(), .sums_stride = n};
+      a.row_scale = &row_scale;
+      a.row_zero = &row_zero;
+      a.column_scale = column_scale.data();
+      a.column_sum = column_sum.data();
+      a.activation = activation;
+      a.out = out.data();
+      a.out_dtype = DType::kBfloat16;
+      finish_rows(a);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const double e = gelu(sums[i] * 1e-3, activation);
+        ASSERT_NEAR(from_bf16(out[i]), e, 1.2e-3 + std::abs(e) / 256) << sums[i];
+      }
+      EXPECT_EQ(from_bf16(out[sums.size() - 2]), 0) << "far below nothing is left";
     }
   });
 }
