@@ -22,8 +22,11 @@ Table make_table(F value) {
 // One table a channel.
 Image look_up(const Image& image, const std::vector<Table>& tables) {
   Image result = image;
-  for (size_t i = 0; i < result.pixels.size(); ++i) {
-    result.pixels[i] = tables[i % tables.size()][result.pixels[i]];
+  for (size_t c = 0; c < tables.size(); ++c) {
+    const Table& table = tables[c];
+    for (size_t i = c; i < result.pixels.size(); i += tables.size()) {
+      result.pixels[i] = table[result.pixels[i]];
+    }
   }
   return result;
 }
@@ -51,7 +54,10 @@ Image blend(const Image& from, const Image& to, double factor) {
 // Counts of each value per channel.
 std::vector<std::array<int64_t, 256>> histograms(const Image& image) {
   std::vector<std::array<int64_t, 256>> counts(static_cast<size_t>(image.channels));
-  for (size_t i = 0; i < image.pixels.size(); ++i) ++counts[i % counts.size()][image.pixels[i]];
+  for (size_t c = 0; c < counts.size(); ++c) {
+    auto& count = counts[c];
+    for (size_t i = c; i < image.pixels.size(); i += counts.size()) ++count[image.pixels[i]];
+  }
   return counts;
 }
 
@@ -107,33 +113,61 @@ double cubic(const double v[4], double d) {
   return v[1] + d * (p2 + d * (p3 + d * p4));
 }
 
-struct Sampler {
-  const Image& image;
+// std::floor, which is a call where the processor's instruction may not be assumed.
+double floor_of(double value) {
+  const auto cut = static_cast<double>(static_cast<int64_t>(value));
+  return cut > value ? cut - 1 : cut;
+}
 
-  uint8_t at(int64_t x, int64_t y, int64_t c) const {
-    return image.row(std::clamp<int64_t>(
-        y, 0, image.height - 1))[std::clamp<int64_t>(x, 0, image.width - 1) * image.channels + c];
-  }
-  double linear(double x, double y, int64_t c) const {
-    const double fx = std::floor(x - 0.5), fy = std::floor(y - 0.5);
-    const double dx = x - 0.5 - fx, dy = y - 0.5 - fy;
-    const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);
-    const double top = at(ix, iy, c) + dx * (at(ix + 1, iy, c) - at(ix, iy, c));
-    const double low = at(ix, iy + 1, c) + dx * (at(ix + 1, iy + 1, c) - at(ix, iy + 1, c));
-    return top + dy * (low - top);
-  }
-  double bicubic(double x, double y, int64_t c) const {
-    const double fx = std::floor(x - 0.5), fy = std::floor(y - 0.5);
-    const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);
-    double rows[4];
-    for (int64_t j = 0; j < 4; ++j) {
-      double values[4];
-      for (int64_t i = 0; i < 4; ++i) values[i] = at(ix - 1 + i, iy - 1 + j, c);
-      rows[j] = cubic(values, x - 0.5 - fx);
+// kTaps x kTaps pixels around a place, found once for all channels; beyond the edge its nearest
+// pixel is taken.
+template <int kTaps>
+struct Neighbours {
+  Neighbours(const Image& image, double x, double y) {
+    const double fx = floor_of(x - 0.5), fy = floor_of(y - 0.5);
+    dx = x - 0.5 - fx, dy = y - 0.5 - fy;
+    const auto left = static_cast<int64_t>(fx) - (kTaps / 2 - 1);
+    const auto top = static_cast<int64_t>(fy) - (kTaps / 2 - 1);
+    for (int64_t i = 0; i < kTaps; ++i) {
+      rows[i] = image.row(std::clamp<int64_t>(top + i, 0, image.height - 1));
+      columns[i] = std::clamp<int64_t>(left + i, 0, image.width - 1) * image.channels;
     }
-    return cubic(rows, y - 0.5 - fy);
   }
+
+  int at(int64_t row, int64_t column, int64_t c) const { return rows[row][columns[column] + c]; }
+
+  const uint8_t* rows[kTaps];
+  int64_t columns[kTaps];
+  double dx, dy;  // from the second of four, or the first of two, in [0, 1)
 };
+
+uint8_t linear(const Neighbours<2>& near, int64_t c) {
+  const double top = near.at(0, 0, c) + near.dx * (near.at(0, 1, c) - near.at(0, 0, c));
+  const double low = near.at(1, 0, c) + near.dx * (near.at(1, 1, c) - near.at(1, 0, c));
+  return static_cast<uint8_t>(top + near.dy * (low - top));
+}
+
+uint8_t bicubic(const Neighbours<4>& near, int64_t c) {
+  double rows[4];
+  for (int64_t j = 0; j < 4; ++j) {
+    double values[4];
+    for (int64_t i = 0; i < 4; ++i) values[i] = near.at(j, i, c);
+    rows[j] = cubic(values, near.dx);
+  }
+  return static_cast<uint8_t>(std::clamp(cubic(rows, near.dy), 0.0, 255.0));
+}
+
+template <int kTaps>
+void sample(const Image& image, double x, double y, uint8_t* to) {
+  const Neighbours<kTaps> near(image, x, y);
+  for (int64_t c = 0; c < image.channels; ++c) {
+    if constexpr (kTaps == 2) {
+      to[c] = linear(near, c);
+    } else {
+      to[c] = bicubic(near, c);
+    }
+  }
+}
 
 }  // namespace
 
@@ -202,23 +236,20 @@ Image solarize_add(const Image& image, int addend) {
 Image affine(const Image& image, const std::array<double, 6>& m, Filter filter,
              const std::vector<uint8_t>& fill) {
   Image result(image.width, image.height, image.channels);
-  const Sampler sampler{image};
   for (int64_t y = 0; y < image.height; ++y) {
     uint8_t* to = result.row(y);
-    for (int64_t x = 0; x < image.width; ++x) {
+    for (int64_t x = 0; x < image.width; ++x, to += image.channels) {
       const double cx = static_cast<double>(x) + 0.5, cy = static_cast<double>(y) + 0.5;
       const double sx = m[0] * cx + m[1] * cy + m[2];
       const double sy = m[3] * cx + m[4] * cy + m[5];
       const bool inside = sx >= 0 && sy >= 0 && sx < static_cast<double>(image.width) &&
                           sy < static_cast<double>(image.height);
-      for (int64_t c = 0; c < image.channels; ++c, ++to) {
-        if (!inside) {
-          *to = fill[static_cast<size_t>(c)];
-        } else if (filter == Filter::kBilinear) {
-          *to = static_cast<uint8_t>(sampler.linear(sx, sy, c));
-        } else {
-          *to = static_cast<uint8_t>(std::clamp(sampler.bicubic(sx, sy, c), 0.0, 255.0));
-        }
+      if (!inside) {
+        std::copy(fill.begin(), fill.begin() + image.channels, to);
+      } else if (filter == Filter::kBilinear) {
+        sample<2>(image, sx, sy, to);
+      } else {
+        sample<4>(image, sx, sy, to);
       }
     }
   }
