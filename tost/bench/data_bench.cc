@@ -189,8 +189,8 @@ void check(const DataBenchOptions& o) {
     if (value < 1 || value > most)
       fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
   };
-  range("--width", o.width, 512);
-  range("--height", o.height, 512);
+  range("--width", o.width, 8192);
+  range("--height", o.height, 8192);
   range("--image-size", o.image_size, 1024);
   range("--batch", o.batch, 4096);
   range("--repeat", o.repeat, 1 << 20);

@@ -19,7 +19,7 @@ struct DataBenchOptions {
   std::vector<std::string> recipes{"imagenet", "finetune", "eval"};
   std::vector<int64_t> workers{1, 2};          // threads that make batches
   int64_t pictures = 128;                      // of a pass, at least a batch for every worker
-  int64_t width = 500, height = 375;           // of photographs, up to 512
+  int64_t width = 500, height = 375;           // of photographs
   int64_t image_size = 224;                    // of the network's input from photographs
   int64_t batch = 16;                          // of pictures and of text
   int64_t repeat = 5;                          // passes; median and quartiles are reported

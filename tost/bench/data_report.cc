@@ -34,7 +34,7 @@ BenchRowJson row_json(const DataBenchRow& r, const BenchOrigin& origin) {
 }
 
 std::string rate(double value) {
-  return value < 1e5 ? three_digits(value) : number("%.1f M", value / 1e6);
+  return value < 1e5 ? three_digits(value) : three_digits(value / 1e6) + " M";
 }
 
 std::string ratio(double value, double of) {
@@ -49,7 +49,8 @@ std::string markdown_row(const DataBenchRow& r) {
       std::to_string(r.size),
       std::to_string(r.workers),
       cat(rate(r.median), " [", rate(r.low), ", ", rate(r.high), "] ", r.unit),
-      cat(three_digits(r.processor_us), " µs"),
+      r.processor_us < 1 ? cat(three_digits(1e3 * r.processor_us), " ns")
+                         : cat(three_digits(r.processor_us), " µs"),
       r.plain > 0 ? rate(r.plain) : "–",
       ratio(r.median, r.plain),
       stepped ? cat(rate(r.step), " (", r.step_model, ", ", r.step_precision, ", ", r.step_threads,

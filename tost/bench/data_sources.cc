@@ -15,19 +15,27 @@
 namespace tost {
 namespace {
 
-constexpr int64_t kLeastDrawn = 16;
+constexpr int64_t kLeastDrawn = 16, kMostDrawn = 512;  // sides that ShapesDataset draws
 constexpr int64_t kRawSide = 32;
 constexpr int64_t kChecked = 16;  // pictures, and those of the first batch
 // Mean difference of a whole picture that decoding at half the size or less may make. Drawn edges
 // are sharper than those of photographs.
 constexpr double kAllowedGreyLevels = 8;
 
-// Textured objects before textured backgrounds, each its own picture.
+// Textured objects before textured backgrounds, each its own picture; those larger than can be
+// drawn are enlarged.
+Image draw_picture(const ShapesDataset& shapes, int64_t i, int64_t width, int64_t height) {
+  const int64_t longer = std::max(width, height), side = shapes.side();
+  const auto part = [&](int64_t of) { return std::max<int64_t>(1, of * side / longer); };
+  const Box box{0, 0, longer > side ? part(width) : width, longer > side ? part(height) : height};
+  return resize(shapes.image(i), box, width, height, Filter::kBicubic);
+}
+
 void draw_folder(const DataBenchOptions& o, const std::filesystem::path& folder, bool jpeg) {
-  const int64_t side = std::max({o.width, o.height, kLeastDrawn});
+  const int64_t side = std::clamp(std::max(o.width, o.height), kLeastDrawn, kMostDrawn);
   const ShapesDataset shapes(1, "train", side, o.pictures);
   for (int64_t i = 0; i < o.pictures; ++i) {
-    const Image picture = crop(shapes.image(i), {0, 0, o.width, o.height});
+    const Image picture = draw_picture(shapes, i, o.width, o.height);
     const auto in = folder / cat("class", i % 2);
     make_directories(in);
     const std::string number = std::to_string(1'000'000 + i);
