@@ -26,6 +26,12 @@ table memory --model tost_gpt_base --test prefill --tokens 1k,100k --precision f
 table sequence --model tost_lra_text,tost_lra_listops --batch 1,8 --precision fp32,bf16,int8
 say peers
 bench/peers/run.sh --threads "$threads" --tost "$tost" --markdown "$out/peers.md" --json "$out/peers.json" >/dev/null
+bench/peers/run.sh --threads "$threads" --tost "$tost" --models tost_gpt_base --batches 1 --tokens 512,2048 --rounds 3 \
+  --markdown "$out/peers-language.md" --json "$out/peers-language.json" >/dev/null
+say loading
+"$tost" bench data --threads "$threads" --repeat "$repeat" --output "$out/loading.md,$out/loading.json"
+"$tost" bench data --threads "$threads" --repeat "$repeat" --source jpeg --width 2000 --height 1500 \
+  --output "$out/loading-large.md,$out/loading-large.json"
 say start-up
 build/peers/bin/python bench/start_up.py "$tost" >"$out/start-up.md"
 say training
