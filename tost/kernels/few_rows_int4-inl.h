@@ -16,11 +16,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// Asks for the `bytes` bytes that a stream read front to back reaches some cache lines after
-// `from`: processors' own prefetchers stop at every page of 4 KiB. May point past the end of the
-// stream.
+// Asks for the `bytes` bytes that a stream read front to back reaches a page after `from`:
+// processors' own prefetchers stop at every page of 4 KiB. A quarter of a page is less than arrives
+// while memory answers. May point past the end of the stream.
 HWY_INLINE void fetch_ahead(const void* from, int64_t bytes) {
-  constexpr int64_t kAhead = 1024;
+  constexpr int64_t kAhead = 4096;
   for (int64_t b = 0; b < bytes; b += 64) {
     hwy::Prefetch(static_cast<const char*>(from) + kAhead + b);
   }
