@@ -1,7 +1,7 @@
 #include "tost/base/error.h"
 #include "tost/bench/bench_model_parts.h"
 #include "tost/eval/language_file.h"
-#include "tost/eval/precision.h"
+#include "tost/eval/language_place.h"
 #include "tost/infer/language_engine.h"
 
 namespace tost {
@@ -87,15 +87,28 @@ class BenchLanguage : public BenchModel {
       extend = [made](const Tensor& ids, LanguageState& state) { return made->extend(ids, state); };
     } else {
       if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
-      use_precision(*model_, precision);
-      bytes = step_bytes(*model_);
+      if (task.device.is_cpu()) {
+        use_precision(*model_, precision);
+        bytes = step_bytes(*model_);
+      } else {
+        place_language(model_, precision, task.device, task.graphs);
+        bytes = step_bytes(*model_) / (precision == "bf16" ? 2 : 1);
+      }
       extend = [model = model_](const Tensor& ids, LanguageState& state) {
         const torch::InferenceMode no_grad;
         return model->extend(ids, state);
       };
     }
+    const PrecisionScope scope(engine ? "fp32" : scope_precision(precision, task.device),
+                               task.device);
     auto runner =
         task.test == "decode" ? decode_runner(extend, input, task) : prefill_runner(extend, input);
+    if (!task.device.is_cpu()) {
+      runner.run = [run = runner.run, precision, device = task.device] {
+        const PrecisionScope steps(precision, device);
+        return run();
+      };
+    }
     runner.weight_bytes = bytes;
     return runner;
   }

@@ -23,6 +23,8 @@ struct BenchTask {
   int64_t batch = 1;
   int64_t size = 0;   // side of a picture, or tokens
   int64_t steps = 1;  // of decode
+  torch::Device device = torch::kCPU;
+  std::string graphs = "auto";  // see graphs_wanted()
 };
 
 // prepare() comes before each run() and outside its time; run() gives the logits [batch, ...].
@@ -42,8 +44,8 @@ class BenchModel {
   virtual int64_t default_size() const = 0;
   // Random, the same for the same task.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
-  // Throws a usage Error where this model has no such precision or engine. The last call: the runner
-  // takes what it needs of this model and may drop the rest.
+  // Throws a usage Error where this model has no such precision or engine. The last call: the
+  // runner takes what it needs of this model and may drop the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   const std::string& precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;

@@ -1,7 +1,7 @@
 #include "tost/base/error.h"
 #include "tost/bench/bench_model_parts.h"
-#include "tost/eval/precision.h"
 #include "tost/eval/sequence_file.h"
+#include "tost/eval/sequence_runner.h"
 #include "tost/infer/sequence_engine.h"
 #include "tost/models/vision_cost.h"
 
@@ -26,7 +26,7 @@ class BenchSequence : public BenchModel {
     return torch::randint(1, model_->config().vocab, {task.batch, task.size}, torch::kLong);
   }
 
-  BenchRunner make_runner(const BenchTask&, const Tensor& input, const std::string& precision,
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
                           bool engine) override {
     BenchRunner runner;
     const int64_t weights = parameter_count(*model_);
@@ -45,12 +45,13 @@ class BenchSequence : public BenchModel {
     }
     if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights;  // rounded at every use
-    runner.run = [model = model_, input, precision] {
-      const torch::InferenceMode no_grad;
-      const PrecisionScope scope(precision);
-      const SequenceInput ids{input, {}};
-      return model->config().pairs ? model->forward(ids, ids) : model->forward(ids);
-    };
+    model_->to(task.device);
+    auto plain =
+        std::make_shared<SequenceRunner>(*model_, precision, /*engine=*/false, task.graphs);
+    SequenceBatch batch;
+    batch.ids = input.to(task.device);
+    if (model_->config().pairs) batch.second = batch.ids;
+    runner.run = [model = model_, plain, batch] { return plain->logits(batch); };
     return runner;
   }
 

@@ -1,7 +1,7 @@
 #include "tost/base/error.h"
 #include "tost/bench/bench_model_parts.h"
+#include "tost/eval/image_runner.h"
 #include "tost/eval/model_file.h"
-#include "tost/eval/precision.h"
 #include "tost/infer/vision_engine.h"
 #include "tost/models/vision_cost.h"
 #include "tost/models/vision_presets.h"
@@ -29,7 +29,7 @@ class BenchVision : public BenchModel {
     return torch::randn({task.batch, info_.config.in_channels, task.size, task.size});
   }
 
-  BenchRunner make_runner(const BenchTask&, const Tensor& input, const std::string& precision,
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
                           bool engine) override {
     BenchRunner runner;
     if (engine) {
@@ -47,10 +47,10 @@ class BenchVision : public BenchModel {
     }
     if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights_;  // rounded at every use
-    runner.run = [model = model_, input, precision] {
-      const torch::InferenceMode no_grad;
-      const PrecisionScope scope(precision);
-      return model->forward(input);
+    model_->to(task.device);
+    auto plain = std::make_shared<ImageRunner>(*model_, precision, /*engine=*/false, task.graphs);
+    runner.run = [model = model_, plain, images = input.to(task.device)] {
+      return plain->logits(images);
     };
     return runner;
   }

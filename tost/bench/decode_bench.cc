@@ -7,16 +7,48 @@
 #include "tost/bench/memory_read.h"
 #include "tost/bench/model_checks.h"
 #include "tost/bench/timing.h"
+#include "tost/eval/language_place.h"
 #include "tost/infer/language_engine.h"
+#include "tost/ops/device.h"
+#include "tost/ops/device_memory.h"
+#include "tost/ops/graphed_call.h"
 
 namespace tost {
 namespace {
 
-DecodeBenchRow measure(LanguageModel& model, const LanguageEngine& engine,
-                       const DecodeBenchOptions& options, int64_t context) {
+// A model where it is measured.
+struct Placed {
+  std::shared_ptr<LanguageModel> model;
+  torch::Device device;
+  int64_t step_bytes = 0;
+};
+
+// That a step reads on a GPU: all but the rows of the tables it looks up.
+int64_t bytes_of_step(const LanguageModel& model, const std::string& precision) {
+  int64_t numbers = 0;
+  for (const auto& item : model.named_parameters()) {
+    const bool looked_up = item.key().find(".wpe.") != std::string::npos ||
+                           item.key().find("denom_bias") != std::string::npos;
+    if (!looked_up) numbers += item.value().numel();
+  }
+  return numbers * (precision == "bf16" ? 2 : 4);
+}
+
+Placed place(const std::shared_ptr<LanguageModel>& model, const DecodeBenchOptions& options,
+             const std::string& precision) {
+  const torch::Device device = device_from_name(options.device);
+  if (device.is_cpu()) return {model, device, read_by_engine(model, precision)->step_bytes()};
+  place_language(model, precision, device, options.graphs);
+  return {model, device, bytes_of_step(*model, precision)};
+}
+
+DecodeBenchRow measure(const Placed& placed, const DecodeBenchOptions& options, int64_t context) {
+  LanguageModel& model = *placed.model;
+  const torch::Device device = placed.device;
   DecodeBenchRow row;
   row.context = context;
-  row.weight_bytes = engine.step_bytes();
+  row.weight_bytes = placed.step_bytes;
+  restart_device_peak(device);
   const int64_t vocab = model.config().vocab;
   LanguageState state;
   const auto prompt = torch::randint(0, vocab, {options.batch, context});
@@ -24,22 +56,33 @@ DecodeBenchRow measure(LanguageModel& model, const LanguageEngine& engine,
     LanguageState first;  // lays out the weights for long texts
     model.extend(prompt.slice(1, 0, std::min<int64_t>(context, 64)), first);
   }
+  synchronize(device);
   const auto prefill = Clock::now();
   model.extend(prompt, state);
+  synchronize(device);
   row.prefill_tokens_per_s = double(options.batch * context) / (1e-3 * ms_since(prefill));
   std::vector<double> times;
-  for (int64_t i = -2; i < options.tokens; ++i) {  // two to warm up
+  for (int64_t i = -1 - GraphedCall::kWarmUps; i < options.tokens; ++i) {
     const auto ids = torch::randint(0, vocab, {options.batch, 1});
     const auto start = Clock::now();
     model.extend(ids, state);
+    synchronize(device);
     if (i >= 0) times.push_back(ms_since(start));
   }
   row.step_ms = median(times);
   row.state_bytes = state_bytes(state);
-  row.resident_bytes = resident_bytes();
-  row.read_ms = memory_read_ms(row.weight_bytes);
+  row.resident_bytes = device.is_cpu() ? resident_bytes() : device_peak_bytes(device);
+  row.read_ms = memory_read_ms(row.weight_bytes, device);
   row.read_gb_per_s = double(row.weight_bytes) / row.read_ms / 1e6;
   return row;
+}
+
+// Those asked for, or all the device has.
+std::vector<std::string> precisions_of(const DecodeBenchOptions& options) {
+  const bool here = device_from_name(options.device).is_cpu();
+  if (!options.precisions.empty()) return options.precisions;
+  if (here) return {"fp32", "bf16", "int8", "int4"};
+  return {"fp32", "bf16"};
 }
 
 }  // namespace
@@ -53,16 +96,17 @@ std::vector<DecodeBenchRow> run_decode_bench(
   const torch::NoGradGuard no_grad;
   std::vector<DecodeBenchRow> rows;
   for (const auto& name : options.models) {
-    for (const auto& precision : options.precisions) {
+    for (const auto& precision : precisions_of(options)) {
       torch::manual_seed(0);
       const auto model = make_language_model(language_preset(name));
       model->eval();
-      read_by_engine(model, precision);
+      const torch::Device device = place(model, options, precision).device;
+      const PrecisionScope scope(scope_precision(precision, device), device);
       check_steps(*model, name, precision);  // which changes LayerScale for a while
-      const auto engine = read_by_engine(model, precision);
+      const Placed placed = place(model, options, precision);
       for (const int64_t context : options.contexts) {
         if (context < 1) fail_usage("A context of ", context, " tokens cannot be read.");
-        rows.push_back(measure(*model, *engine, options, context));
+        rows.push_back(measure(placed, options, context));
         rows.back().model = name;
         rows.back().precision = precision;
         report(rows.back());

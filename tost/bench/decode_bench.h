@@ -10,7 +10,9 @@ namespace tost {
 
 struct DecodeBenchOptions {
   std::vector<std::string> models{"tost_gpt_base", "gpt_base"};  // presets, weights drawn at random
-  std::vector<std::string> precisions{"fp32", "bf16", "int8", "int4"};
+  std::vector<std::string> precisions;                           // empty: all that the device has
+  std::string device = "cpu";                                    // as device_from_name() takes it
+  std::string graphs = "auto";                                   // of a GPU, see graphs_wanted()
   std::vector<int64_t> contexts{16};  // tokens read before the measured ones
   int64_t batch = 1;
   int64_t tokens = 32;  // measured steps; the median is reported
@@ -21,7 +23,7 @@ struct DecodeBenchRow {
   int64_t context = 0;
   int64_t weight_bytes = 0;  // that a step reads: all but the rows of the tables it looks up
   int64_t state_bytes = 0;
-  int64_t resident_bytes = 0;
+  int64_t resident_bytes = 0;  // on a GPU: most that its tensors took
   double read_gb_per_s = 0;  // plain read of a buffer of weight_bytes, all threads, best of rounds
   double read_ms = 0;        // weight_bytes at that rate
   double step_ms = 0;

@@ -1,5 +1,6 @@
 #include "tost/bench/model_bench.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <malloc.h>
 
@@ -17,6 +18,9 @@
 #include "tost/bench/timing.h"
 #include "tost/io/safetensors.h"
 #include "tost/ops/block_cache.h"
+#include "tost/ops/device.h"
+#include "tost/ops/device_graph.h"
+#include "tost/ops/device_memory.h"
 
 namespace tost {
 namespace {
@@ -66,7 +70,10 @@ class Reference {
     if (key == key_) return pair_;
     const auto model = open_bench_model(c.source);
     pair_.input = model->draw_input(t);
-    const BenchRunner runner = model->make_runner(t, pair_.input, "fp32", /*engine=*/false);
+    BenchTask here = t;  // the CPU's numbers are those of every device
+    here.device = torch::kCPU;
+    here.graphs = "auto";
+    const BenchRunner runner = model->make_runner(here, pair_.input, "fp32", /*engine=*/false);
     runner.prepare();
     pair_.logits = runner.run().to(torch::kFloat).clone();
     key_ = key;
@@ -78,10 +85,17 @@ class Reference {
   Pair pair_;
 };
 
+std::string name_of_device(torch::Device device) {
+  if (device.is_cpu()) return "cpu";
+  const auto facts = gpu_facts(device.index());
+  return facts ? facts->name : device.str();
+}
+
 ModelBenchRow row_of(const Configuration& c, const BenchModel& model) {
   ModelBenchRow row;
   row.model = c.source.name;
   row.kind = model.kind();
+  row.device = name_of_device(c.task.device);
   row.mixer = model.mixer();
   row.test = c.task.test;
   row.precision = c.precision;
@@ -94,7 +108,7 @@ ModelBenchRow row_of(const Configuration& c, const BenchModel& model) {
 
 Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenchRow& row) {
   runner.prepare();
-  const Tensor found = runner.run().to(torch::kFloat).clone();
+  const Tensor found = runner.run().cpu().to(torch::kFloat).clone();
   row.error = relative_error(found, wanted);
   if (!(row.error <= allowed_error(row.precision))) {
     fail_data("The logits of ", row.model, " in ", row.precision,
@@ -110,7 +124,10 @@ void fill_times(const ModelBenchOptions& options, const Configuration& c, const 
   const auto start = Clock::now();
   row.times_ms = time_calls(
       options.warmup, options.repeat, runner.prepare, [&] { runner.run(); },
-      [&] { return ms_since(start); });
+      [&] {
+        synchronize(c.task.device);
+        return ms_since(start);
+      });
   const bool decode = c.task.test == "decode";
   if (decode) {
     for (double& ms : row.times_ms) ms /= double(c.task.steps);
@@ -143,14 +160,14 @@ void fill_work(const ModelBenchOptions& options, const Configuration& c, const B
 }
 
 void fill_floors(const ModelBenchOptions& options, const std::vector<Product>& products,
-                 ModelBenchRow& row) {
+                 torch::Device device, ModelBenchRow& row) {
   // Products of a few rows are bound by reading the weights, not by arithmetic.
   if (row.test != "decode" && row.precision != "int4") {
     const auto floor =
-        measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2));
+        measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2), device);
     row.products_ms = floor.ms, row.products_gflop = floor.gflop;
   }
-  if (row.weight_bytes >= 8) row.read_ms = memory_read_ms(row.weight_bytes);
+  if (row.weight_bytes >= 8) row.read_ms = memory_read_ms(row.weight_bytes, device);
 }
 
 ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
@@ -162,6 +179,7 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
     const auto [input, wanted] = reference.get(c);
     give_memory_back();
     const bool counted = restart_high_water();
+    restart_device_peak(c.task.device);
     const auto model = open_bench_model(c.source);
     row = row_of(c, *model);
     products = model->products(c.task);
@@ -177,10 +195,12 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
     checked_logits(runner, wanted, row);
     fill_times(options, c, runner, row);
     if (options.work && c.engine) fill_work(options, c, runner, row);
-    if (counted) row.peak_bytes = high_water_bytes();
+    const bool here = c.task.device.is_cpu();
+    if (!here) row.peak_bytes = device_peak_bytes(c.task.device);
+    if (here && counted) row.peak_bytes = high_water_bytes();
   }
   give_memory_back();
-  if (options.floors) fill_floors(options, products, row);
+  if (options.floors) fill_floors(options, products, c.task.device, row);
   give_memory_back();
   return row;
 }
@@ -189,6 +209,7 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
 std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& model) {
   std::vector<BenchTask> tasks;
   const bool vision = std::string(model.kind()) == "vision";
+  const torch::Device device = device_from_name(o.device);
   auto sizes = vision ? o.image_sizes : o.tokens;
   if (sizes.empty()) sizes = {model.default_size()};
   for (const std::string& test : model.tests()) {
@@ -197,7 +218,7 @@ std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& mo
     }
     for (const int64_t batch : o.batches) {
       for (const int64_t size : sizes) {
-        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1});
+        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1, device, o.graphs});
       }
     }
   }
@@ -248,6 +269,22 @@ void check_names(const char* flag, const std::vector<std::string>& found,
   }
 }
 
+void check_device(const ModelBenchOptions& o) {
+  const torch::Device device = device_from_name(o.device);
+  graphs_wanted(o.graphs, device);
+  if (device.is_cpu()) return;
+  // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
+  at::globalContext().setAllowTF32CuDNN(false);
+  const auto asked = [&](const char* name) {
+    return std::find(o.precisions.begin(), o.precisions.end(), name) != o.precisions.end();
+  };
+  const bool engine = std::find(o.engines.begin(), o.engines.end(), true) != o.engines.end();
+  if (engine || asked("int8") || asked("int4") || o.work) {
+    fail_usage("The inference engine, int8, int4 and --work are the CPU's; with --device ",
+               o.device, " measure --engine off in fp32 and bf16.");
+  }
+}
+
 }  // namespace
 
 double allowed_error(const std::string& precision) {
@@ -269,6 +306,7 @@ void check_model_bench(const ModelBenchOptions& o) {
   if (o.models.empty()) fail_usage("--model is empty; give a preset or a file.");
   check_names("--precision", o.precisions, {"fp32", "bf16", "int8", "int4"});
   check_names("--test", o.tests, {"forward", "prefill", "decode"});
+  check_device(o);
   check_range("--batch", o.batches, 1 << 16);
   check_range("--image-size", o.image_sizes, 1 << 14);
   check_range("--tokens", o.tokens, int64_t{1} << 24);

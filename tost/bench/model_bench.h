@@ -28,7 +28,9 @@ struct ModelBenchOptions {
   std::vector<int64_t> threads;                 // empty: torch's setting
   std::vector<std::string> precisions{"fp32"};  // fp32, bf16, int8, int4
   std::vector<bool> engines{true, false};
-  int64_t steps = 16;  // tokens of a repetition of decode
+  std::string device = "cpu";   // as device_from_name() takes it
+  std::string graphs = "auto";  // of a GPU, see graphs_wanted()
+  int64_t steps = 16;           // tokens of a repetition of decode
   int64_t warmup = 2, repeat = 10;
   bool floors = true;                       // measure products and memory
   bool work = false;                        // measure where the time goes; of the engine alone
@@ -37,6 +39,7 @@ struct ModelBenchOptions {
 
 struct ModelBenchRow {
   std::string model, kind, mixer, test, precision;
+  std::string device;  // "cpu", or the GPU's name
   int64_t batch = 0, size = 0, threads = 0;
   bool engine = false;
   std::string missing;  // why nothing was measured; "": it was
@@ -46,7 +49,7 @@ struct ModelBenchRow {
   double rate = 0;                                // of the median
   std::string unit;                               // pictures, tokens or sequences a second
   // Highest resident memory of the process while this configuration was prepared and run, model and
-  // libraries included; 0 where Linux does not tell.
+  // libraries included; 0 where Linux does not tell. On a GPU: of its tensors.
   int64_t peak_bytes = 0;
   int64_t weight_bytes = 0;
   double products_ms = 0, products_gflop = 0;  // ms 0: no such products, or not measured
@@ -68,7 +71,8 @@ double allowed_error(const std::string& precision);
 // for other shapes.
 double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
 
-// Usage Errors for empty lists, unknown names and numbers that are out of range.
+// Usage Errors for empty lists, unknown names and numbers that are out of range, and for the engine
+// and its precisions on a GPU.
 void check_model_bench(const ModelBenchOptions& options);
 
 // Every combination; `report` is called with each row as it is done. A combination that a model

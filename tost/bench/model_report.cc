@@ -34,6 +34,7 @@ Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
            {"batch", r.batch},
            {"size", r.size},
            {"threads", r.threads},
+           {"device", r.device},
            {"precision", r.precision},
            {"engine", r.engine},
            {"missing", done ? Json() : Json(r.missing)},
@@ -65,7 +66,7 @@ std::string markdown_row(const ModelBenchRow& r) {
                                  r.test,
                                  std::to_string(r.batch),
                                  std::to_string(r.size),
-                                 std::to_string(r.threads),
+                                 r.device == "cpu" ? std::to_string(r.threads) : r.device,
                                  r.precision,
                                  path_of(r.engine)};
   if (!r.missing.empty()) {

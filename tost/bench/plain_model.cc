@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/models/causal_tssa.h"
+#include "tost/ops/device.h"
 #include "tost/ops/tssa_causal_plain.h"
 
 namespace tost {
@@ -68,8 +69,9 @@ Tensor PlainModel::loss(const Tensor& ids, const Tensor& targets) {
     } const swap_back{*this};
     logits = model_.forward(ids);
   }
-  return torch::cross_entropy_loss(logits.flatten(0, 1), targets.flatten(), {}, at::Reduction::Mean,
-                                   -1);
+  return torch::cross_entropy_loss(logits.flatten(0, 1),
+                                   to_device(targets, logits.device()).flatten(), {},
+                                   at::Reduction::Mean, -1);
 }
 
 }  // namespace tost

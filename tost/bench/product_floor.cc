@@ -11,6 +11,7 @@
 #include "tost/models/language_model.h"
 #include "tost/models/layers.h"
 #include "tost/models/sequence_classifier.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -92,13 +93,18 @@ using Call = std::function<void()>;
 // Inputs of one shape serve every product that reads such.
 class Inputs {
  public:
+  explicit Inputs(torch::Device device) : device(device) {}
+
   Tensor get(int64_t rows, int64_t width, torch::ScalarType dtype) {
     Tensor& x = made_[{rows, width, dtype}];
     if (x.defined()) return x;
     x = dtype == torch::kChar ? torch::randint(-100, 100, {rows, width}, dtype)
                               : torch::randn({rows, width}).to(dtype);
+    x = x.to(device);
     return x;
   }
+
+  const torch::Device device;
 
  private:
   std::map<std::tuple<int64_t, int64_t, torch::ScalarType>, Tensor> made_;
@@ -117,16 +123,19 @@ std::vector<Call> ways(const Product& p, int64_t rows, const std::string& precis
   }
   const auto dtype = precision == "fp32" ? torch::kFloat : torch::kBFloat16;
   const Tensor x = inputs.get(rows, p.inputs, dtype);
-  const Tensor w = torch::randn({p.outputs, p.inputs}).to(dtype);
+  const Tensor w = torch::randn({p.outputs, p.inputs}).to(dtype).to(inputs.device);
   calls.push_back([x, w] { at::mm(x, w.t()); });
   if (!conv) {
     calls.push_back([x, w] { at::linear(x, w); });
     return calls;
   }
   const auto last = torch::MemoryFormat::ChannelsLast;
-  const Tensor picture =
-      torch::randn({p.batch, p.channels, p.height, p.width}).to(dtype).contiguous(last);
-  const Tensor window = torch::randn({p.outputs, p.channels, 3, 3}).to(dtype).contiguous(last);
+  const Tensor picture = torch::randn({p.batch, p.channels, p.height, p.width})
+                             .to(dtype)
+                             .contiguous(last)
+                             .to(inputs.device);
+  const Tensor window =
+      torch::randn({p.outputs, p.channels, 3, 3}).to(dtype).contiguous(last).to(inputs.device);
   calls.push_back([picture, window, stride = p.stride] {
     at::conv2d(picture, window, {}, stride, /*padding=*/1);
   });
@@ -149,7 +158,7 @@ std::vector<Product> model_products(const torch::nn::Module& model, int64_t batc
 }
 
 ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
-                              int64_t repeat) {
+                              int64_t repeat, torch::Device device) {
   const torch::InferenceMode no_grad;
   struct Timed {
     std::vector<Call> calls;
@@ -158,7 +167,7 @@ ProductFloor measure_products(const std::vector<Product>& products, const std::s
   };
   ProductFloor floor;
   std::vector<Timed> all;
-  Inputs inputs;
+  Inputs inputs(device);
   for (const Product& p : products) {
     floor.gflop += p.gflop();
     const int64_t rows = p.channels > 0 ? p.rows : std::min(p.rows, kMostRows);
@@ -172,8 +181,10 @@ ProductFloor measure_products(const std::vector<Product>& products, const std::s
       for (size_t way = 0; way < 2; ++way) {
         for (Timed& timed : all) {
           if (way >= timed.calls.size()) continue;
+          synchronize(device);
           const auto start = Clock::now();
           timed.calls[way]();
+          synchronize(device);
           if (round >= 0) timed.times[way].push_back(ms_since(start));
         }
       }

@@ -36,6 +36,6 @@ struct ProductFloor {
 // whole numbers (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such
 // product. Products of many rows are timed in part and scaled.
 ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
-                              int64_t repeat);
+                              int64_t repeat, torch::Device device = torch::kCPU);
 
 }  // namespace tost

@@ -15,6 +15,8 @@
 #include "tost/models/working_copy.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/ops/device.h"
+#include "tost/ops/graphed_call.h"
 #include "tost/train/adamw.h"
 
 namespace tost {
@@ -26,13 +28,24 @@ using torch::Tensor;
 class Runner {
  public:
   Runner(const TrainBenchOptions& options, const std::string& precision, bool plain)
-      : model_(make_model(options)), precision_(precision), plain_(plain) {
+      : model_(make_model(options)),
+        precision_(precision),
+        plain_(plain),
+        device_(device_from_name(options.device)),
+        forward_backward_(device_, !plain && graphs_wanted(options.graphs, device_),
+                          [this](const Tensors&) { return run_batch(); }),
+        update_(device_, forward_backward_.by_graphs(), [this](const Tensors&) {
+          optimizer_->apply(/*scaled=*/true);
+          return Tensors{};
+        }) {
+    if (!device_.is_cpu()) model_->move_to(device_);
     if (plain) {
       model_->check(precision);
       plain_optimizer_ = std::make_unique<PlainAdamW>(groups(*model_), kAdamW);
     } else {
       AdamW::Copies copies;
-      if (precision == "bf16") copies = keep_working_copies(model_->module(), true);
+      if (precision == "bf16" && device_.is_cpu())
+        copies = keep_working_copies(model_->module(), true);
       set_recompute(model_->module(), recompute_from_name(options.recompute));
       optimizer_ = std::make_unique<AdamW>(groups(*model_), kAdamW, copies);
       copy_bytes_ = bytes_of(copies);
@@ -55,22 +68,25 @@ class Runner {
   };
 
   void step(Times& times) {
+    if (forward_backward_.by_graphs()) return step_by_graphs(times);
     plain_ ? plain_optimizer_->zero_grad() : optimizer_->zero_grad();
     BlockCache::instance().reset_peak();
     const int64_t before = BlockCache::instance().stats().in_use_bytes;
     const auto start = Clock::now();
     Tensor loss;
     {
-      const PrecisionScope scope(precision_);
+      const PrecisionScope scope(precision_, device_);
       loss = plain_ ? model_->plain_loss() : model_->loss();
     }
     const double value = loss.item<double>();
     times.forward.push_back(ms_since(start));
     const auto middle = Clock::now();
     loss.backward();
+    synchronize(device_);
     times.backward.push_back(ms_since(middle));
     const auto late = Clock::now();
     update();
+    synchronize(device_);
     times.update.push_back(ms_since(late));
     times.whole.push_back(ms_since(start));
     times.bytes = BlockCache::instance().stats().peak_bytes - before;
@@ -79,6 +95,35 @@ class Runner {
 
  private:
   static constexpr AdamWOptions kAdamW{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+
+  // Loss and norm [2].
+  Tensors run_batch() {
+    Tensor loss;
+    {
+      const PrecisionScope scope(precision_, device_);
+      loss = model_->loss();
+    }
+    loss.backward();
+    return {torch::stack(
+        {loss.detach().to(torch::kDouble), optimizer_->gradient_norm_here().to(torch::kDouble)})};
+  }
+
+  // As the trainer does them (train/step_graphs.h).
+  void step_by_graphs(Times& times) {
+    steps_++ == 0 ? optimizer_->zero_grad() : optimizer_->clear_gradients();
+    synchronize(device_);
+    const auto start = Clock::now();
+    const Tensor numbers = forward_backward_({})[0].cpu();
+    times.forward.push_back(0);
+    times.backward.push_back(ms_since(start));
+    const auto late = Clock::now();
+    optimizer_->prepare(6e-4, clip_scale(numbers[1].item<double>(), 1.0));
+    update_({});
+    synchronize(device_);
+    times.update.push_back(ms_since(late));
+    times.whole.push_back(ms_since(start));
+    if (std::isnan(times.first_loss)) times.first_loss = numbers[0].item<double>();
+  }
 
   void update() {
     if (plain_) return plain_optimizer_->step(6e-4, 1.0);
@@ -104,13 +149,20 @@ class Runner {
   std::unique_ptr<PlainAdamW> plain_optimizer_;
   std::string precision_;
   bool plain_;
+  const torch::Device device_;
+  GraphedCall forward_backward_, update_;
+  int64_t steps_ = 0;
   int64_t copy_bytes_ = 0;
 };
 
-// The first step of a kind only warms up.
-StepCost cost(const Runner& runner, Runner::Times times) {
+// The first steps of a kind only warm up.
+int64_t warm_ups(const TrainBenchOptions& options) {
+  return device_from_name(options.device).is_cpu() ? 1 : 1 + GraphedCall::kWarmUps;
+}
+
+StepCost cost(const TrainBenchOptions& options, const Runner& runner, Runner::Times times) {
   for (auto* list : {&times.whole, &times.forward, &times.backward, &times.update}) {
-    list->erase(list->begin());
+    list->erase(list->begin(), list->begin() + warm_ups(options));
   }
   return {.ms = median(times.whole),
           .forward_ms = median(times.forward),
@@ -130,11 +182,12 @@ StepCost measure_twin(TrainBenchOptions options, const std::string& precision) {
   }
   Runner runner(options, precision, /*plain=*/false);
   Runner::Times times;
-  for (int64_t i = 0; i <= options.repeat; ++i) runner.step(times);
-  return cost(runner, std::move(times));
+  for (int64_t i = -warm_ups(options); i < options.repeat; ++i) runner.step(times);
+  return cost(options, runner, std::move(times));
 }
 
 TrainBenchRow measure(const TrainBenchOptions& options, const std::string& precision) {
+  const torch::Device device = device_from_name(options.device);
   TrainBenchRow row;
   row.precision = precision;
   {
@@ -144,20 +197,21 @@ TrainBenchRow measure(const TrainBenchOptions& options, const std::string& preci
     std::unique_ptr<Runner> plain;
     if (options.plain) plain = std::make_unique<Runner>(options, precision, /*plain=*/true);
     const StepFloor floor(runner.model().products(),
-                          precision == "bf16" ? torch::kBFloat16 : torch::kFloat);
+                          precision == "bf16" ? torch::kBFloat16 : torch::kFloat, device);
     row.floor_gflop = floor.gflop();
     Runner::Times step, plain_step;
     std::vector<double> floors;
-    for (int64_t i = 0; i <= options.repeat; ++i) {
+    for (int64_t i = -warm_ups(options); i < options.repeat; ++i) {
       runner.step(step);
       const auto start = Clock::now();
       floor.run();
-      if (i > 0) floors.push_back(ms_since(start));
+      synchronize(device);
+      if (i >= 0) floors.push_back(ms_since(start));
       if (plain != nullptr) plain->step(plain_step);
     }
     row.floor_ms = median(floors);
-    row.step = cost(runner, std::move(step));
-    if (plain != nullptr) row.plain = cost(*plain, std::move(plain_step));
+    row.step = cost(options, runner, std::move(step));
+    if (plain != nullptr) row.plain = cost(options, *plain, std::move(plain_step));
   }
   if (options.twin) row.twin = measure_twin(options, precision);
   return row;
@@ -194,6 +248,10 @@ std::vector<TrainBenchRow> run_train_bench(
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.batch < 1) fail_usage("--batch is ", options.batch, "; it must be at least 1.");
   recompute_from_name(options.recompute);
+  if (graphs_wanted(options.graphs, device_from_name(options.device)) &&
+      options.recompute == "block") {
+    fail_usage("Recompute block cannot be captured; measure it with --graphs off.");
+  }
   if (options.vision) {
     check_images(*options.vision, options.image_size);
     if (options.plain) check_plain_vision(*options.vision);

@@ -21,6 +21,8 @@ struct TrainBenchOptions {
   std::string recompute = "none";                  // as in training; not of the plain form
   std::vector<std::string> precisions = {"fp32"};  // and bf16
   int64_t repeat = 5;                              // rounds; medians are reported
+  std::string device = "cpu";                      // as device_from_name() takes it
+  std::string graphs = "auto";                     // of a GPU, see graphs_wanted()
   bool plain = true, twin = true;                  // measure these as well
 };
 
@@ -28,8 +30,10 @@ struct TrainBenchOptions {
 std::vector<std::string> parse_precisions(const std::string& text);
 
 struct StepCost {
-  double ms = 0;                                          // a whole step; 0: not measured
-  double forward_ms = 0, backward_ms = 0, update_ms = 0;  // its parts; forward includes the loss
+  double ms = 0;  // a whole step; 0: not measured
+  // Its parts; forward includes the loss. With graphs forward and backward are one, told as
+  // backward.
+  double forward_ms = 0, backward_ms = 0, update_ms = 0;
   int64_t bytes = 0;        // gradients, activations and scratch at their peak; 0: not counted
   int64_t state_bytes = 0;  // weights, moments and bfloat16 copies
   double loss = 0;          // of the first step

@@ -9,20 +9,22 @@ double StepProduct::flop() const {
   return (input_gradient ? 6 : 4) * double(rows) * double(in) * double(out) * taps;
 }
 
-StepFloor::StepFloor(const std::vector<StepProduct>& products, torch::Dtype type) : type_(type) {
+StepFloor::StepFloor(const std::vector<StepProduct>& products, torch::Dtype type,
+                     torch::Device device)
+    : options_(torch::dtype(type).device(device)) {
   const torch::NoGradGuard no_grad;
   for (const StepProduct& p : products) {
     gflop_ += p.flop() * 1e-9;
     if (p.kernel == 0) {
       maps_.push_back({.x = shared(p.rows, p.in),
-                       .w = torch::randn({p.out, p.in}).to(type),
+                       .w = torch::randn({p.out, p.in}).to(options_),
                        .y = shared(p.rows, p.out),
-                       .grad_x = torch::empty({p.rows, p.in}, type),
-                       .grad_w = torch::empty({p.out, p.in}, type)});
+                       .grad_x = torch::empty({p.rows, p.in}, options_),
+                       .grad_w = torch::empty({p.out, p.in}, options_)});
       continue;
     }
     const auto last = [&](const Tensor& t) {
-      return t.to(type).contiguous(torch::MemoryFormat::ChannelsLast);
+      return t.to(options_).contiguous(torch::MemoryFormat::ChannelsLast);
     };
     const int64_t from = p.side * p.stride;
     convolutions_.push_back({.product = p,
@@ -34,7 +36,7 @@ StepFloor::StepFloor(const std::vector<StepProduct>& products, torch::Dtype type
 
 Tensor StepFloor::shared(int64_t rows, int64_t width) {
   Tensor& found = rows_[{rows, width}];
-  if (!found.defined()) found = torch::randn({rows, width}).to(type_);
+  if (!found.defined()) found = torch::randn({rows, width}).to(options_);
   return found;
 }
 

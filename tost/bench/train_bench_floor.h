@@ -12,7 +12,8 @@ namespace tost {
 
 class StepFloor {
  public:
-  StepFloor(const std::vector<StepProduct>& products, torch::Dtype type);
+  StepFloor(const std::vector<StepProduct>& products, torch::Dtype type,
+            torch::Device device = torch::kCPU);
 
   void run() const;
   double gflop() const { return gflop_; }
@@ -31,7 +32,7 @@ class StepFloor {
   };
   torch::Tensor shared(int64_t rows, int64_t width);
 
-  torch::Dtype type_;
+  torch::TensorOptions options_;
   double gflop_ = 0;
   std::map<std::pair<int64_t, int64_t>, torch::Tensor> rows_;
   std::vector<Map> maps_;

@@ -18,6 +18,11 @@ class LanguageBench : public TrainBenchModel {
   torch::nn::Module& module() override { return *model_; }
   DecayGroups decay_groups() const override { return language_decay_groups(*model_); }
   int64_t samples() const override { return ids_.numel(); }
+  void move_to(torch::Device device) override {
+    model_->to(device);
+    ids_ = ids_.to(device);
+    targets_ = targets_.to(device);
+  }
 
   std::vector<StepProduct> products() const override {
     std::vector<StepProduct> found;

@@ -33,6 +33,8 @@ class TrainBenchModel {
   virtual torch::nn::Module& module() = 0;
   virtual DecayGroups decay_groups() const = 0;
   virtual int64_t samples() const = 0;  // tokens or images a step
+  // Weights and data.
+  virtual void move_to(torch::Device device) = 0;
   virtual std::vector<StepProduct> products() const = 0;
 
   virtual torch::Tensor loss() = 0;

@@ -43,6 +43,11 @@ class VisionBench : public TrainBenchModel {
   torch::nn::Module& module() override { return *model_; }
   DecayGroups decay_groups() const override { return vision_decay_groups(*model_); }
   int64_t samples() const override { return images_.size(0); }
+  void move_to(torch::Device device) override {
+    model_->to(device);
+    images_ = images_.to(device);
+    labels_ = labels_.to(device);
+  }
   std::vector<StepProduct> products() const override;
 
   Tensor loss() override { return torch::cross_entropy_loss(model_->forward(images_), labels_); }

@@ -11,14 +11,17 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/kernels/isa.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
 
-void print_head(const DecodeBenchOptions& bench) {
-  std::printf("decoding, batch %lld, %d threads, %s, median of %lld steps\n",
-              static_cast<long long>(bench.batch), at::get_num_threads(),
-              kernels::current_isa().c_str(), static_cast<long long>(bench.tokens));
+void print_head(const DecodeBenchOptions& bench, const std::string& where) {
+  const bool here = device_from_name(bench.device).is_cpu();
+  std::printf("decoding, batch %lld, %s%s, median of %lld steps\n",
+              static_cast<long long>(bench.batch), where.c_str(),
+              here ? (", " + kernels::current_isa()).c_str() : "",
+              static_cast<long long>(bench.tokens));
   std::printf("%-18s %-5s %8s %9s %9s %9s %8s %10s %11s\n", "model", "", "context", "step ms",
               "read ms", "step/read", "GB/s", "state", "prefill t/s");
 }
@@ -44,11 +47,15 @@ nlohmann::json row_json(const DecodeBenchRow& r) {
 
 void run(const Options& options) {
   set_threads(options.run.threads);
+  DecodeBenchOptions bench = options.bench;
+  bench.device = options.run.device;
+  bench.graphs = options.run.graphs;
+  const std::string where = device_label(device_from_name(bench.device));
   nlohmann::json list = nlohmann::json::array();
-  run_decode_bench(options.bench, [&](const DecodeBenchRow& r) {
+  run_decode_bench(bench, [&](const DecodeBenchRow& r) {
     list.push_back(row_json(r));
     if (options.run.json) return;
-    if (list.size() == 1) print_head(options.bench);
+    if (list.size() == 1) print_head(bench, where);
     std::printf("%-18s %-5s %8lld %9.2f %9.2f %9.3f %8.1f %10s %11.0f\n", r.model.c_str(),
                 r.precision.c_str(), static_cast<long long>(r.context), r.step_ms, r.read_ms,
                 r.step_ms / r.read_ms, r.read_gb_per_s, human_bytes(r.state_bytes).c_str(),
@@ -58,6 +65,8 @@ void run(const Options& options) {
   if (!options.run.json) return;
   print_json({{"threads", at::get_num_threads()},
               {"isa", kernels::current_isa()},
+              {"device", bench.device},
+              {"where", where},
               {"batch", options.bench.batch},
               {"rows", list}});
 }
@@ -72,14 +81,17 @@ void add_bench_decode_command(CLI::App& bench) {
   command->add_option("--models", b.models, "Presets, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--precision", b.precisions, "fp32, bf16, int8, int4, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
+  command
+      ->add_option("--precision", b.precisions,
+                   "fp32, bf16, int8, int4, separated by commas (default: all of the device)")
+      ->delimiter(',');
   command->add_option("--contexts", b.contexts, "Tokens read before, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--batch", b.batch, "Texts at a time")->capture_default_str();
   command->add_option("--tokens", b.tokens, "Measured steps")->capture_default_str();
+  add_device_option(*command, options->run);
+  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost bench decode --models tost_gpt_base --contexts 16,900 --threads 2");
   command->callback([options] { run(*options); });

@@ -17,6 +17,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -24,7 +25,7 @@ namespace {
 struct Options {
   ModelBenchOptions bench;
   std::string tokens;
-  std::vector<std::string> engines{"on", "off"};
+  std::vector<std::string> engines;  // empty: both, on a GPU off alone
   BenchOutput output;
   std::string plot, plot_work, compare, save_weights, save_logits;
   bool no_floor = false, work = false;
@@ -40,6 +41,10 @@ std::string formatted(const std::string& format, const std::vector<ModelBenchRow
 void check(Options& o) {
   check_output(o.output);
   o.bench.engines.clear();
+  if (o.engines.empty()) {
+    o.engines = {"on", "off"};
+    if (device_from_name(o.bench.device).is_cuda()) o.engines = {"off"};
+  }
   for (const auto& engine : o.engines) {
     if (engine != "on" && engine != "off") {
       fail_usage("--engine is '", engine, "'; write on, off or on,off.");
@@ -129,6 +134,12 @@ void add_lists(CLI::App& command, Options& o) {
 
 void add_rest(CLI::App& command, Options& o) {
   auto& b = o.bench;
+  command.add_option("--device", b.device, "cpu, cuda, cuda:N, or auto; on a GPU --engine is off")
+      ->capture_default_str();
+  command
+      .add_option("--graphs", b.graphs,
+                  "On a GPU, run as CUDA graphs: on, off, or auto: where it can be")
+      ->capture_default_str();
   command.add_option("--steps", b.steps, "Tokens of a repetition of decode")->capture_default_str();
   command.add_option("--warmup", b.warmup, "Repetitions before the measured ones")
       ->capture_default_str();

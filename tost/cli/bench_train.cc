@@ -15,6 +15,7 @@
 #include "tost/cli/program.h"
 #include "tost/models/language_model.h"
 #include "tost/models/vision_presets.h"
+#include "tost/ops/device.h"
 
 namespace tost {
 namespace {
@@ -102,11 +103,14 @@ std::string sample_text(const TrainBenchOptions& bench) {
 void run(BenchTrainOptions& options) {
   set_threads(options.run.threads);
   TrainBenchOptions& bench = options.bench;
+  bench.device = options.run.device;
+  bench.graphs = options.run.graphs;
+  const std::string where = device_label(device_from_name(bench.device));
   take_model(options);
   bench.precisions = parse_precisions(options.precisions);
   if (!options.run.json) {
     std::cout << options.model << ", batch " << bench.batch << " x " << sample_text(bench) << ", "
-              << at::get_num_threads() << " threads, median of " << bench.repeat
+              << where << ", median of " << bench.repeat
               << "; memory: gradients and activations + weights and moments\n"
               << std::flush;
   }
@@ -121,6 +125,8 @@ void run(BenchTrainOptions& options) {
               {bench.vision ? "image_size" : "block",
                bench.vision ? bench.image_size : bench.config.block},
               {"threads", at::get_num_threads()},
+              {"device", bench.device},
+              {"where", where},
               {"repeat", bench.repeat},
               {"precisions", list}});
 }
@@ -151,6 +157,8 @@ void add_bench_train_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_flag("--plain,!--no-plain", options->bench.plain, "Measure the plain form (on)");
   command->add_flag("--twin,!--no-twin", options->bench.twin, "Measure the softmax twin (on)");
+  add_device_option(*command, options->run);
+  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost bench train --model tost_cab_small_12_p16 --batch 16");
   add_example(*command, "  tost bench train --model tost_gpt_base --batch 1 --precision fp32,bf16");

@@ -1,5 +1,10 @@
 #include "tost/cli/options.h"
 
+#include <ATen/Parallel.h>
+
+#include "tost/base/error.h"
+#include "tost/ops/device.h"
+
 namespace tost {
 
 void add_example(CLI::App& command, const std::string& lines) {
@@ -23,6 +28,12 @@ void add_graphs_option(CLI::App& command, RunOptions& options) {
 void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads (0: all cores)");
   command.add_flag("--json", options.json, "One JSON object on stdout instead of text");
+}
+
+std::string device_label(c10::Device device) {
+  if (device.is_cpu()) return cat(at::get_num_threads(), " threads");
+  const auto facts = gpu_facts(device.index());
+  return facts ? facts->name : device.str();
 }
 
 void add_data_options(CLI::App& command, DataSpec& spec, bool required) {

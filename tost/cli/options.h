@@ -1,6 +1,8 @@
 // Options that several commands share.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
@@ -23,6 +25,9 @@ void add_device_option(CLI::App& command, RunOptions& options);
 // --graphs, for those that run one on many inputs of the same shapes.
 void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
+
+// "2 threads", or the GPU's name.
+std::string device_label(c10::Device device);
 
 // --data and the settings of the generated set. `required` makes --data so.
 void add_data_options(CLI::App& command, DataSpec& spec, bool required);

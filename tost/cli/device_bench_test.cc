@@ -1,0 +1,131 @@
+// What bench measures of whole models, on a GPU, real or stood in for.
+#include <gtest/gtest.h>
+
+#include "tost/base/error.h"
+#include "tost/bench/decode_bench.h"
+#include "tost/bench/memory_read.h"
+#include "tost/bench/model_bench.h"
+#include "tost/bench/train_bench.h"
+#include "tost/models/vision_presets.h"
+#include "tost/testing/stand_in_gpu.h"
+
+namespace tost {
+namespace {
+
+ModelBenchOptions tiny(const std::string& model) {
+  ModelBenchOptions options;
+  options.models = {model};
+  options.engines = {false};
+  options.precisions = {"fp32", "bf16"};
+  options.device = "cuda";
+  options.warmup = 3;
+  options.repeat = 3;
+  options.steps = 4;
+  return options;
+}
+
+// The logits are compared with those of the CPU before anything is timed.
+TEST(BenchOnGpu, SlowMeasuresModelsOfEveryKind) {
+  TOST_TEST_GPU(device);
+  for (const char* model : {"tost_nano_p4", "tost_gpt_char", "tost_recall_stream"}) {
+    ModelBenchOptions options = tiny(model);
+    for (const char* graphs : {"auto", "off"}) {
+      options.graphs = graphs;
+      if (std::string(model) != "tost_nano_p4") options.floors = false;
+      const auto rows = run_model_bench(options, [](const ModelBenchRow&) {});
+      ASSERT_FALSE(rows.empty());
+      for (const ModelBenchRow& row : rows) {
+        EXPECT_EQ(row.missing, "") << model;
+        EXPECT_NE(row.device, "cpu");
+        EXPECT_EQ(row.times_ms.size(), 3u);
+        EXPECT_GT(row.median_ms, 0);
+        EXPECT_EQ(row.read_ms > 0, options.floors);
+        EXPECT_EQ(row.products_ms > 0, options.floors && row.test != "decode");
+        EXPECT_LE(row.error, allowed_error(row.precision));
+      }
+      options.precisions = {"bf16"};
+      options.floors = false;
+    }
+  }
+}
+
+TEST(BenchOnGpu, RefusesWhatIsTheCpus) {
+  TOST_TEST_GPU(device);
+  ModelBenchOptions options = tiny("tost_nano_p4");
+  options.engines = {true};
+  EXPECT_THROW(check_model_bench(options), Error);
+  options = tiny("tost_nano_p4");
+  options.precisions = {"int8"};
+  EXPECT_THROW(check_model_bench(options), Error);
+  options = tiny("tost_nano_p4");
+  options.graphs = "perhaps";
+  EXPECT_THROW(check_model_bench(options), Error);
+  DecodeBenchOptions decode;
+  decode.models = {"tost_gpt_char"};
+  decode.device = "cuda";
+  decode.precisions = {"int4"};
+  EXPECT_THROW(run_decode_bench(decode, [](const DecodeBenchRow&) {}), Error);
+}
+
+TEST(BenchOnGpu, SlowMeasuresTrainingSteps) {
+  TOST_TEST_GPU(device);
+  TrainBenchOptions options;
+  options.config.vocab = 11, options.config.block = 16, options.config.dim = 24;
+  options.config.depth = 1, options.config.heads = 2;
+  options.repeat = 2;
+  options.batch = 2;
+  options.device = "cuda";
+  options.precisions = {"fp32", "bf16"};
+  std::vector<double> losses;
+  for (const char* graphs : {"on", "off"}) {
+    options.graphs = graphs;
+    for (const auto& row : run_train_bench(options, [](const TrainBenchRow&) {})) {
+      EXPECT_GT(row.floor_ms, 0);
+      for (const StepCost* cost : {&row.step, &row.plain, &row.twin}) {
+        EXPECT_GT(cost->ms, 0);
+        EXPECT_GT(cost->backward_ms, 0);
+        EXPECT_GT(cost->update_ms, 0);
+        EXPECT_EQ(cost->forward_ms > 0, cost == &row.plain || options.graphs == "off");
+      }
+      EXPECT_NEAR(row.step.loss, row.plain.loss, 0.2);  // weights of its own
+      losses.push_back(row.step.loss);
+    }
+  }
+  EXPECT_NEAR(losses[0], losses[2], 1e-4);  // the same weights and ids
+  options.vision = vision_preset("tost_nano_p4");
+  options.vision->dim = 24, options.vision->heads = 2, options.vision->depth = 1;
+  options.vision->classes = 5, options.vision->stem_depth = 1;
+  options.image_size = 8;
+  options.graphs = "on";
+  for (const auto& row : run_train_bench(options, [](const TrainBenchRow&) {})) {
+    EXPECT_GT(row.step.ms, 0);
+  }
+  options.recompute = "block";
+  EXPECT_THROW(run_train_bench(options, [](const TrainBenchRow&) {}), Error);
+}
+
+TEST(BenchOnGpu, SlowMeasuresDecoding) {
+  TOST_TEST_GPU(device);
+  DecodeBenchOptions options;
+  options.models = {"tost_gpt_char", "gpt_char"};
+  options.device = "cuda";
+  options.contexts = {8};
+  options.tokens = 4;
+  options.batch = 2;
+  const auto rows = run_decode_bench(options, [](const DecodeBenchRow&) {});
+  ASSERT_EQ(rows.size(), 4u);
+  for (const auto& row : rows) {
+    EXPECT_GT(row.step_ms, 0);
+    EXPECT_GT(row.read_ms, 0);
+    EXPECT_GT(row.state_bytes, 0);
+  }
+  EXPECT_EQ(rows[0].weight_bytes, 2 * rows[1].weight_bytes);
+}
+
+TEST(BenchOnGpu, ReadsItsMemory) {
+  TOST_TEST_GPU(device);
+  EXPECT_GT(memory_read_ms(64 << 20, device), 0);
+}
+
+}  // namespace
+}  // namespace tost
