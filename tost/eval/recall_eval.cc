@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
 #include "tost/eval/evaluation_mode.h"
+#include "tost/eval/model_room.h"
 #include "tost/eval/precision.h"
 #include "tost/models/module_device.h"
 
@@ -129,7 +130,7 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
   check_recall_fits(model.config(), source, cases);
   for (const RecallCase& size : cases) {
     check_recall_memory(model.config(), size.length, batch_for(size, options.batch),
-                        /*training=*/false, available_bytes());
+                        /*training=*/false, room_on(device_of(model)));
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
+#include "tost/eval/model_room.h"
 #include "tost/eval/recall_eval.h"
 #include "tost/io/tokenizers.h"
 #include "tost/models/cross_entropy.h"
@@ -67,7 +68,7 @@ RecallTask::RecallTask(const RecallTrainConfig& config, std::optional<LanguageIn
   check_recall_fits(info_.config, *source_, cases_);
   for (const RecallCase& size : cases_) {
     check_recall_memory(info_.config, size.length, config.batch, /*training=*/true,
-                        available_bytes());
+                        room_on(device_from_name(config.device)));
   }
   if (config.sample_every_steps > 0 || config.bound_every_steps > 0) {
     fail_usage(config.sample_every_steps > 0 ? "sample_every_steps" : "bound_every_steps",

@@ -8,6 +8,7 @@
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
 #include "tost/eval/metrics.h"
+#include "tost/eval/model_room.h"
 #include "tost/eval/sequence_eval.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/state_dict.h"
@@ -141,7 +142,7 @@ void SequenceTask::check_lengths() const {
                " tokens but the model has ", human_number(model.max_length),
                " learned positions; cut them with max_length ", model.max_length, more);
   }
-  check_training_memory(model, config_.batch, tokens, available_bytes());
+  check_training_memory(model, config_.batch, tokens, room_on(device_from_name(config_.device)));
 }
 
 // A head for other classes is made anew: its weights mean nothing for these.
