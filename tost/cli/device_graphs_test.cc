@@ -302,6 +302,50 @@ TEST(TrainingByGraphs, SlowOfTextsIsTheSame) {
   expect_same_training(dir, language_values(dir));
 }
 
+// Padded batches of many lengths: more shapes than there are graphs.
+TEST(TrainingByGraphs, SlowOfSequencesIsTheSame) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  std::string rows;
+  for (int64_t i = 0; i < 96; ++i) {
+    const char label = i % 3 == 0 ? 'a' : 'b';
+    rows += std::string(1, label) + "\t" + std::string(size_t(4 + i * 7 % 9), label) + "x\n";
+  }
+  write_file_atomic(dir.path() / "train.tsv", rows);
+  expect_same_training(dir, {{"model", "tost_seq_tiny"},
+                             {"data", (dir.path() / "train.tsv").string()},
+                             {"data_format", "text"},
+                             {"holdout", 0.25},
+                             {"batch", 6},
+                             {"eval_batch", 7},
+                             {"epochs", 3},
+                             {"warmup_steps", 3},
+                             {"threads", 1},
+                             {"dropout", 0.1},
+                             {"dim", 16},
+                             {"depth", 1},
+                             {"heads", 2},
+                             {"device", "cuda"}});
+}
+
+// Two lengths in turns, and few targets, whose rows alone the head reads.
+TEST(TrainingByGraphs, SlowOfRecallIsTheSame) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir dir;
+  expect_same_training(dir, {{"recipe", "mqar"},
+                             {"batch", 4},
+                             {"max_steps", 12},
+                             {"vocab", 16},
+                             {"dim", 16},
+                             {"warmup_steps", 2},
+                             {"eval_samples", 4},
+                             {"evaluate_every_steps", 4},
+                             {"threads", 1},
+                             {"dropout", 0.1},
+                             {"lengths", "16,32"},
+                             {"device", "cuda"}});
+}
+
 // A rate that makes losses outliers: skipped steps leave weights and count of steps alone.
 TEST(TrainingByGraphs, SlowSkipsTheSameSteps) {
   TOST_TEST_GPU(device);

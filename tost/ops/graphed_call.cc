@@ -71,6 +71,7 @@ void GraphedCall::take(Form& form, const Tensors& given) {
 }
 
 bool GraphedCall::capture(Form& form) {
+  before_capture_();
   try {
     form.graph->capture([&] { form.results = function_(form.given); });
     return form.captured = true;

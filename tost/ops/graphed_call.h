@@ -29,6 +29,9 @@ class GraphedCall {
   // but may be overwritten by the next call. Calls must agree in gradient and inference mode.
   Tensors operator()(const Tensors& given);
 
+  // Called before each capture, when no other thread may use the device any more.
+  void before_capture(std::function<void()> call) { before_capture_ = std::move(call); }
+
   bool by_graphs() const { return device_graphs_; }
   int64_t replays() const { return replays_; }
   // Why the function cannot be captured, once; else empty. It then runs plainly.
@@ -52,6 +55,7 @@ class GraphedCall {
   const at::Device device_;
   bool device_graphs_;
   const Function function_;
+  std::function<void()> before_capture_ = [] {};
   std::map<std::vector<int64_t>, Form> forms_;
   std::string complaint_;
   int64_t replays_ = 0;

@@ -22,6 +22,11 @@ StepGraphs::StepGraphs(TrainTask& task, AdamW& optimizer, Ema* ema, const LoopCo
         return Tensors{};
       }) {}
 
+void StepGraphs::before_capture(const std::function<void()>& call) {
+  forward_backward_.before_capture(call);
+  update_.before_capture(call);
+}
+
 void StepGraphs::begin() {
   if (begun_) {
     optimizer_.clear_gradients();

@@ -23,6 +23,9 @@ class StepGraphs {
   StepGraphs(TrainTask& task, AdamW& optimizer, Ema* ema, const LoopConfig& config,
              torch::Device device);
 
+  // See GraphedCall::before_capture().
+  void before_capture(const std::function<void()>& call);
+
   void begin();
 
   struct Batch {

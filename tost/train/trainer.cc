@@ -74,6 +74,7 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
     ema_ = std::make_unique<Ema>(state_dict(task.model()), config.ema_decay);
   if (steps_by_graphs(config_, task, device_)) {
     graphs_ = std::make_unique<StepGraphs>(task_, optimizer_, ema_.get(), config_, device_);
+    graphs_->before_capture([this] { settle_saves(); });  // these copy from the device
   }
   const int64_t leftovers = store_.clean();
   if (leftovers > 0)
@@ -307,12 +308,16 @@ void Trainer::wait_for_saves() {
   pass_messages();
 }
 
-bool Trainer::has_checkpoint() {
+void Trainer::settle_saves() {
   try {
     wait_for_saves();
   } catch (const Error& error) {
     listener_.on_message(error.what());
   }
+}
+
+bool Trainer::has_checkpoint() {
+  settle_saves();
   return !store_.list().empty();
 }
 

@@ -90,6 +90,7 @@ class Trainer {
   void save();
   void write_checkpoint(bool in_background);
   void wait_for_saves();
+  void settle_saves();    // the same; a failure becomes a message
   bool has_checkpoint();  // once no save is under way
   void sample();
   bool bound_due() const;
