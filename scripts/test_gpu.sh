@@ -26,14 +26,18 @@ run() {
   say "$result  $name  $counts"
 }
 
+# Graphs, models and commands are among the tests; see tost/ops/device_graph_test.cc, tost/cli/device_*_test.cc.
 # Cases small enough for the sanitizers, of every kernel: packs and single channels, cut samples, padding, steps.
 few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:GpuOperators.*'
 
 run operators "$build/tests/gpu_ops_tests"
+run operators_in_passes env TOST_GPU_SHARED=0 "$build/tests/gpu_ops_tests" --gtest_filter='*Tssa*:GpuOperators.*:*/*'
 run models_and_commands "$build/tests/device_tests"
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do
     run "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
+    run "${tool}_in_passes" env TOST_GPU_SHARED=0 \
+        compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
   done
 else
   say "not run: compute-sanitizer is not on PATH (it comes with the CUDA toolkit)"
@@ -43,6 +47,14 @@ for dtype in float32 bfloat16; do
   for form in "" --causal; do
     run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,1x16384
   done
+done
+for graphs in on off; do
+  run "bench_model_graphs_$graphs" "$build/tost" bench model --device cuda --graphs $graphs --precision fp32,bf16 \
+      --model tost_cab_small_12_p16,tost_gpt_base --batch 1,64 --format json
+  run "bench_train_graphs_$graphs" "$build/tost" bench train --device cuda --graphs $graphs \
+      --model tost_cab_small_12_p16 --batch 64
+  run "bench_decode_graphs_$graphs" "$build/tost" bench decode --device cuda --graphs $graphs --batch 16 \
+      --models tost_gpt_base
 done
 say "all output is in $out"
 exit $failed

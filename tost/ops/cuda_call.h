@@ -7,18 +7,23 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "tost/kernels/cuda/tssa_cuda.h"
 #include "tost/ops/kernel_args.h"
 
 namespace tost {
 
-// Of the current device.
+// Of the current device. TOST_GPU_SHARED=bytes lowers the shared memory that kernels may plan with:
+// with 0 no block keeps a whole sample.
 inline kernels::cuda::DeviceFacts device_facts() {
   int device = 0, multiprocessors = 0, shared = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  return {multiprocessors, shared};
+  const char* limit = std::getenv("TOST_GPU_SHARED");
+  return {multiprocessors, limit != nullptr ? std::min(shared, std::atoi(limit)) : shared};
 }
 
 // Makes results beside `like`.
