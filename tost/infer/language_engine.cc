@@ -15,7 +15,7 @@ using torch::Tensor;
 namespace {
 
 // Rows read together, so that the length of a text does not decide the memory.
-constexpr int64_t kPieceRows = 1024;
+constexpr int64_t kPieceRows = 2048;
 // Up to here steps of a few rows are faster than tiles.
 constexpr int64_t kStepRows = 16;
 

@@ -20,7 +20,7 @@ using torch::Tensor;
 namespace {
 
 // Rows that stay in a second-level cache of 2 MiB with a part of the MLP's hidden columns.
-constexpr int64_t kTileRows = 208, kTileRowsNarrow = 400;
+constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kHiddenColumns = 768;
 
 bool wants_bfloat16(const LanguageWeights& weights) {
