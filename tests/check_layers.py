@@ -40,7 +40,7 @@ def offences(source_dir):
         allowed = set(MAY_INCLUDE.get(layer, ()))
         if layer not in MAY_INCLUDE:
             yield f"{path}: folder '{layer}' is not in the list of layers"
-        if path.stem.endswith("_test"):
+        if path.stem.endswith(("_test", "_test_util")):
             allowed |= TESTS_MAY_ALSO
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
