@@ -238,37 +238,40 @@ template <class D>
 HWY_INLINE hn::Vec<D> in_order(D d, hn::Vec<D> bits) {
   return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), hn::Set(d, 0x7FFF)));
 }
-
-inline float value_of(int16_t bfloat16) {
-  return std::bit_cast<float>(uint32_t{static_cast<uint16_t>(bfloat16)} << 16);
+inline float value_of(int16_t in_order) {
+  const auto bits = static_cast<uint16_t>(in_order ^ (in_order < 0 ? 0x7FFF : 0));
+  return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
 // Twice as many values at a time as in float32.
 inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   const hn::ScalableTag<int16_t> d;
+  constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<int16_t>());
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto* bits = reinterpret_cast<const int16_t*>(row.x);
-  HWY_ALIGN int16_t ends[2][hn::MaxLanes(hn::ScalableTag<int16_t>())];
   auto low = hn::Zero(d), high = low;
-  const auto widen_range = [&](auto values) {
-    low = hn::Min(low, values);
-    high = hn::Max(high, values);
+  const auto include = [&](const int16_t* values) {
+    const auto own = in_order(d, hn::LoadU(d, values));
+    low = hn::Min(low, own);
+    high = hn::Max(high, own);
   };
   int64_t i = 0;
-  for (; i + lanes <= width; i += lanes) widen_range(in_order(d, hn::LoadU(d, bits + i)));
-  hn::Store(hn::Zero(d), d, ends[0]);
-  std::copy(bits + i, bits + width, ends[0]);
-  widen_range(in_order(d, hn::Load(d, ends[0])));
-  hn::Store(in_order(d, low), d, ends[0]);
-  hn::Store(in_order(d, high), d, ends[1]);
-  RowRange found{0, 0, 0};
-  for (int64_t k = 0; k < lanes; ++k) {
-    const float least = value_of(ends[0][k]), most = value_of(ends[1][k]);
-    found.low = std::min(found.low, least);
-    found.high = std::max(found.high, most);
-    found.broken += 0 * least + 0 * most;
+  for (; i + lanes <= width; i += lanes) include(bits + i);
+  if (i < width) {
+    HWY_ALIGN int16_t rest[kMost] = {};
+    std::copy(bits + i, bits + width, rest);
+    include(rest);
   }
-  return found;
+  HWY_ALIGN int16_t lows[kMost] = {}, highs[kMost] = {};
+  hn::Store(low, d, lows);
+  hn::Store(high, d, highs);
+  int16_t first = 0, last = 0;
+  for (size_t k = 0; k < kMost; ++k) {
+    first = std::min(first, lows[k]);
+    last = std::max(last, highs[k]);
+  }
+  const float least = value_of(first), most = value_of(last);
+  return {least, most, 0 * least + 0 * most};
 }
 
 // How a row becomes bytes.
