@@ -93,6 +93,7 @@ std::vector<DecodeBenchRow> run_decode_bench(
     fail_usage("batch and tokens must be 1 or above, found ", options.batch, " and ",
                options.tokens, ".");
   }
+  graphs_wanted(options.graphs, device_from_name(options.device));
   const torch::NoGradGuard no_grad;
   std::vector<DecodeBenchRow> rows;
   for (const auto& name : options.models) {

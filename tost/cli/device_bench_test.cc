@@ -65,6 +65,9 @@ TEST(BenchOnGpu, RefusesWhatIsTheCpus) {
   decode.device = "cuda";
   decode.precisions = {"int4"};
   EXPECT_THROW(run_decode_bench(decode, [](const DecodeBenchRow&) {}), Error);
+  decode.device = "cpu";
+  decode.graphs = "on";
+  EXPECT_THROW(run_decode_bench(decode, [](const DecodeBenchRow&) {}), Error);
 }
 
 TEST(BenchOnGpu, SlowMeasuresTrainingSteps) {
