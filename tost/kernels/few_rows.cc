@@ -39,6 +39,7 @@ HWY_INLINE hn::Vec<Wide> load_weights(const int8_t* w) {
 // sums[r] = x[r] · w for kRows rows of x.
 template <class T, int kRows>
 HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (&sums)[kRows]) {
+  constexpr int64_t kAhead = sizeof(T) == sizeof(float) ? 1024 : kNarrowAhead;
   const Wide d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<Wide> total[kRows][kSums];
@@ -47,7 +48,7 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
   int64_t i = 0;
   for (; i + kSums * lanes <= inputs; i += kSums * lanes) {
-    fetch_ahead(w + i, kSums * lanes * static_cast<int64_t>(sizeof(T)));
+    fetch_ahead(w + i, kSums * lanes * static_cast<int64_t>(sizeof(T)), kAhead);
     for (int u = 0; u < kSums; ++u) {
       const auto v = load_weights(w + i + u * lanes);
       for (int r = 0; r < kRows; ++r) {

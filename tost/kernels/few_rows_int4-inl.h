@@ -16,13 +16,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// Asks for the `bytes` bytes that a stream read front to back reaches a page after `from`:
-// processors' own prefetchers stop at every page of 4 KiB. A quarter of a page is less than arrives
-// while memory answers. May point past the end of the stream.
-HWY_INLINE void fetch_ahead(const void* from, int64_t bytes) {
-  constexpr int64_t kAhead = 4096;
+// How far ahead weights of fewer bits than float32 are asked for; a quarter of that leaves memory
+// waiting, while float32 weights come slower from further away than 1 KiB.
+constexpr int64_t kNarrowAhead = 4096;
+
+// Asks for the `bytes` bytes that a stream read front to back reaches `ahead` bytes after `from`:
+// processors' own prefetchers stop at every page of 4 KiB. May point past the end of the stream.
+HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
   for (int64_t b = 0; b < bytes; b += 64) {
-    hwy::Prefetch(static_cast<const char*>(from) + kAhead + b);
+    hwy::Prefetch(static_cast<const char*>(from) + ahead + b);
   }
 }
 
@@ -152,7 +154,7 @@ HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, c
     for (int64_t g = first; g < first + left; g += step) {
       const auto scale = hn::TableLookupLanes(some, hn::IndicesFromVec(d, which));
       which = hn::Add(which, hn::Set(di, static_cast<int32_t>(step)));
-      fetch_ahead(w + g * 16, step * 16);
+      fetch_ahead(w + g * 16, step * 16, kNarrowAhead);
       const auto words = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(w + g * 16));
       const hn::Vec<decltype(d16)> parts[4] = {
           hn::BitCast(d16, hn::And(words, mask)),
