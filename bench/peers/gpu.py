@@ -174,8 +174,9 @@ def measure(options, setting, timer, missing):
                      "dtype": setting.dtype, "batch": setting.batch, "size": setting.size,
                      "contestant": entry.name, "low_ms": low, "median_ms": median, "high_ms": high,
                      "times_ms": entry.times, "error": entry.error, "failed": entry.failed})
+    entries.clear()
+    torch._dynamo.reset()  # or its limit on forms of one function leaves later ones uncompiled
     if setting.device == "cuda":
-        entries.clear()
         torch.cuda.empty_cache()
     return rows
 

@@ -11,7 +11,7 @@ import networks
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Largest deviation from the fp32 form, relative to its largest value, that is still timed.
 ALLOWED = {"fp32": 1e-3, "bf16": 8e-2, "fp16": 2e-2}
-_CHECKED_TOKENS = 2048  # of softmax, whose reference holds every weight
+_CHECKED_TOKENS = 2048  # at most, of softmax, whose reference holds every weight
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,6 @@ class Layer:
             if isinstance(part, torch.nn.Linear):
                 part.to(TYPES[dtype])
         self.call = contestant.ready(self.module)
-        self.take(setting.size)
 
     def take(self, tokens):
         torch.manual_seed(1)
@@ -89,10 +88,10 @@ class Network:
         self.module.to(setting.device).train(setting.job == "training")
         if weights is not None:
             self.module.load_state_dict(weights)
-        self.compiled = contestant.ready(self.module if setting.job == "forward" else _Loss(self.module))
+        whole = self.module if setting.job == "forward" else _Loss(self.module)
+        self.call = contestant.ready(whole)
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-4, weight_decay=0.05,
                                            fused=True)
-        self.take(setting.size)
 
     def take(self, size):
         torch.manual_seed(1)
@@ -109,11 +108,11 @@ class Network:
         autocast = torch.autocast(self.s.device, TYPES[self.dtype], enabled=self.dtype != "fp32")
         if self.s.job == "forward":
             with self.contestant.context(), autocast, torch.no_grad():
-                return (self.compiled(self.inputs[0]),)
+                return (self.call(self.inputs[0]),)
         self.optimizer.zero_grad(set_to_none=True)
         with self.contestant.context():
             with autocast:
-                loss = self.compiled(*self.inputs)
+                loss = self.call(*self.inputs)
             loss.backward()
         torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
         self.optimizer.step()
@@ -135,16 +134,15 @@ def open_checked(setting, contestant):
     """-> (work ready to be timed, its deviation). Raises where it cannot run or is wrong."""
     kind = Layer if setting.what == "layer" else Network
     size = setting.size
-    if kind is Layer and contestant.family == "softmax":
+    if contestant.family == "softmax" and (kind is Layer or setting.causal):
         size = min(size, _CHECKED_TOKENS)
-    reference = kind(dataclasses.replace(setting, size=size),
-                     gpu_contestants.REFERENCES[contestant.family], "fp32")
+    reference = kind(setting, gpu_contestants.REFERENCES[contestant.family], "fp32")
     weights = {name: t.clone() for name, t in reference.module.state_dict().items()}
+    reference.take(size)
     wanted = [t.detach().clone() for t in reference.run()]
     del reference
     work = kind(setting, contestant, setting.dtype, weights)
-    if size != setting.size:
-        work.take(size)
+    work.take(size)
     error = deviation([t.detach() for t in work.run()], wanted)
     if not error <= ALLOWED[setting.dtype]:
         raise ValueError(f"it deviates by {error:.1e}, more than {ALLOWED[setting.dtype]:g}")
