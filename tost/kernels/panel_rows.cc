@@ -1,6 +1,6 @@
 // Blocks of 8 rows and 48 columns: 24 registers hold their sums, so that three vectors of the
 // weight and eight numbers of the rows serve 24 products. Written out, because compilers move sums
-// between registers in this loop; it is bound by nothing but the units that multiply.
+// between registers in this loop.
 #include "tost/kernels/panel_rows.h"
 
 #undef HWY_TARGET_INCLUDE
