@@ -39,7 +39,7 @@ HWY_INLINE hn::Vec<Wide> load_weights(const int8_t* w) {
 // sums[r] = x[r] · w for kRows rows of x.
 template <class T, int kRows>
 HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (&sums)[kRows]) {
-  constexpr int64_t kAhead = sizeof(T) == sizeof(float) ? 1024 : kNarrowAhead;
+  constexpr int64_t kAhead = sizeof(T) > 1 ? kWideAhead : kNarrowAhead;
   const Wide d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<Wide> total[kRows][kSums];
