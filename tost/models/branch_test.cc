@@ -89,7 +89,8 @@ Tensors defined(const Tensors& all) {
 using Function = std::function<Tensor(const Tensors&)>;
 Tensors value_and_gradients(const Tensors& v, const Function& run) {
   const Tensor y = run(v);
-  const Tensor weights = torch::linspace(-1, 1, y.numel(), y.options()).view(y.sizes());
+  // Their sum is not 0: where all tokens are alike it would leave nothing but rounding.
+  const Tensor weights = torch::linspace(-0.5, 1, y.numel(), y.options()).view(y.sizes());
   Tensors result = torch::autograd::grad({y}, defined(v), {weights});
   result.insert(result.begin(), y.detach());
   return result;
@@ -124,6 +125,7 @@ void check_against_plain(const Tensors& v, const Function& fused, const Function
 }
 
 void check_all_shapes(double unit) {
+  torch::manual_seed(2);
   for (const Shape& shape : kShapes) {
     for (const bool bias : {true, false}) {
       for (const bool dropped : {false, true}) {
@@ -167,6 +169,7 @@ TEST(Branch, IsAsExactAsAutocastInBfloat16) {
 }
 
 TEST(Branch, TakesLargeValuesAsTorchDoes) {
+  torch::manual_seed(5);
   for (const bool tanh : {false, true}) {
     Tensors v = random_inputs({1, 9, 1, 1}, true);
     v[1] = torch::zeros({1}).requires_grad_(true);  // the norm gives its bias
