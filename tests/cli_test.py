@@ -78,7 +78,7 @@ class Case(unittest.TestCase):
 class Usage(Case):
     def test_every_command_has_help_with_an_example(self):
         for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"], ["bench", "train"],
-                        ["bench", "scaling"], ["data", "show"],
+                        ["bench", "scaling"], ["bench", "model"], ["bench", "data"], ["data", "show"],
                         ["data", "sheet"], ["data", "make", "shapes"]):
             text = run(*command, "--help").stdout
             if command:
@@ -100,6 +100,13 @@ class Usage(Case):
                             (["--tokens", "16,32", "--fit-from", "32"], "--fit-from 32"),
                             (["--tokens", "16", "--causal", "--mixers", "tssa,softmax,xca,linear,ssm"], "xca")):
             self.error("bench", "scaling", *flags, exit_code=2, says=word)
+
+    def test_benchmarks_refuse_files_they_could_not_write(self):
+        for command, flag in (("model", "--output"), ("model", "--plot-work"), ("model", "--save-logits"),
+                              ("data", "--output"), ("scaling", "--csv")):
+            lost = self.dir / "missing" / "t.svg"
+            self.error("bench", command, flag, lost, exit_code=2, says=[flag, "no folder", "make it first"])
+            self.error("bench", command, flag, self.dir, exit_code=2, says=[flag, "is a folder"])
 
     def test_values_out_of_range(self):
         for flags, word in ((["--lr", "nan"], "lr"), (["--epochs", "0"], "epochs"), (["--batch", "x"], "batch"),

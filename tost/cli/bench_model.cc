@@ -40,6 +40,10 @@ std::string formatted(const std::string& format, const std::vector<ModelBenchRow
 
 void check(Options& o) {
   check_output(o.output);
+  check_output_file("plot", o.plot);
+  check_output_file("plot-work", o.plot_work);
+  check_output_file("save-weights", o.save_weights);
+  check_output_file("save-logits", o.save_logits);
   o.bench.engines.clear();
   if (o.engines.empty()) {
     o.engines = {"on", "off"};

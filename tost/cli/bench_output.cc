@@ -3,6 +3,7 @@
 #include <torch/version.h>
 
 #include <ctime>
+#include <filesystem>
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
@@ -55,7 +56,19 @@ void add_output_options(CLI::App& command, BenchOutput& output) {
       ->delimiter(',');
 }
 
+void check_output_file(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail_usage("--", flag, " ", path, " is a folder; name a file.");
+  }
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
+}
+
 void check_output(BenchOutput& output) {
+  for (const auto& file : output.files) check_output_file("output", file);
   if (output.json) output.format = "json";
   for (const char* format : kFormats) {
     if (output.format == format) return;

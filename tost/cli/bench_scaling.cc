@@ -2,7 +2,6 @@
 #include <ATen/Parallel.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/bench/scaling_report.h"
+#include "tost/cli/bench_output.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
@@ -32,18 +32,6 @@ struct BenchScalingOptions {
   CLI::Option *mixers_flag = nullptr, *fit_from_flag = nullptr;
 };
 
-// Before an hour of measurements, not after it.
-void check_output(const char* flag, const std::string& path) {
-  if (path.empty()) return;
-  const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    fail_usage("--", flag, " ", path, " is a folder; name a file.");
-  }
-  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
-  fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
-}
-
 ScalingOptions checked(const BenchScalingOptions& options) {
   auto bench = options.bench;
   bench.tokens = options.tokens.empty() ? default_lengths() : parse_lengths(options.tokens);
@@ -62,8 +50,8 @@ ScalingOptions checked(const BenchScalingOptions& options) {
     fail_usage("--fit-from ", options.fit_from, " leaves nothing to fit up to the longest length, ",
                bench.tokens.back(), "; make it shorter.");
   }
-  check_output("csv", options.csv);
-  check_output("plot", options.plot);
+  check_output_file("csv", options.csv);
+  check_output_file("plot", options.plot);
   if (!options.plot.empty() && !ends_with(options.plot, ".svg") &&
       !ends_with(options.plot, ".png")) {
     fail_usage("--plot is '", options.plot, "'; name a file that ends with .svg or .png.");
