@@ -1,11 +1,20 @@
 #include "tost/infer/block_weights.h"
 
+#include <algorithm>
+
 #include "tost/base/error.h"
 #include "tost/models/mixer_tssa.h"
 
 namespace tost {
 
 using torch::Tensor;
+
+bool packable(const torch::nn::Module& model) {
+  const auto parameters = model.parameters();
+  return std::all_of(parameters.begin(), parameters.end(), [](const Tensor& each) {
+    return each.is_cpu() && each.scalar_type() == torch::kFloat;
+  });
+}
 
 namespace {
 

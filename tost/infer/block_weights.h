@@ -16,6 +16,9 @@ struct NormWeights {
   torch::Tensor weight, bias;  // [C] float32, bias may be undefined
 };
 
+// Whether the engines can pack its weights: all of them are float32 on the CPU.
+bool packable(const torch::nn::Module& model);
+
 // How tokens meet in a block.
 enum class EngineMixer : uint8_t {
   kTssa,    // by the kernel

@@ -179,10 +179,7 @@ class SequenceEngine::Run {
 };
 
 bool SequenceEngine::supports(const SequenceClassifier& model) {
-  const auto parameters = model.parameters();
-  return std::all_of(parameters.begin(), parameters.end(), [](const Tensor& each) {
-    return each.is_cpu() && each.scalar_type() == torch::kFloat;
-  });
+  return packable(model);
 }
 
 SequenceEngine::SequenceEngine(const SequenceClassifier& model, const std::string& precision)

@@ -136,10 +136,8 @@ class VisionEngine::Run {
 };
 
 bool VisionEngine::supports(const ImageClassifier& model) {
-  const auto* vision = dynamic_cast<const VisionTransformer*>(&model);
-  return vision != nullptr && vision->cls_token.is_cpu() &&
-         vision->cls_token.scalar_type() == torch::kFloat && model.config().class_blocks > 0 &&
-         model.config().depth > 0;
+  return dynamic_cast<const VisionTransformer*>(&model) != nullptr && packable(model) &&
+         model.config().class_blocks > 0 && model.config().depth > 0;
 }
 
 VisionEngine::VisionEngine(const ImageClassifier& model, const std::string& precision)

@@ -218,6 +218,9 @@ TEST_F(VisionEngineTest, SpeaksOfWrongImagesAndNames) {
   const auto baseline = make_image_classifier(linear);
   EXPECT_FALSE(VisionEngine::supports(*baseline));
   EXPECT_THROW(VisionEngine(*baseline, "fp32"), Error);
+  const auto mixed = used_model(config);
+  mixed->parameters().back().set_data(mixed->parameters().back().to(torch::kDouble));
+  EXPECT_FALSE(VisionEngine::supports(*mixed));
 }
 
 TEST_F(VisionEngineTest, LaterChangesOfTheModelDoNotReachIt) {

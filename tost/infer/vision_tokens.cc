@@ -16,8 +16,8 @@ namespace {
 
 // Rows in tiles of at most `most`, nearly alike, as many for one thread as for the other. Of one
 // thread they are whole blocks of the matrix units.
-struct TileCut {
-  TileCut(int64_t rows, int64_t most, int64_t threads)
+struct EvenTiles {
+  EvenTiles(int64_t rows, int64_t most, int64_t threads)
       : tiles(threads * std::max<int64_t>(1, divide_up(rows, threads * most))),
         each(divide_up(rows, tiles)) {
     constexpr int64_t kUnit = 16;
@@ -32,7 +32,7 @@ struct TileCut {
 template <class Body>
 void TokenPass::for_tiles(int64_t first, int64_t count, ParallelFor parallel, int64_t threads,
                           const Body& body) const {
-  const TileCut cut(count, workspace_.tile_rows, threads);
+  const EvenTiles cut(count, workspace_.tile_rows, threads);
   parallel(cut.tiles, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t own = std::min(cut.each, count - t * cut.each);
@@ -75,7 +75,7 @@ void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
   for (size_t s = 0; s < weights_.stem.size(); ++s) {
     const StemStage& stage = weights_.stem[s];
     outputs /= stage.stride * stage.stride;
-    const TileCut cut(outputs, stem_tile_rows(stage), threads);
+    const EvenTiles cut(outputs, stem_tile_rows(stage), threads);
     parallel(cut.tiles, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t own = std::min(cut.each, outputs - t * cut.each);
