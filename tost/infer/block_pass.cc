@@ -11,6 +11,10 @@ namespace {
 
 constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
 
+int64_t panels_at_once(const PackedLinear& fc1) {
+  return std::clamp<int64_t>(kHiddenColumns / fc1.panel_columns(), 1, fc1.panels());
+}
+
 }  // namespace
 
 ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
@@ -93,28 +97,32 @@ PackedRows BlockPass::stored_rows(const void* data, int64_t width, int64_t count
   return {count, own.bytes, width, scale, zero};
 }
 
-void BlockPass::front(const TokenBlockWeights& block, const float* shift, Rows rows) const {
+void BlockPass::front(const TokenBlockWeights& block, const float* shift, Rows rows,
+                      const kernels::FetchAhead& next) const {
   if (block.mixer == EngineMixer::kModule) return;
   const PackedRows x = normed_rows(block.norm1, shift, rows);
   void* to = at(rows_.projected, rows.first, dim_);
-  block.in.run(x, {.data = to, .stride = dim_, .dtype = dtype()}, scratch().product);
+  block.in.run(x, {.data = to, .stride = dim_, .dtype = dtype(), .next = next}, scratch().product);
 }
 
-void BlockPass::back(const TokenBlockWeights& block, Rows rows) const {
+void BlockPass::back(const TokenBlockWeights& block, Rows rows,
+                     const kernels::FetchAhead& next) const {
   if (block.mixer != EngineMixer::kModule) {
     void* from = block.mixer == EngineMixer::kNone ? rows_.projected : rows_.mixed;
     const PackedRows y =
         stored_rows(at(from, rows.first, dim_), dim_, rows.count, block.out.packing());
-    block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, scratch().product);
+    block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, scratch().product,
+                         block.fc1.ahead(0, panels_at_once(block.fc1)));
   }
-  mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows);
+  mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows, next);
 }
 
 // A part of the hidden columns at a time, as wide as it stays in the second-level cache.
-void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const {
+void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
+                    const kernels::FetchAhead& next) const {
   const ThreadScratch& own = scratch();
   const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
-  const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
+  const int64_t at_once = panels_at_once(block.fc1);
   for (int64_t p = 0; p < panels; p += at_once) {
     const int64_t last = std::min(panels, p + at_once);
     const int64_t first = p * columns;
@@ -124,10 +132,13 @@ void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows ro
                    .stride = count,
                    .first_column = first,
                    .dtype = dtype(),
-                   .activation = kernels::Activation::kGelu},
+                   .activation = kernels::Activation::kGelu,
+                   .next = block.fc2.ahead_of_inputs(first, count)},
                   own.product, p, last);
-    block.fc2.accumulate(stored_rows(own.hidden, count, rows.count, block.fc2.packing()),
-                         stream(rows.first), dim_, first, count, own.product);
+    block.fc2.accumulate(
+        stored_rows(own.hidden, count, rows.count, block.fc2.packing()), stream(rows.first), dim_,
+        first, count, own.product,
+        last < panels ? block.fc1.ahead(last, std::min(panels, last + at_once)) : next);
   }
 }
 

@@ -52,11 +52,13 @@ class BlockPass {
       : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}
 
   // From the stream to what the mixer reads, in `projected`; nothing for a module. `shift` [C] or
-  // null is added to the stream first.
-  void front(const TokenBlockWeights& block, const float* shift, Rows rows) const;
+  // null is added to the stream first. `next`, here and below: weights that this thread reads after
+  // the call, a hint.
+  void front(const TokenBlockWeights& block, const float* shift, Rows rows,
+             const kernels::FetchAhead& next = {}) const;
   // From the mixer's result in `mixed`, or for a module from the stream that has it, through the
   // MLP; all but the last of its biases is on the stream then (TokenBlockWeights).
-  void back(const TokenBlockWeights& block, Rows rows) const;
+  void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
 
   // Rows of the stream, normalised, in this thread's scratch: as float32, or as the products want
   // them.
@@ -79,7 +81,8 @@ class BlockPass {
   }
 
  private:
-  void mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows) const;
+  void mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
+           const kernels::FetchAhead& next) const;
   PackedRows normed_rows(const NormWeights& norm, const float* shift, Rows rows) const;
   PackedRows stored_rows(const void* data, int64_t width, int64_t count, Packing packing) const;
 

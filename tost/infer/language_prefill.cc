@@ -174,6 +174,7 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
                 tile.first * in.outputs() * (narrow ? 2 : 4);
   result.stride = in.outputs();
   result.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
+  result.next = blocks_[size_t(index)].out.ahead();
   in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
          tile.scratch + aligned(tile_rows_ * dim_ * 4));
 }
@@ -184,16 +185,18 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   char* hidden = tile.scratch + aligned(tile_rows_ * dim_ * 4);
   char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
   float* stream = x_.mutable_data_ptr<float>() + tile.first * dim_;
+  const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
+  const int64_t at_once = std::clamp<int64_t>(kHiddenColumns / columns, 1, panels);
+  const bool final = index + 1 == int64_t(blocks_.size());
+  const auto after = final ? kernels::FetchAhead() : blocks_[size_t(index + 1)].in.ahead();
   if (block.kind != BlockMixer::kModule) {
     const auto* y = reinterpret_cast<const char*>(y_.const_data_ptr<float>());
     const auto* from = y + tile.first * dim_ * (narrow_ ? 2 : 4);
     maps.out.accumulate({.rows = tile.rows, .data = from, .stride = dim_}, stream, dim_, 0, dim_,
-                        product);
+                        product, maps.fc.ahead(0, at_once));
     shift(maps.out_shift, tile);
   }
   norm(block.norm2, tile, tile.scratch, narrow_);
-  const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
-  const int64_t at_once = std::max<int64_t>(1, kHiddenColumns / columns);
   for (int64_t p = 0; p < panels; p += at_once) {
     const int64_t last = std::min(panels, p + at_once), first = p * columns;
     const int64_t count = std::min(weights_.mlp_hidden, last * columns) - first;
@@ -202,10 +205,13 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
                  .stride = count,
                  .first_column = first,
                  .dtype = narrow_ ? DType::kBfloat16 : DType::kFloat32,
-                 .activation = weights_.activation},
+                 .activation = weights_.activation,
+                 .next = maps.proj.ahead_of_inputs(first, count)},
                 product, p, last);
+    const bool more = last < panels;
     maps.proj.accumulate({.rows = tile.rows, .data = hidden, .stride = count}, stream, dim_, first,
-                         count, product);
+                         count, product,
+                         more ? maps.fc.ahead(last, std::min(panels, last + at_once)) : after);
   }
   shift(maps.proj_shift, tile);
 }

@@ -46,8 +46,8 @@ void SequencePass::run(ParallelFor parallel, int64_t threads, float* pooled) con
     const float* shift = i > 0 ? data(blocks[i - 1].fc2_shift) : nullptr;
     // One block's end and the next one's beginning touch the same rows.
     for_tiles(cut_, group_.rows, parallel, [&](int64_t, Rows rows) {
-      i > 0 ? pass_.back(blocks[i - 1], rows) : embed(rows);
-      pass_.front(blocks[i], shift, rows);
+      i > 0 ? pass_.back(blocks[i - 1], rows, blocks[i].in.ahead()) : embed(rows);
+      pass_.front(blocks[i], shift, rows, blocks[i].out.ahead());
     });
     mix(blocks[i], shift, parallel, threads);
   }

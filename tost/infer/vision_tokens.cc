@@ -53,8 +53,13 @@ void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelF
     const float* shift = i > 0 ? data(blocks[i - 1].fc2_shift) : nullptr;
     // One block's end and the next one's beginning touch the same rows.
     for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
-      if (i > 0) back(blocks[i - 1], rows);
-      if (i < blocks.size()) front(blocks[i], shift, rows);
+      const bool last = rows.first + rows.count == (first + count) * tokens;
+      if (i > 0) {
+        back(blocks[i - 1], rows, i < blocks.size() ? blocks[i].in.ahead() : kernels::FetchAhead());
+      }
+      if (i < blocks.size()) {
+        front(blocks[i], shift, rows, blocks[last || i == 0 ? i : i - 1].out.ahead());
+      }
     });
     if (i < blocks.size()) mix(blocks[i], shift, first, count, parallel, threads);
   }

@@ -28,8 +28,14 @@ template <Activation kActivation, class Sum, class Out>
 HWY_INLINE WideVec gelu(WideVec x) {
   const Wide d;
   if constexpr (sizeof(Out) == sizeof(float)) return gelu_fine<kActivation>(d, x);
+#if HWY_TARGET == HWY_AVX3
+  using Pieces = GeluPieces<kActivation>;
+  if constexpr (std::is_integral_v<Sum>) return WideVec{gelu_pieces(Pieces::kRough, x.raw)};
+  return WideVec{gelu_pieces(Pieces::kCoarse, x.raw)};
+#else
   if constexpr (std::is_integral_v<Sum>) return gelu_rough<kActivation>(d, x);
   return gelu_coarse<kActivation>(d, x);
+#endif
 }
 
 template <Finish kFinish, class Sum, class Out>
@@ -37,6 +43,20 @@ HWY_INLINE WideVec activate(WideVec x) {
   if constexpr (kFinish == Finish::kGelu) return gelu<Activation::kGelu, Sum, Out>(x);
   if constexpr (kFinish == Finish::kGeluTanh) return gelu<Activation::kGeluTanh, Sum, Out>(x);
   return x;
+}
+
+// What belongs to a row of integer sums; zeros for others.
+struct RowFactors {
+  WideVec scale, zero;
+};
+template <class Sum>
+HWY_INLINE RowFactors row_factors(const float* scale, const int32_t* zero, int64_t row) {
+  const Wide d;
+  if constexpr (std::is_integral_v<Sum>) {
+    const hn::RebindToSigned<Wide> di;
+    return {hn::Set(d, scale[row]), hn::ConvertTo(d, hn::Set(di, zero[row]))};
+  }
+  return {hn::Zero(d), hn::Zero(d)};
 }
 
 // One vector of columns: its bias and factors, and what becomes of the sums of one row.
@@ -58,13 +78,17 @@ class Column {
     }
   }
 
-  HWY_INLINE void finish(const Sum* sums, WideVec row_scale, WideVec row_zero, Out* out,
-                         int64_t lanes) const {
+  HWY_INLINE void finish(const Sum* sums, const RowFactors& row, Out* out, int64_t lanes) const {
+    store_lanes<kPartial>(Wide(), value(sums, row, out, lanes), out, lanes);
+  }
+
+  HWY_INLINE WideVec value(const Sum* sums, const RowFactors& row, const Out* out,
+                           int64_t lanes) const {
     const Wide d;
     WideVec value;
     if constexpr (kIntegers) {
-      const auto centred = hn::NegMulAdd(row_zero, weights_, integers(sums, lanes));
-      value = hn::MulAdd(centred, hn::Mul(row_scale, scale_), bias_);
+      const auto centred = hn::NegMulAdd(row.zero, weights_, integers(sums, lanes));
+      value = hn::MulAdd(centred, hn::Mul(row.scale, scale_), bias_);
     } else {
       value = hn::Add(load_lanes<kPartial>(d, sums, lanes), bias_);
     }
@@ -72,7 +96,7 @@ class Column {
     if constexpr (kFinish == Finish::kAdd) {
       value = hn::MulAdd(gamma_, value, load_lanes<kPartial>(d, out, lanes));
     }
-    store_lanes<kPartial>(d, value, out, lanes);
+    return value;
   }
 
  private:
@@ -91,6 +115,22 @@ class Column {
   WideVec bias_, gamma_, scale_, weights_;
 };
 
+// Whole vectors of adjacent columns, an even number of them.
+template <class Sum, class Out, Finish kFinish, int kVectors>
+HWY_INLINE void finish_pairs(const Column<Sum, Out, kFinish, false> (&columns)[kVectors],
+                             const Sum* sums, const RowFactors& row, Out* out) {
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; v += 2) {
+    const int64_t c = v * lanes;
+    const int64_t next = c + lanes;
+    const auto first = columns[v].value(sums + c, row, out + c, lanes);
+    const auto second = columns[v + 1].value(sums + next, row, out + next, lanes);
+    store_pair(d, first, second, out + c);
+  }
+}
+
 template <class Sum, class Out, Finish kFinish, bool kPartial, int kVectors>
 HWY_INLINE void finish_columns(const FinishRowsArgs& a, int64_t c, int64_t last_lanes) {
   const Wide d;
@@ -100,14 +140,13 @@ HWY_INLINE void finish_columns(const FinishRowsArgs& a, int64_t c, int64_t last_
   for (int64_t r = 0; r < a.rows; ++r) {
     const Sum* sums = static_cast<const Sum*>(a.sums) + r * a.sums_stride + c;
     Out* out = static_cast<Out*>(a.out) + r * a.out_stride + c;
-    WideVec scale = hn::Zero(d), zero = hn::Zero(d);
-    if constexpr (Column<Sum, Out, kFinish, kPartial>::kIntegers) {
-      scale = hn::Set(d, a.row_scale[r]);
-      zero = hn::Set(d, static_cast<float>(a.row_zero[r]));
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      columns[v].finish(sums + v * lanes, scale, zero, out + v * lanes, last_lanes);
+    const RowFactors row = row_factors<Sum>(a.row_scale, a.row_zero, r);
+    if constexpr (kVectors % 2 == 0 && !kPartial) {
+      finish_pairs(columns, sums, row, out);
+    } else {
+      for (int v = 0; v < kVectors; ++v) {
+        columns[v].finish(sums + v * lanes, row, out + v * lanes, last_lanes);
+      }
     }
   }
 }

@@ -28,11 +28,24 @@ HWY_INLINE void store(D, VecOf<D> value, NativeBf16* p) {
   asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(value.raw));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
 }
+// Two vectors side by side at the price of one.
+template <class D>
+HWY_INLINE void store_pair(D, VecOf<D> first, VecOf<D> second, NativeBf16* p) {
+  __m512i rounded;
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(rounded) : "v"(first.raw), "v"(second.raw));
+  _mm512_storeu_si512(p, rounded);
+}
 #else
 inline bool has_native_bf16() {
   return false;
 }
 #endif
+
+template <class D, class Out>
+HWY_INLINE void store_pair(D d, VecOf<D> first, VecOf<D> second, Out* p) {
+  store(d, first, p);
+  store(d, second, p + hn::Lanes(d));
+}
 
 }  // namespace tost::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

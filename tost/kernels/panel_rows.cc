@@ -107,12 +107,12 @@ class PanelProduct {
   }
 
   HWY_INLINE void finish(int64_t row, int64_t last, const float* sums, int64_t column) const {
-    const WideVec none = hn::Zero(Wide());
+    const RowFactors none = row_factors<float>(nullptr, nullptr, 0);
     for (; row < last; ++row, sums += kPanelColumns) {
       Out* out = static_cast<Out*>(a_.out) + row * a_.out_stride + column;
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) {
-        columns_[v].finish(sums + v * kLanes, none, none, out + v * kLanes, kLanes);
+        columns_[v].finish(sums + v * kLanes, none, out + v * kLanes, kLanes);
       }
     }
   }

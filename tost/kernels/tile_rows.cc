@@ -1,5 +1,7 @@
 // A block of sums has 32 rows and 32 columns: four tiles, so that two tiles of rows and two of the
 // weight serve four products. While the units multiply, the vector units finish the block before.
+// The weight is loaded with a hint that it is not needed soon: the rows stay in the first-level
+// cache then, where it passes by.
 #include "tost/kernels/tile_rows.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +13,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tost/base/rounding.h"
 #include "tost/kernels/finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,6 +24,8 @@ namespace tost::kernels::HWY_NAMESPACE {
 #define TOST_TILE_ZERO(TILE) asm volatile("tilezero %%tmm" #TILE ::)
 #define TOST_TILE_LOAD(TILE, FROM, BYTES) \
   asm volatile("tileloadd (%0,%1,1), %%tmm" #TILE ::"r"(FROM), "r"(BYTES))
+#define TOST_TILE_STREAM(TILE, FROM, BYTES) \
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm" #TILE ::"r"(FROM), "r"(BYTES))
 #define TOST_TILE_STORE(TILE, TO, BYTES) \
   asm volatile("tilestored %%tmm" #TILE ", (%0,%1,1)" ::"r"(TO), "r"(BYTES) : "memory")
 
@@ -67,112 +72,186 @@ class KeptTileConfig {
   alignas(64) TileConfig config_;
 };
 
-template <class Sum, bool kTwo>
-HWY_INLINE void multiply_step(const char* x, int64_t x_bytes, const char* weight) {
-#define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
-  if constexpr (std::is_integral_v<Sum>) {                                   \
-    asm volatile("tdpbusd %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::);   \
-  } else {                                                                   \
-    asm volatile("tdpbf16ps %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::); \
-  }
-  TOST_TILE_LOAD(4, x, x_bytes);
-  TOST_TILE_LOAD(6, weight, kTileStep);
-  TOST_TILE_PRODUCT(0, 4, 6)
-  TOST_TILE_LOAD(7, weight + kTileBytes, kTileStep);
-  TOST_TILE_PRODUCT(1, 4, 7)
-  if constexpr (kTwo) {
-    TOST_TILE_LOAD(5, x + kHalf * x_bytes, x_bytes);
-    TOST_TILE_PRODUCT(2, 5, 6)
-    TOST_TILE_PRODUCT(3, 5, 7)
-  }
-#undef TOST_TILE_PRODUCT
+// Inputs of a step: of 32 rows, and of the weight.
+struct Operands {
+  const char* x;
+  const char* weight;
+};
+
+template <bool kTwo>
+HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
+  TOST_TILE_LOAD(4, from.x, x_bytes);
+  TOST_TILE_STREAM(6, from.weight, kTileStep);
+  TOST_TILE_STREAM(7, from.weight + kTileBytes, kTileStep);
+  if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
 }
 
-// Sums of a block that wait to be finished.
+// Sums of a block that wait to be finished. All it needs is its own: a store of results could
+// change what stands behind a reference.
 template <class Sum, class Out, Finish kFinish>
 class Waiting {
  public:
-  Waiting(const FinishRowsArgs& a, const Sum* sums, int64_t row, int64_t column, int64_t rows)
-      : a_(a), sums_(sums), row_(row), column_(column), rows_(rows) {
+  HWY_INLINE Waiting(const FinishRowsArgs& a, const Sum* sums, int64_t row, int64_t column,
+                     int64_t rows)
+      : sums_(sums),
+        out_(static_cast<Out*>(a.out) + row * a.out_stride + column),
+        stride_(a.out_stride),
+        left_(rows),
+        scale_(a.row_scale),
+        zero_(a.row_zero),
+        row_(row) {
     if (rows == 0) return;
     for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a, column + v * kHalf, kHalf);
   }
 
   // The next `count` rows.
   HWY_INLINE void finish(int64_t count) {
-    const Wide d;
-    const int64_t last = std::min(done_ + count, rows_);
-    for (; done_ < last; ++done_) {
-      const int64_t row = row_ + done_;
-      const Sum* sums = sums_ + done_ * kTileColumns;
-      Out* out = static_cast<Out*>(a_.out) + row * a_.out_stride + column_;
-      WideVec scale = hn::Zero(d), zero = hn::Zero(d);
-      if constexpr (std::is_integral_v<Sum>) {
-        scale = hn::Set(d, a_.row_scale[row]);
-        zero = hn::Set(d, static_cast<float>(a_.row_zero[row]));
-      }
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        columns_[v].finish(sums + v * kHalf, scale, zero, out + v * kHalf, kHalf);
-      }
+    const int64_t now = std::min(count, left_);
+    left_ -= now;
+    for (int64_t i = 0; i < now; ++i) {
+      finish_pairs(columns_, sums_, row_factors<Sum>(scale_, zero_, row_++), out_);
+      sums_ += kTileColumns;
+      out_ += stride_;
     }
-  }
-  int64_t rows() const {
-    return rows_;
   }
 
  private:
   static constexpr int kVectors = 2;
-  const FinishRowsArgs& a_;
   const Sum* sums_;
-  int64_t row_, column_, rows_, done_ = 0;
+  Out* out_;
+  int64_t stride_, left_;
+  const float* scale_;
+  const int32_t* zero_;
+  int64_t row_;
   Column<Sum, Out, kFinish, false> columns_[kVectors];
+};
+
+// Multiplies what is loaded, loads the next step's and finishes `rows` of the block before. A CPU
+// looks only some hundred instructions ahead and retires them in order: products, loads and the
+// rest overlap where they stand close to each other in the program, too.
+template <class Sum, bool kTwo, class Sums>
+HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
+#define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
+  if constexpr (std::is_integral_v<Sum>) {                                   \
+    asm volatile("tdpbusd %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::);   \
+  } else {                                                                   \
+    asm volatile("tdpbf16ps %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::); \
+  }
+  TOST_TILE_PRODUCT(0, 4, 6)
+  before.finish(rows / 4);
+  TOST_TILE_PRODUCT(1, 4, 7)
+  TOST_TILE_LOAD(4, next.x, x_bytes);
+  before.finish((rows + 1) / 4);
+  if constexpr (kTwo) {
+    TOST_TILE_PRODUCT(2, 5, 6)
+  }
+  TOST_TILE_STREAM(6, next.weight, kTileStep);
+  before.finish((rows + 2) / 4);
+  if constexpr (kTwo) {
+    TOST_TILE_PRODUCT(3, 5, 7)
+    TOST_TILE_LOAD(5, next.x + kHalf * x_bytes, x_bytes);
+  }
+  TOST_TILE_STREAM(7, next.weight + kTileBytes, kTileStep);
+  before.finish((rows + 3) / 4);
+#undef TOST_TILE_PRODUCT
+}
+
+// Lines of FetchAhead, some at a time.
+class Fetching {
+ public:
+  Fetching(const FetchAhead& what, int64_t calls)
+      : what_(what), at_(what.data), pieces_(what.pieces) {
+    constexpr int64_t kLine = 64;
+    lines_ = (what.bytes + kLine - 1) / kLine;
+    left_ = lines_;
+    each_ = (lines_ * pieces_ + calls - 1) / calls;
+  }
+
+  HWY_INLINE void fetch() {
+    for (int64_t i = 0; i < each_ && pieces_ > 0; ++i) {
+      asm volatile("prefetcht1 (%0)" ::"r"(at_));
+      at_ += 64;
+      if (--left_ > 0) continue;
+      --pieces_;
+      left_ = lines_;
+      at_ = what_.data + (what_.pieces - pieces_) * what_.stride;
+    }
+  }
+
+ private:
+  FetchAhead what_;
+  const char* at_;
+  int64_t pieces_, lines_ = 0, left_ = 0, each_ = 0;
 };
 
 template <class Sum, class Out, Finish kFinish>
 class TileProduct {
  public:
-  explicit TileProduct(const TileProductArgs& args) : args_(args), a_(args.finish) {}
+  explicit TileProduct(const TileProductArgs& args)
+      : args_(args),
+        a_(args.finish),
+        blocks_(divide_up(a_.columns, kTileColumns)),
+        each_(divide_up(kTileRows, args.steps)),
+        fetching_(args.next, blocks_ * divide_up(a_.rows, kTileRows) * args.steps) {}
 
   void run() {
-    const int64_t blocks = (a_.columns + kTileColumns - 1) / kTileColumns;
     const int64_t group = std::max<int64_t>(1, kGroupBytes / (args_.steps * 2 * kTileBytes));
     const int64_t tail = a_.rows % kTileRows, whole = a_.rows - tail;
-    for (int64_t first = 0; first < blocks; first += group) {
-      const int64_t last = std::min(blocks, first + group);
-      if (whole > 0) configure(kTileRows);
-      for (int64_t row = 0; row < whole; row += kTileRows) strip<true>(row, kTileRows, first, last);
-      if (tail == 0) continue;
-      configure(tail);
-      tail > kHalf ? strip<true>(whole, tail, first, last) : strip<false>(whole, tail, first, last);
+    for (int64_t first = 0; first < blocks_; first += group) {
+      const int64_t last = std::min(blocks_, first + group);
+      if (whole > 0) strips<true>({0, whole}, first, last);
+      const Rows last_rows{whole, a_.rows};
+      if (tail > kHalf) strips<true>(last_rows, first, last);
+      if (tail > 0 && tail <= kHalf) strips<false>(last_rows, first, last);
     }
     waiting().finish(kTileRows);
   }
 
  private:
   using Sums = Waiting<Sum, Out, kFinish>;
+  struct Rows {
+    int64_t begin, end;
+  };
 
-  Sums waiting() const { return {a_, sums_[slot_], row_, column_, rows_}; }
+  HWY_INLINE Sums waiting() const { return {a_, sums_[slot_], row_, column_, rows_}; }
 
+  HWY_INLINE Operands operands(int64_t row, int64_t block) const {
+    return {static_cast<const char*>(args_.x) + row * args_.x_bytes,
+            static_cast<const char*>(args_.weight) + block * args_.block_bytes};
+  }
+
+  // Strips of as many rows as a block has, or one of fewer.
   template <bool kTwo>
-  void strip(int64_t row, int64_t rows, int64_t first, int64_t last) {
-    for (int64_t b = first; b < last; ++b) block<kTwo>(row, rows, b);
+  void strips(Rows rows, int64_t first, int64_t last) {
+    const int64_t each = std::min(kTileRows, rows.end - rows.begin);
+    configure(each);
+    load_step<kTwo>(operands(rows.begin, first), args_.x_bytes);
+    for (int64_t row = rows.begin; row < rows.end; row += each) {
+      // The last block of all loads its own again.
+      const int64_t below = row + each < rows.end ? row + each : row;
+      for (int64_t b = first; b < last; ++b) {
+        block<kTwo>(row, each, b, b + 1 < last ? operands(row, b + 1) : operands(below, first));
+      }
+    }
   }
 
   template <bool kTwo>
-  void block(int64_t row, int64_t rows, int64_t index) {
+  void block(int64_t row, int64_t rows, int64_t index, Operands following) {
     Sums before = waiting();
-    const char* x = static_cast<const char*>(args_.x) + row * args_.x_bytes;
-    const char* weight = static_cast<const char*>(args_.weight) + index * args_.block_bytes;
-    const int64_t each = (before.rows() + args_.steps - 1) / args_.steps;
+    Fetching fetching = fetching_;
+    const int64_t each = each_, steps = args_.steps, x_bytes = args_.x_bytes;
+    Operands next = operands(row, index);
     TOST_TILE_ZERO(0);
     TOST_TILE_ZERO(1);
     TOST_TILE_ZERO(2);
     TOST_TILE_ZERO(3);
-    for (int64_t step = 0; step < args_.steps; ++step) {
-      multiply_step<Sum, kTwo>(x + step * kTileStep, args_.x_bytes, weight + step * 2 * kTileBytes);
-      before.finish(each);
+    for (int64_t step = 1; step <= steps; ++step) {
+      next.x += kTileStep;
+      next.weight += 2 * kTileBytes;
+      fetching.fetch();
+      multiply_step<Sum, kTwo>(step < steps ? next : following, x_bytes, before, each);
     }
+    fetching_ = fetching;
     slot_ = 1 - slot_;
     row_ = row;
     column_ = index * kTileColumns;
@@ -214,6 +293,9 @@ class TileProduct {
 
   const TileProductArgs& args_;
   const FinishRowsArgs& a_;
+  const int64_t blocks_;
+  const int64_t each_;  // rows that are finished in a step
+  Fetching fetching_;
   alignas(64) Sum sums_[2][kTileRows * kTileColumns];
   int slot_ = 0;
   int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits

@@ -17,6 +17,13 @@ inline constexpr int64_t kTileStep = 64;
 // Columns of a block of the weight.
 inline constexpr int64_t kTileColumns = 32;
 
+// Memory to bring to the second-level cache meanwhile: `pieces` times `bytes`, `stride` bytes from
+// one to the next. A hint: nothing is read beyond it, and none of it need be there.
+struct FetchAhead {
+  const char* data = nullptr;
+  int64_t bytes = 0, stride = 0, pieces = 0;
+};
+
 // The weight is laid out in blocks of kTileColumns columns (zeros beyond the last), each of them
 // [steps, 2, 16, 16, group]: step, half of the columns, group of inputs, column, input of the
 // group; a group is 2 bfloat16 or 4 int8, weights of one column that stand side by side.
@@ -30,6 +37,7 @@ struct TileProductArgs {
   const void* weight = nullptr;
   int64_t block_bytes = 0;  // from block to block
   int64_t steps = 0;
+  FetchAhead next;  // what the caller multiplies by next
 };
 // Only where has_tiles() was true; saves and restores the configuration of the tile units. As in
 // row_ops.h, a row's result does not depend on the others.

@@ -68,8 +68,9 @@ struct Case {
   TileProductArgs args;
 };
 
-double gelu(double x) {
-  return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+double gelu(double x, Activation activation = Activation::kGelu) {
+  if (activation == Activation::kGelu) return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+  return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
 class TileRows : public testing::Test {
@@ -104,6 +105,37 @@ TEST_F(TileRows, BfloatProductsAreThoseOfFloat64) {
                 c.sums[size_t(r * columns + k)] + (a.bias != nullptr ? bias[size_t(k)] : 0);
             const double e = before.get(r, k) + gamma[size_t(k)] * sum;
             ASSERT_NEAR(out.get(r, k), e, 1e-4 + 1e-6 * std::abs(e))
+                << rows << " x " << columns << ": " << r << ", " << k;
+          }
+        }
+        out.expect_marks(rows);
+      }
+    }
+  }
+}
+
+// What is fetched meanwhile may lie anywhere and have any size.
+TEST_F(TileRows, BfloatResultsAreActivatedWhileMemoryIsFetched) {
+  const std::vector<char> ahead(5000);
+  for (const int64_t rows : kRows) {
+    for (const int64_t columns : kColumns) {
+      for (const Activation activation : {Activation::kGelu, Activation::kGeluTanh}) {
+        Case c(false, rows, columns, 6);
+        const auto bias = numbers(columns, 1, 0, 9);
+        RowsOf out(DType::kBfloat16, rows, columns);
+        fill(out, rows, 1, 0, 10);
+        FinishRowsArgs& a = c.args.finish;
+        a.bias = bias.data();
+        a.activation = activation;
+        a.out = out.data();
+        a.out_stride = out.stride;
+        a.out_dtype = DType::kBfloat16;
+        c.args.next = {ahead.data() + 1, rows * 7, rows * 31, columns % 7};
+        tile_product(c.args);
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t k = 0; k < columns; ++k) {
+            const double e = gelu(c.sums[size_t(r * columns + k)] + bias[size_t(k)], activation);
+            ASSERT_NEAR(out.get(r, k), e, 1e-4 + std::abs(e) / 128)
                 << rows << " x " << columns << ": " << r << ", " << k;
           }
         }

@@ -30,6 +30,9 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
 }
 // Rows of a tile at most, for the same reason.
 constexpr int64_t kTileRows = 400;
+// Bytes of a row that tile units multiply at once: so much of a strip of rows and of the weight
+// stands in the first-level cache.
+constexpr int64_t kTileRowBytes = 1024;
 // More of them could sum up to beyond int32.
 constexpr int64_t kMostInt8Inputs = 0x7fffffff / (255 * 127);
 
@@ -85,9 +88,8 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   const int64_t group = group_of(packing);
   native_ = product_support().of(packing) && inputs_ % group == 0 &&
             (packing != Packing::kInt8 || inputs_ <= kMostInt8Inputs);
-  const int64_t bytes = inputs_ * (packing == Packing::kInt8 ? 1 : 2);
-  tiles_ = native_ && packing != Packing::kFloat32 && bytes % kernels::kTileStep == 0 &&
-           kernels::has_tiles();
+  tiles_ = native_ && packing != Packing::kFloat32 &&
+           inputs_ * element_bytes() % kernels::kTileStep == 0 && kernels::has_tiles();
   fused_ = packing == Packing::kFloat32 && inputs_ % kernels::kPanelInputs == 0 &&
            kernels::has_panel_product();
   panel_columns_ = tiles_ ? kernels::kTileColumns : columns_of_panel(packing, outputs_);
@@ -124,6 +126,15 @@ void PackedLinear::round_to_int8(at::Tensor& weight) {
       *sum += values[o * inputs_ + i];
     }
   }
+}
+
+int64_t PackedLinear::element_bytes() const {
+  return packing_ == Packing::kInt8 ? 1 : 2;
+}
+
+// Of accumulate() on the tile units; a sum goes through memory between such parts.
+int64_t PackedLinear::inputs_at_once() const {
+  return kTileRowBytes / element_bytes();
 }
 
 int64_t PackedLinear::bytes() const {
@@ -190,8 +201,7 @@ class PackedLinear::Run {
 
  private:
   void tiles(int64_t first, int64_t last) const {
-    const bool whole_numbers = map_.packing_ == Packing::kInt8;
-    const int64_t size = whole_numbers ? 1 : 2, column = first * kernels::kTileColumns;
+    const int64_t size = map_.element_bytes(), column = first * kernels::kTileColumns;
     kernels::TileProductArgs a;
     a.finish = following(0, x_.rows, column,
                          std::min(map_.outputs_, last * kernels::kTileColumns) - column);
@@ -201,6 +211,7 @@ class PackedLinear::Run {
     a.weight = static_cast<const char*>(map_.weight_.const_data_ptr()) + first * a.block_bytes +
                first_input_ * kernels::kTileColumns * size;
     a.steps = inputs_ * size / kernels::kTileStep;
+    a.next = result_.next;
     kernels::tile_product(a);
   }
 
@@ -344,15 +355,43 @@ void PackedLinear::run(const PackedRows& x, const PackedResult& result, void* sc
 }
 
 void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first,
-                              int64_t count, void* scratch) const {
+                              int64_t count, void* scratch, const kernels::FetchAhead& next) const {
   if (x.rows == 0 || count == 0) return;
-  const PackedResult onto{.data = sums, .stride = stride, .add = true};
+  const int64_t parts = tiles_ ? divide_up(count, inputs_at_once()) : 1;
+  if (parts > 1) {
+    const int64_t each = divide_up(divide_up(count, parts), kInputStep) * kInputStep;
+    PackedRows part = x;
+    for (int64_t i = 0; i < count; i += each) {
+      const int64_t after = i + each, own = std::min(each, count - i);
+      part.data = static_cast<const char*>(x.data) + i * element_bytes();
+      accumulate(
+          part, sums, stride, first + i, own, scratch,
+          after < count ? ahead_of_inputs(first + after, std::min(each, count - after)) : next);
+    }
+    return;
+  }
+  const PackedResult onto{.data = sums, .stride = stride, .add = true, .next = next};
   const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
   // Whole numbers and what is never stored are added as they are finished.
   if (tiles_ || (native_ && packing_ == Packing::kInt8) || run.fused()) {
     return run.panels(0, panels_);
   }
   for (int64_t p = 0; p < panels_; ++p) run.add_panel(p, sums, stride);
+}
+
+kernels::FetchAhead PackedLinear::ahead(int64_t first, int64_t last) const {
+  if (!tiles_) return {};
+  const int64_t block = kernels::kTileColumns * inputs_ * element_bytes();
+  return {static_cast<const char*>(weight_.const_data_ptr()) + first * block,
+          (last - first) * block, 0, 1};
+}
+
+kernels::FetchAhead PackedLinear::ahead_of_inputs(int64_t first, int64_t count) const {
+  const kernels::FetchAhead all = ahead();
+  const int64_t input = kernels::kTileColumns * element_bytes();
+  if (!tiles_ || count == inputs_) return all;
+  return {all.data + first * input, std::min(count, inputs_at_once()) * input, inputs_ * input,
+          panels_};
 }
 
 void PackedLinear::release() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "tost/kernels/row_ops.h"
+#include "tost/kernels/tile_rows.h"
 #include "tost/ops/product_support.h"
 
 namespace tost {
@@ -30,6 +31,8 @@ struct PackedResult {
   kernels::Activation activation = kernels::Activation::kNone;
   bool add = false;              // onto what stands there
   const float* gamma = nullptr;  // [outputs], with `add`
+  // Weights that the thread wants next, see ahead(): a hint that products on tile units follow.
+  kernels::FetchAhead next;
 };
 
 class PackedLinear {
@@ -69,7 +72,13 @@ class PackedLinear {
   // the residual stream itself can be the sums. `first` and, but for the last inputs, `count` are
   // multiples of kInputStep.
   void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,
-                  void* scratch) const;
+                  void* scratch, const kernels::FetchAhead& next = {}) const;
+
+  // The weights that run() reads for the panels [first, last), or all; and accumulate() for these
+  // inputs. Nothing where no product could fetch them.
+  kernels::FetchAhead ahead(int64_t first, int64_t last) const;
+  kernels::FetchAhead ahead() const { return ahead(0, panels_); }
+  kernels::FetchAhead ahead_of_inputs(int64_t first, int64_t count) const;
 
   // Columns of a panel but for the last one.
   int64_t panel_columns() const { return panel_columns_; }
@@ -82,6 +91,8 @@ class PackedLinear {
   class Run;
 
   void round_to_int8(at::Tensor& weight);
+  int64_t element_bytes() const;  // of narrow types
+  int64_t inputs_at_once() const;
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;

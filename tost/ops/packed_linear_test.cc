@@ -175,6 +175,43 @@ TEST_P(PackedLinearTest, AccumulatesPartsOfTheInputs) {
   }
 }
 
+// More inputs than the tile units multiply at once; the weights wanted next change nothing.
+TEST_P(PackedLinearTest, AccumulatesManyInputsInOneCall) {
+  torch::manual_seed(7);
+  for (const Packing packing : kPackings) {
+    for (const int64_t inputs : {1100, 1664}) {
+      const auto weight = torch::randn({70, inputs});
+      const PackedLinear map(weight, Tensor(), packing);
+      const Rows x(torch::randn({35, inputs}), packing);
+      const auto before = torch::randn({35, 70});
+      auto scratch = torch::empty({map.scratch_bytes(35)}, torch::kByte);
+      const auto accumulated = [&](const kernels::FetchAhead& next) {
+        auto sums = before.clone();
+        map.accumulate(x.rows, sums.mutable_data_ptr<float>(), 70, 0, inputs,
+                       scratch.mutable_data_ptr(), next);
+        PackedLinear::release();
+        return sums;
+      };
+      const auto sums = accumulated({});
+      const auto exact = before + x.values.to(torch::kDouble).matmul(rounded(weight, packing).t());
+      EXPECT_LE(relative_error(sums, exact), 2e-6) << inputs;
+      EXPECT_TRUE(torch::equal(sums, accumulated(map.ahead_of_inputs(64, 128))));
+    }
+  }
+}
+
+TEST(PackedLinear, WeightsAheadAreThoseItReads) {
+  const PackedLinear map(torch::randn({100, 320}), Tensor(), Packing::kBfloat16);
+  const auto all = map.ahead();
+  if (all.data == nullptr) GTEST_SKIP() << "no product here fetches weights";
+  EXPECT_EQ(all.bytes * all.pieces, map.bytes());
+  const auto last = map.ahead(map.panels() - 1, map.panels());
+  EXPECT_EQ(last.data + last.bytes, all.data + all.bytes);
+  const auto inputs = map.ahead_of_inputs(128, 192);
+  EXPECT_EQ(inputs.bytes * inputs.pieces * 320, map.bytes() * 192);
+  EXPECT_EQ(inputs.data + (inputs.pieces - 1) * inputs.stride + inputs.bytes, all.data + all.bytes);
+}
+
 // The error of float32 GELU as a multiple of torch's own.
 TEST(PackedLinear, GeluIsAsExactAsTorchs) {
   const auto x = torch::linspace(-8, 8, 200001);
