@@ -22,7 +22,7 @@ using torch::Tensor;
 // Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
 // products are so fast that reading the weights once for 200 rows would hold them up.
 int64_t tile_rows_of(Packing products) {
-  return products == Packing::kFloat32 ? 208 : products == Packing::kBfloat16 ? 400 : 800;
+  return products == Packing::kFloat32 ? 208 : 400;
 }
 constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
 constexpr int64_t kMostImages = 32;  // of one pass

@@ -159,6 +159,7 @@ HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int6
 // Lines of FetchAhead, some at a time.
 class Fetching {
  public:
+  Fetching() = default;
   Fetching(const FetchAhead& what, int64_t calls)
       : what_(what), at_(what.data), pieces_(what.pieces) {
     constexpr int64_t kLine = 64;
@@ -180,8 +181,8 @@ class Fetching {
 
  private:
   FetchAhead what_;
-  const char* at_;
-  int64_t pieces_, lines_ = 0, left_ = 0, each_ = 0;
+  const char* at_ = nullptr;
+  int64_t pieces_ = 0, lines_ = 0, left_ = 0, each_ = 0;
 };
 
 template <class Sum, class Out, Finish kFinish>
@@ -191,14 +192,17 @@ class TileProduct {
       : args_(args),
         a_(args.finish),
         blocks_(divide_up(a_.columns, kTileColumns)),
-        each_(divide_up(kTileRows, args.steps)),
-        fetching_(args.next, blocks_ * divide_up(a_.rows, kTileRows) * args.steps) {}
+        each_(divide_up(kTileRows, args.steps)) {}
 
   void run() {
-    const int64_t group = std::max<int64_t>(1, kGroupBytes / (args_.steps * 2 * kTileBytes));
+    const int64_t most = std::max<int64_t>(1, kGroupBytes / (args_.steps * 2 * kTileBytes));
+    const int64_t group = divide_up(blocks_, divide_up(blocks_, most));
     const int64_t tail = a_.rows % kTileRows, whole = a_.rows - tail;
     for (int64_t first = 0; first < blocks_; first += group) {
       const int64_t last = std::min(blocks_, first + group);
+      fetching_ = {
+          last < blocks_ ? blocks_ahead(last, std::min(blocks_, last + group)) : next_group(),
+          (last - first) * divide_up(a_.rows, kTileRows) * args_.steps};
       if (whole > 0) strips<true>({0, whole}, first, last);
       const Rows last_rows{whole, a_.rows};
       if (tail > kHalf) strips<true>(last_rows, first, last);
@@ -218,6 +222,19 @@ class TileProduct {
   HWY_INLINE Operands operands(int64_t row, int64_t block) const {
     return {static_cast<const char*>(args_.x) + row * args_.x_bytes,
             static_cast<const char*>(args_.weight) + block * args_.block_bytes};
+  }
+
+  FetchAhead blocks_ahead(int64_t first, int64_t last) const {
+    return {operands(0, first).weight, args_.steps * 2 * kTileBytes, args_.block_bytes,
+            last - first};
+  }
+
+  // Of what comes next, as much as of this product at a time.
+  FetchAhead next_group() const {
+    FetchAhead next = args_.next;
+    next.bytes = std::min(next.bytes, kGroupBytes);
+    if (next.bytes > 0) next.pieces = std::min(next.pieces, kGroupBytes / next.bytes);
+    return next;
   }
 
   // Strips of as many rows as a block has, or one of fewer.

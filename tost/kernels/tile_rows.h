@@ -17,8 +17,8 @@ inline constexpr int64_t kTileStep = 64;
 // Columns of a block of the weight.
 inline constexpr int64_t kTileColumns = 32;
 
-// Memory to bring to the second-level cache meanwhile: `pieces` times `bytes`, `stride` bytes from
-// one to the next. A hint: nothing is read beyond it, and none of it need be there.
+// Memory to bring to the second-level cache meanwhile, as much of it as fits beside the rest:
+// `pieces` times `bytes`, `stride` bytes from one to the next. A hint: results do not depend on it.
 struct FetchAhead {
   const char* data = nullptr;
   int64_t bytes = 0, stride = 0, pieces = 0;

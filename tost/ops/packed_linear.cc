@@ -30,9 +30,6 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
 }
 // Rows of a tile at most, for the same reason.
 constexpr int64_t kTileRows = 400;
-// Bytes of a row that tile units multiply at once: so much of a strip of rows and of the weight
-// stands in the first-level cache.
-constexpr int64_t kTileRowBytes = 1024;
 // More of them could sum up to beyond int32.
 constexpr int64_t kMostInt8Inputs = 0x7fffffff / (255 * 127);
 
@@ -130,11 +127,6 @@ void PackedLinear::round_to_int8(at::Tensor& weight) {
 
 int64_t PackedLinear::element_bytes() const {
   return packing_ == Packing::kInt8 ? 1 : 2;
-}
-
-// Of accumulate() on the tile units; a sum goes through memory between such parts.
-int64_t PackedLinear::inputs_at_once() const {
-  return kTileRowBytes / element_bytes();
 }
 
 int64_t PackedLinear::bytes() const {
@@ -357,19 +349,6 @@ void PackedLinear::run(const PackedRows& x, const PackedResult& result, void* sc
 void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first,
                               int64_t count, void* scratch, const kernels::FetchAhead& next) const {
   if (x.rows == 0 || count == 0) return;
-  const int64_t parts = tiles_ ? divide_up(count, inputs_at_once()) : 1;
-  if (parts > 1) {
-    const int64_t each = divide_up(divide_up(count, parts), kInputStep) * kInputStep;
-    PackedRows part = x;
-    for (int64_t i = 0; i < count; i += each) {
-      const int64_t after = i + each, own = std::min(each, count - i);
-      part.data = static_cast<const char*>(x.data) + i * element_bytes();
-      accumulate(
-          part, sums, stride, first + i, own, scratch,
-          after < count ? ahead_of_inputs(first + after, std::min(each, count - after)) : next);
-    }
-    return;
-  }
   const PackedResult onto{.data = sums, .stride = stride, .add = true, .next = next};
   const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
   // Whole numbers and what is never stored are added as they are finished.
@@ -390,8 +369,7 @@ kernels::FetchAhead PackedLinear::ahead_of_inputs(int64_t first, int64_t count) 
   const kernels::FetchAhead all = ahead();
   const int64_t input = kernels::kTileColumns * element_bytes();
   if (!tiles_ || count == inputs_) return all;
-  return {all.data + first * input, std::min(count, inputs_at_once()) * input, inputs_ * input,
-          panels_};
+  return {all.data + first * input, count * input, inputs_ * input, panels_};
 }
 
 void PackedLinear::release() {

@@ -92,7 +92,6 @@ class PackedLinear {
 
   void round_to_int8(at::Tensor& weight);
   int64_t element_bytes() const;  // of narrow types
-  int64_t inputs_at_once() const;
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;

@@ -175,7 +175,7 @@ TEST_P(PackedLinearTest, AccumulatesPartsOfTheInputs) {
   }
 }
 
-// More inputs than the tile units multiply at once; the weights wanted next change nothing.
+// The weights wanted next change nothing.
 TEST_P(PackedLinearTest, AccumulatesManyInputsInOneCall) {
   torch::manual_seed(7);
   for (const Packing packing : kPackings) {
