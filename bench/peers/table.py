@@ -63,8 +63,8 @@ def write(path, text):
     """Whole or not at all."""
     temporary = path + ".tmp"
     try:
-        with open(temporary, "w") as file:
+        with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(temporary, path)
     except OSError as error:
-        sys.exit(f"peers.py: {path} cannot be written: {error.strerror}.")
+        sys.exit(f"{path} cannot be written: {error.strerror}.")
