@@ -3,37 +3,52 @@
 Layers: official-formula PyTorch (eager, torch.compile), the operator torch.ops.tost, and softmax
 attention by PyTorch's fused kernels and flash-attn. Networks: the same within predictions and
 training steps, and `tost bench model` and `bench train`. Every contestant is compared with the fp32
-form first; one that deviates by more than its type allows is not timed. Then all take turns. Without
-a GPU it says so and ends with 0; --device cpu runs everything that a CPU can.
+form first; one that deviates by more than its type allows is not timed. Then all take turns.
+--figure also draws time and memory against the number of tokens, the paper's speed figure. Without a
+GPU it says so and ends with 0; --device cpu runs everything that a CPU can.
 """
 
 import argparse
+import gc
 import itertools
 import json
 import os
-import subprocess
 import sys
 
 import torch
 
+import device_memory
 import device_timing
 import gpu_contestants
+import gpu_program
 import gpu_work
 import language
 import machine
+import measurements
 import networks
 import rounds
+import speed_figure
 import table
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PROGRAM = "tost program"
+# What --figure measures unless told otherwise: seven of the paper's sixteen lengths, from 16 x 16
+# to 128 x 128 patches, one picture at a time; and a layer, beyond them.
+_FIGURE = {"networks": ["tost_cab_small_12_p16"], "pictures": 1,
+           "image_size": [256, 384, 512, 768, 1024, 1440, 2048],
+           "tokens": [256, 1024, 4096, 16384, 65536], "forms": ["bidirectional"]}
 
 
-def arguments(argv):
-    names = [*gpu_contestants.ALL, PROGRAM]
+def numbers(text):
+    found = [int(n) for n in text.split(",") if n]
+    if any(n < 1 for n in found):
+        raise ValueError
+    return found
+
+
+def parser_of():
+    names = [*gpu_contestants.ALL, gpu_program.NAME]
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    numbers = lambda text: [int(n) for n in text.split(",") if n]  # noqa: E731
     words = lambda text: [w for w in text.split(",") if w]  # noqa: E731
     add = parser.add_argument
     add("--device", default="cuda", choices=("cuda", "cpu"))
@@ -48,10 +63,10 @@ def arguments(argv):
     add("--networks", type=words, default=["tost_cab_small_12_p16", "tost_gpt_base"],
         help="empty: none; " + ", ".join([*networks.VISION, *language.LANGUAGE]))
     add("--pictures", type=int, default=128, help="batch of a vision network (%(default)s)")
-    add("--image-size", type=int, default=224)
+    add("--image-size", type=numbers, default=[224], help="sides of its pictures (224)")
     add("--texts", type=int, default=1, help="batch of a language network (%(default)s)")
-    add("--text-tokens", type=int, default=8192, help="of its texts (%(default)s)")
-    add("--contestants", default=",".join(names),
+    add("--text-tokens", type=numbers, default=[8192], help="of its texts (8192)")
+    add("--contestants", type=words, default=names,
         help="separated by commas: " + ", ".join(names))
     add("--rounds", type=int, default=5)
     add("--repeat", type=int, default=4, help="stretches a turn (%(default)s)")
@@ -59,19 +74,37 @@ def arguments(argv):
     add("--tost", default=os.path.join(ROOT, "build", "cuda", "tost"))
     add("--markdown", help="write the table to this file, too")
     add("--json", help="write every figure to this file")
+    add("--figure", help="draw time and memory against tokens to this file (.svg); unless told "
+        "otherwise of one picture of side 256 to 2048 in tost_cab_small_12_p16 and of one layer")
+    return parser
+
+
+def arguments(argv):
+    parser = parser_of()
+    if parser.parse_args(argv).figure is not None:
+        parser.set_defaults(**_FIGURE)
     options = parser.parse_args(argv)
-    options.contestants = options.contestants.split(",")
     for what, found, known in (("form", options.forms, ("bidirectional", "causal")),
                                ("dtype", options.dtypes, list(gpu_work.TYPES)),
                                ("job", options.jobs, ("forward", "training")),
                                ("network", options.networks,
                                 [*networks.VISION, *language.LANGUAGE]),
-                               ("contestant", options.contestants, names)):
+                               ("contestant", options.contestants,
+                                [*gpu_contestants.ALL, gpu_program.NAME])):
         for name in found:
             if name not in known:
                 parser.error(f"there is no {what} '{name}'; there are {', '.join(known)}")
     if options.dim % options.heads:
         parser.error(f"{options.heads} heads do not divide {options.dim} channels")
+    if any(side % gpu_work.PATCH for side in options.image_size):
+        parser.error(f"--image-size takes multiples of {gpu_work.PATCH}")
+    for file in (options.markdown, options.json, options.figure):
+        if file is not None and not os.path.isdir(os.path.dirname(file) or "."):
+            parser.error(f"{file} cannot be written: there is no folder for it")
+    if options.figure is not None and not options.figure.endswith(".svg"):
+        parser.error(f"--figure is {options.figure}; name a file that ends with .svg")
+    if options.figure is not None and not measurements.enough(s.row() for s in settings(options)):
+        parser.error("--figure needs a layer or a network at two or more numbers of tokens")
     return options
 
 
@@ -79,10 +112,11 @@ def settings(o):
     for form, tokens, job, dtype in itertools.product(o.forms, o.tokens, o.jobs, o.dtypes):
         yield gpu_work.Setting("layer", form == "causal", job, dtype, o.batch, tokens, o.dim,
                                o.heads, o.device)
-    for name, job, dtype in itertools.product(o.networks, o.jobs, o.dtypes):
+    for name in o.networks:
         causal = name in language.LANGUAGE
-        batch, size = (o.texts, o.text_tokens) if causal else (o.pictures, o.image_size)
-        yield gpu_work.Setting(name, causal, job, dtype, batch, size, device=o.device)
+        batch, sizes = (o.texts, o.text_tokens) if causal else (o.pictures, o.image_size)
+        for size, job, dtype in itertools.product(sizes, o.jobs, o.dtypes):
+            yield gpu_work.Setting(name, causal, job, dtype, batch, size, device=o.device)
 
 
 def load_operators(path):
@@ -98,71 +132,49 @@ def load_operators(path):
     return f"no {' or '.join(found)}"
 
 
+def reason(error):
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
 class Entry:
     def __init__(self, setting, contestant, timer, missing):
         self.name, self.times, self.error, self.failed = contestant.name, [], None, None
-        self.timer, self.work = timer, None
+        self.timer, self.work, self.peak_mib = timer, None, None
         if missing and "tost" in contestant.name:
             self.failed = missing
             return
         try:
             self.work, self.error = gpu_work.open_checked(setting, contestant)
             timer.prepare(self, self.work.run)
+            self.peak_mib = device_memory.peak_mib(setting.device, self.work)
         except Exception as error:  # whatever a kernel or package cannot do here is its result
-            self.work = None
-            self.failed = f"{type(error).__name__}: {str(error).strip().splitlines()[:1]}"
+            self.drop(error)
+
+    def drop(self, error):
+        self.work, self.times, self.peak_mib, self.failed = None, [], None, reason(error)
 
     def turn(self, repeat):
-        self.times += [self.timer.ms(self, self.work.run) for _ in range(repeat)]
-
-
-class Program:
-    """`tost bench train` or `bench model` of the same network and batch, which check themselves."""
-
-    def __init__(self, setting, tost):
-        self.name, self.times, self.error, self.failed, self.work = PROGRAM, [], None, None, self
-        self.training, texts = setting.job == "training", setting.causal
-        size = ["--image-size", str(setting.size)]
-        if self.training:
-            special = ["--no-plain", "--no-twin"]
-            size = ["--block", str(setting.size)] if texts else size
-        else:
-            special = ["--test", "prefill" if texts else "forward", "--no-floor"]
-            special += ["--engine", "on" if setting.device == "cpu" else "off"]
-            size = ["--tokens", str(setting.size)] if texts else size
-        self.command = [tost, "bench", "train" if self.training else "model", "--model",
-                        setting.what, "--batch", str(setting.batch), *size, "--precision",
-                        setting.dtype, "--json", *special]
-        if setting.device != "cpu":
-            self.command += ["--device", setting.device]
-        self.turn(1, keep=False)
-
-    def turn(self, repeat, keep=True):
         try:
-            done = subprocess.run([*self.command, "--repeat", str(repeat)], capture_output=True,
-                                  text=True)
-        except OSError as error:
-            self.failed = str(error)
-            return
-        if done.returncode != 0:
-            self.failed = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        elif keep and self.training:
-            self.times.append(json.loads(done.stdout)["precisions"][0]["step"]["ms"])
-        elif keep:
-            row = json.loads(done.stdout)["rows"][0]
-            self.times += row["times_ms"]
-            self.error = row["error"]
+            self.work.run()  # takes back memory that was given up for the program
+            self.times += [self.timer.ms(self, self.work.run) for _ in range(repeat)]
+        except Exception as error:  # beside the others, memory may no longer do
+            self.drop(error)
 
 
-def measure(options, setting, timer, missing):
-    entries = []
+def open_entries(options, setting, timer, missing):
     for name in options.contestants:
+        if name == gpu_program.NAME and setting.what == "layer":
+            continue
         print(f"{setting.label}: {name}", file=sys.stderr)
-        if name == PROGRAM:
-            if setting.what != "layer":
-                entries.append(Program(setting, options.tost))
+        if name == gpu_program.NAME:
+            yield gpu_program.Program(setting, options.tost)
         else:
-            entries.append(Entry(setting, gpu_contestants.ALL[name], timer, missing))
+            yield Entry(setting, gpu_contestants.ALL[name], timer, missing)
+
+
+def measure(options, setting, missing):
+    timer = device_timing.Timer(setting.device)  # it keeps what it timed
+    entries = list(open_entries(options, setting, timer, missing))
     for _ in range(options.rounds):
         for entry in entries:
             if not entry.failed:
@@ -170,12 +182,12 @@ def measure(options, setting, timer, missing):
     rows = []
     for entry in entries:
         low, median, high = rounds.quartiles(entry.times) if entry.times else (None,) * 3
-        rows.append({"what": setting.what, "causal": setting.causal, "job": setting.job,
-                     "dtype": setting.dtype, "batch": setting.batch, "size": setting.size,
-                     "contestant": entry.name, "low_ms": low, "median_ms": median, "high_ms": high,
-                     "times_ms": entry.times, "error": entry.error, "failed": entry.failed})
+        rows.append({**setting.row(), "contestant": entry.name, "low_ms": low, "median_ms": median,
+                     "high_ms": high, "times_ms": entry.times, "peak_mib": entry.peak_mib,
+                     "error": entry.error, "failed": entry.failed})
     entries.clear()
     torch._dynamo.reset()  # or its limit on forms of one function leaves later ones uncompiled
+    gc.collect()
     if setting.device == "cuda":
         torch.cuda.empty_cache()
     return rows
@@ -191,8 +203,8 @@ def median_of(report, wanted, contestant):
 
 def markdown(report):
     text = ("| what | form | job | dtype | batch | size | | ms [quartiles] | times eager | "
-            "the operator is faster by | error |\n"
-            "|---|---|---|---|--:|--:|---|--:|--:|--:|--:|\n")
+            "the operator is faster by | peak memory | error |\n"
+            "|---|---|---|---|--:|--:|---|--:|--:|--:|--:|--:|\n")
     ratio = lambda a, b: f"{a / b:.2f}" if a and b else "–"  # noqa: E731
     for r in report["rows"]:
         form = "causal" if r["causal"] else "bidirectional"
@@ -200,12 +212,13 @@ def markdown(report):
                  f"| {r['contestant']} | ")
         ms = r["median_ms"]
         if not ms:
-            text += f"not measured: {r['failed']} | | | |\n"
+            text += f"not measured: {r['failed']} | | | | |\n"
             continue
         spread = " [" + ", ".join(table.digits(r[key]) for key in ("low_ms", "high_ms")) + "]"
+        peak = f"{r['peak_mib']:,.1f} MiB" if r["peak_mib"] else "–"
         error = "–" if r["error"] is None else f"{r['error']:.1e}"
         text += (f"{table.digits(ms)}{spread} | {ratio(median_of(report, r, 'eager'), ms)} | "
-                 f"{ratio(ms, median_of(report, r, 'tost operator'))} | {error} |\n")
+                 f"{ratio(ms, median_of(report, r, 'tost operator'))} | {peak} | {error} |\n")
     return text + table.foot(report)
 
 
@@ -219,15 +232,16 @@ def main(argv=None):
     if options.device == "cuda":
         report["machine"]["gpu"] = torch.cuda.get_device_name()
     missing = load_operators(options.library)
-    timer = device_timing.Timer(options.device)
     text = ""
     for setting in settings(options):
-        report["rows"] += measure(options, setting, timer, missing)
+        report["rows"] += measure(options, setting, missing)
         text = markdown(report)
         if options.markdown:
             table.write(options.markdown, text)
         if options.json:
             table.write(options.json, json.dumps(report, indent=1) + "\n")
+        if options.figure and measurements.enough(report["rows"]):
+            table.write(options.figure, speed_figure.draw(report))
     print(text, end="")
 
 

@@ -38,6 +38,7 @@ class Contestant:
 _FORMULA = (mixers.Statistics, language.CausalTokenStatistics)
 _OPERATOR = (mixers.OperatorStatistics, mixers.OperatorCausalStatistics)
 _SOFTMAX = (mixers.Softmax, mixers.CausalSoftmax)
+_EAGER_SOFTMAX = (mixers.EagerSoftmax, mixers.CausalEagerSoftmax)
 _FLASH = (mixers.FlashSoftmax, mixers.CausalFlashSoftmax)
 
 REFERENCES = {"tssa": Contestant("reference", "tssa", *_FORMULA),
@@ -47,6 +48,7 @@ ALL = {c.name: c for c in (
     Contestant("compile", "tssa", *_FORMULA, compiled=True),
     Contestant("tost operator", "tssa", *_OPERATOR),
     Contestant("tost operator compile", "tssa", *_OPERATOR, compiled=True),
+    Contestant("eager attention", "softmax", *_EAGER_SOFTMAX),
     *(Contestant(f"sdpa {name}", "softmax", *_SOFTMAX, backend=key)
       for name, key in BACKENDS.items()),
     Contestant("flash-attn", "softmax", *_FLASH),

@@ -12,6 +12,7 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Largest deviation from the fp32 form, relative to its largest value, that is still timed.
 ALLOWED = {"fp32": 1e-3, "bf16": 8e-2, "fp16": 2e-2}
 _CHECKED_TOKENS = 2048  # at most, of softmax, whose reference holds every weight
+PATCH = 16  # of every network of networks.VISION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,22 @@ class Setting:
     dim: int = 768  # of a layer
     heads: int = 12
     device: str = "cuda"
+
+    @property
+    def pictures(self):
+        return self.what != "layer" and not self.causal
+
+    @property
+    def tokens(self):
+        """That attention sees."""
+        return (self.size // PATCH) ** 2 if self.pictures else self.size
+
+    def row(self):
+        """What names it among results."""
+        layer = self.what == "layer"
+        return {"what": self.what, "causal": self.causal, "job": self.job, "dtype": self.dtype,
+                "batch": self.batch, "size": self.size, "tokens": self.tokens,
+                "dim": self.dim if layer else None, "heads": self.heads if layer else None}
 
     @property
     def label(self):
@@ -57,6 +74,10 @@ class Layer:
         shape = (self.s.batch, tokens, self.s.dim)
         self.x, self.dy = (torch.randn(shape).to(self.s.device, TYPES[self.dtype])
                            for _ in range(2))
+
+    def tensors(self):
+        """What is held between calls."""
+        return [self.x, self.dy, *self.module.state_dict().values()]
 
     def run(self):
         """-> what must agree: the output, and in training the input's gradient."""
@@ -103,20 +124,24 @@ class Network:
             self.inputs = (torch.randn(s.batch, 3, size, size), torch.randint(0, 1000, (s.batch,)))
         self.inputs = tuple(t.to(s.device) for t in self.inputs)
 
+    def tensors(self):
+        moments = [t for state in self.optimizer.state.values() for t in state.values()]
+        return [*self.inputs, *self.module.state_dict().values(), *moments]
+
     def run(self):
-        """-> what must agree: logits, or in training the loss before the step."""
+        """-> what must agree: logits, or in training loss and norm of the gradient of a step."""
         autocast = torch.autocast(self.s.device, TYPES[self.dtype], enabled=self.dtype != "fp32")
         if self.s.job == "forward":
             with self.contestant.context(), autocast, torch.no_grad():
                 return (self.call(self.inputs[0]),)
-        self.optimizer.zero_grad(set_to_none=True)
         with self.contestant.context():
             with autocast:
                 loss = self.call(*self.inputs)
             loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
         self.optimizer.step()
-        return (loss.detach(),)
+        self.optimizer.zero_grad(set_to_none=True)  # between calls none is held
+        return loss.detach(), norm
 
 
 class _Loss(torch.nn.Module):
@@ -134,8 +159,9 @@ def open_checked(setting, contestant):
     """-> (work ready to be timed, its deviation). Raises where it cannot run or is wrong."""
     kind = Layer if setting.what == "layer" else Network
     size = setting.size
-    if contestant.family == "softmax" and (kind is Layer or setting.causal):
-        size = min(size, _CHECKED_TOKENS)
+    if contestant.family == "softmax":
+        most = int(_CHECKED_TOKENS**0.5) * PATCH if setting.pictures else _CHECKED_TOKENS
+        size = min(size, most)
     reference = kind(setting, gpu_contestants.REFERENCES[contestant.family], "fp32")
     weights = {name: t.clone() for name, t in reference.module.state_dict().items()}
     reference.take(size)

@@ -53,6 +53,20 @@ class Softmax(nn.Module):
         return self.proj(y.transpose(1, 2).reshape(x.shape))
 
 
+class EagerSoftmax(Softmax):
+    """The same written out, every weight in memory: the baseline of the paper's speed figure."""
+
+    def forward(self, x):
+        q, k, v = self.split(x).permute(2, 0, 3, 1, 4).unbind(0)
+        logits = (q @ k.transpose(-2, -1)) * q.shape[-1] ** -0.5
+        if self.causal:
+            tokens = x.shape[1]
+            later = torch.ones(tokens, tokens, dtype=torch.bool, device=x.device).triu(1)
+            logits = logits.masked_fill(later, float("-inf"))
+        y = logits.softmax(-1) @ v
+        return self.proj(y.transpose(1, 2).reshape(x.shape))
+
+
 class FlashSoftmax(Softmax):
     """The same by the flash-attn package."""
 
@@ -64,6 +78,10 @@ class FlashSoftmax(Softmax):
 
 
 class CausalSoftmax(Softmax):
+    causal, bias = True, False
+
+
+class CausalEagerSoftmax(EagerSoftmax):
     causal, bias = True, False
 
 

@@ -11,14 +11,21 @@ PEERS = pathlib.Path(__file__).parents[2] / "bench" / "peers"
 sys.path.insert(0, str(PEERS))
 
 import contestants  # noqa: E402
+import device_memory  # noqa: E402
 import gpu  # noqa: E402
 import gpu_contestants  # noqa: E402
 import gpu_work  # noqa: E402
 import language  # noqa: E402
+import measurements  # noqa: E402
 import peers  # noqa: E402
 import table  # noqa: E402
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def operators():
+    assert gpu.load_operators(os.environ["TOST_LIBRARY"]) is None
 
 
 def small_net(monkeypatch, rows=9, positions=True):
@@ -110,10 +117,9 @@ def test_what_is_wrong_is_not_timed(monkeypatch, tmp_path, capsys):
 
 
 def test_operators_are_the_formula():
-    assert gpu.load_operators(os.environ["TOST_LIBRARY"]) is None
     for causal in (False, True):
         setting = gpu_work.Setting("layer", causal, "training", "fp32", 2, 11, 12, 3, "cpu")
-        for name in ("eager", "tost operator"):
+        for name in ("eager", "tost operator", "eager attention"):
             _, error = gpu_work.open_checked(setting, gpu_contestants.ALL[name])
             assert error < 1e-5
     operator = gpu_contestants.ALL["tost operator"]
@@ -130,19 +136,157 @@ def test_gpu_script_on_a_cpu(tmp_path, capsys):
               "--repeat", "1", "--contestants", "eager,tost operator,sdpa cudnn,tost program",
               "--library", os.environ["TOST_LIBRARY"], "--tost", os.environ["TOST_PROGRAM"],
               "--json", str(out)])
-    rows = json.loads(out.read_text())["rows"]
+    rows = measurements.read(str(out))["rows"]
     assert len(rows) == 4 * 3 + 2 * 4  # layers know no program
     for row in rows:
         ran = row["contestant"] != "sdpa cudnn"
         assert (row["failed"] is None) == ran, row
         assert len(row["times_ms"]) == int(ran)
+        assert (row["peak_mib"] is not None) == (ran and row["contestant"] != "tost program")
     text = capsys.readouterr().out
     assert "| layer | causal | training | fp32 | 1 | 16 | tost operator | " in text
     assert "not measured: RuntimeError" in text
 
 
+def test_gpu_script_draws_the_figure_it_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(gpu.networks.VISION, "tost_cab_tiny_12_p16", (16, 1, 2))
+    figure, out = tmp_path / "speed.svg", tmp_path / "gpu.json"
+    gpu.main(["--device", "cpu", "--figure", str(figure), "--json", str(out), "--networks",
+              "tost_cab_tiny_12_p16", "--image-size", "32,64,128", "--tokens", "32,64", "--dim",
+              "24", "--heads", "3", "--dtypes", "fp32", "--rounds", "1", "--repeat", "1",
+              "--contestants", "eager,tost operator,eager attention,sdpa flash", "--library",
+              os.environ["TOST_LIBRARY"]])
+    report = measurements.read(str(out))
+    found = {(r["what"], r["job"], r["tokens"], r["contestant"]) for r in report["rows"]}
+    assert len(found) == (3 + 2) * 2 * 4 and all(r["failed"] is None for r in report["rows"])
+    assert {n for what, _, n, _ in found if what != "layer"} == {4, 16, 64}
+    text, number = figure.read_text(), gpu.speed_figure.log_chart.number
+    for r in report["rows"]:
+        assert f"{r['tokens']:,} tokens: {number(r['median_ms'])} ms" in text
+        assert f"{r['tokens']:,} tokens: {number(r['peak_mib'])} MiB" in text
+    assert "One bidirectional layer of 24 channels, 3 heads, forward and backward, fp32" in text
+    assert "causal" not in text
+
+
+def test_every_contestant_can_be_drawn():
+    assert set(measurements.CONTESTANTS) == {*gpu_contestants.ALL, gpu.gpu_program.NAME}
+    for family, names in measurements.FAMILIES.items():
+        for name in set(names) & set(gpu_contestants.ALL):
+            assert gpu_contestants.ALL[name].family == family.lower()
+
+
+def test_figure_measures_the_papers_lengths_unless_told_otherwise(tmp_path):
+    figure = ["--figure", str(tmp_path / "speed.svg")]
+    settings = list(gpu.settings(gpu.arguments(figure)))
+    nets = [s for s in settings if s.what == "tost_cab_small_12_p16"]
+    assert len(nets) == 14 and {s.batch for s in settings} == {1}
+    assert sorted({s.tokens for s in nets}) == [256, 576, 1024, 2304, 4096, 8100, 16384]
+    assert {s.tokens for s in settings if s.what == "layer"} == {256, 1024, 4096, 16384, 65536}
+    assert not any(s.causal for s in settings)
+    told = gpu.arguments([*figure, "--image-size", "224,448", "--tokens", "", "--pictures", "8"])
+    assert [(s.tokens, s.batch) for s in gpu.settings(told)] == [(196, 8)] * 2 + [(784, 8)] * 2
+    assert {s.size for s in gpu.settings(gpu.arguments([]))} == {224, 1024, 4096, 8192, 16384}
+
+
+@pytest.mark.parametrize("name", ["compile", "tost operator compile"])
+@pytest.mark.parametrize("what, causal", [("layer", False), ("layer", True), ("small", True)])
+def test_compiled_contestants_are_one_graph(what, causal, name, monkeypatch):
+    """By torch.compile's own tracing; what it would generate runs as it was traced."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    graphs, compiler = [], torch.compile
+
+    def keep(graph, inputs):
+        graphs.append({str(node.target) for node in graph.graph.nodes})
+        return make_boxed_func(graph.forward)
+
+    monkeypatch.setitem(language.LANGUAGE, "small", (12, 2, 3, 17))
+    monkeypatch.setattr(torch, "compile", lambda module: compiler(
+        module, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep)))
+    for job, passes in (("forward", 1), ("training", 2)):
+        torch._dynamo.reset()
+        graphs.clear()
+        setting = gpu_work.Setting(what, causal, job, "fp32", 2, 11, 12, 3, "cpu")
+        _, error = gpu_work.open_checked(setting, gpu_contestants.ALL[name])
+        assert error < 1e-5 and len(graphs) == passes
+        operators = {node for graph in graphs for node in graph if node.startswith("tost.")}
+        form = "tost.tssa_causal" if causal else "tost.tssa"
+        wanted = {f"{form}.default"} if passes == 1 else {f"{form}_forward.default",
+                                                          f"{form}_backward.default"}
+        assert operators == (wanted if "operator" in name else set())
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_memory_is_counted(causal):
+    x, y = torch.zeros(100, 4), torch.zeros(1000)
+    assert device_memory.held_bytes([x, x[1:], x.t(), y[:10]]) == 4 * (400 + 1000)
+    kept = []
+
+    def run():
+        a = torch.empty(200_000)
+        b = a[:100_000].clone()
+        del a
+        kept.append(b.clone())
+
+    assert device_memory.added_bytes("cpu", run) == 4 * 300_000  # a and b
+    # Twice the tokens: softmax written out keeps tokens², the others grow with the tokens.
+    growth = {}
+    for name in ("eager", "tost operator", "sdpa flash", "eager attention"):
+        peaks = []
+        for tokens in (512, 1024):
+            setting = gpu_work.Setting("layer", causal, "training", "fp32", 1, tokens, 24, 3, "cpu")
+            work, _ = gpu_work.open_checked(setting, gpu_contestants.ALL[name])
+            peaks.append(device_memory.peak_mib("cpu", work))
+        growth[name] = peaks[1] / peaks[0]
+    assert growth["eager attention"] > 3.5
+    assert all(1.5 < g < 3 for name, g in growth.items() if name != "eager attention"), growth
+
+
+def test_memory_on_a_gpu_is_beyond_what_was_there(monkeypatch):
+    done, now = [], {"memory_allocated": 100, "max_memory_allocated": 900}
+    for name in ("synchronize", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: done.append(name))
+    for name in now:
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: done.append(name) or now[name])
+
+    def run():
+        done.append("run")
+        now["max_memory_allocated"] = 350
+
+    assert device_memory.added_bytes("cuda", run) == 250
+    assert done == ["synchronize", "memory_allocated", "reset_peak_memory_stats", "run",
+                    "synchronize", "max_memory_allocated"]
+
+
+def test_what_no_longer_runs_is_not_measured(monkeypatch):
+    calls = []
+
+    def run(self):
+        calls.append(1)
+        if len(calls) > 8:
+            raise MemoryError("no room\nat all")
+        return (self.x,)
+
+    setting = gpu_work.Setting("layer", False, "forward", "fp32", 1, 8, 12, 3, "cpu")
+    work = gpu_work.Layer(setting, gpu_contestants.ALL["eager"], "fp32")
+    work.take(8)
+    monkeypatch.setattr(gpu_work.Layer, "run", run)
+    monkeypatch.setattr(gpu_work, "open_checked", lambda *_: (work, 0.0))
+    options = gpu.arguments(["--rounds", "9", "--contestants", "eager"])
+    row, = gpu.measure(options, setting, None)
+    assert row["failed"] == "MemoryError: no room" and row["times_ms"] == []
+    assert row["median_ms"] is None and row["peak_mib"] is None
+
+
 @pytest.mark.parametrize("wrong", [["--tokens", "a"], ["--forms", "sideways"], ["--dtypes", "fp8"],
                                    ["--networks", "resnet"], ["--contestants", "jax"],
+                                   ["--tokens", "0"], ["--image-size", "224,225"],
+                                   ["--json", "/absent/folder/gpu.json"],
+                                   ["--figure", "/absent/folder/speed.svg"],
+                                   ["--figure", "speed.png"],
+                                   ["--figure", "f.svg", "--tokens", "64", "--networks", ""],
                                    ["--dim", "10", "--heads", "3"]])
 def test_gpu_script_refuses(wrong, capsys):
     with pytest.raises(SystemExit) as end:
@@ -158,12 +302,12 @@ def test_without_a_gpu_it_says_so(capsys):
 
 def test_a_table_gives_ratios():
     base = {"what": "layer", "causal": True, "job": "forward", "dtype": "bf16", "batch": 1,
-            "size": 64, "error": 1e-3, "failed": None}
+            "size": 64, "peak_mib": 12.0, "error": 1e-3, "failed": None}
     rows = [{**base, "contestant": name, "low_ms": ms - 1, "median_ms": ms, "high_ms": ms + 1}
             for name, ms in (("eager", 8.0), ("tost operator", 2.0), ("sdpa flash", 6.0))]
     machine = {"cpu": "c", "features": [], "versions": {}, "python": "3", "date": "d", "gpu": "H"}
     text = gpu.markdown({"machine": machine, "threads": 1, "rounds": 2, "repeat": 3, "rows": rows})
-    assert "| sdpa flash | 6.00 [5.00, 7.00] | 1.33 | 3.00 | 1.0e-03 |" in text
-    assert "| tost operator | 2.00 [1.00, 3.00] | 4.00 | 1.00 |" in text
+    assert "| sdpa flash | 6.00 [5.00, 7.00] | 1.33 | 3.00 | 12.0 MiB | 1.0e-03 |" in text
+    assert "| tost operator | 2.00 [1.00, 3.00] | 4.00 | 1.00 | 12.0 MiB |" in text
     assert "\nH; c ()" in text
     assert table.digits(123.4) == "123"

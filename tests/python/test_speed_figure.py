@@ -66,7 +66,8 @@ def test_every_curve_is_there():
     for name in measurements.CONTESTANTS:
         full = speed_figure._full_name(name)
         assert len({note for note in found if note.startswith(f"{full}, 256 tokens: ")}) == 2
-        assert len(re.findall(rf"<title>{re.escape(full)}, \d", svg)) == 12  # 3 lengths, 2 jobs, time and memory
+        # Three lengths, two jobs, time and memory.
+        assert len(re.findall(rf"<title>{re.escape(full)}, \d", svg)) == 12
         assert full.partition(", ")[2] in words(svg)
     assert svg.count("Time of a call, ms") == svg.count("Peak memory, MiB") == 2
     assert "tost_cab_small_12_p16, training step, bf16, batch 1" in words(svg)

@@ -1,0 +1,52 @@
+"""This program as a contestant on a GPU: `tost bench model` and `bench train`."""
+
+import json
+import subprocess
+
+import torch
+
+NAME = "tost program"
+
+
+class Program:
+    """The same network and batch; the commands check themselves."""
+
+    def __init__(self, setting, tost):
+        self.name, self.times, self.error, self.failed, self.work = NAME, [], None, None, self
+        self.peak_mib = None
+        self.setting, self.training = setting, setting.job == "training"
+        size = ["--image-size", str(setting.size)]
+        if self.training:
+            special = ["--no-plain", "--no-twin"]
+            size = size if setting.pictures else ["--block", str(setting.size)]
+        else:
+            special = ["--test", "forward" if setting.pictures else "prefill", "--no-floor"]
+            special += ["--engine", "on" if setting.device == "cpu" else "off"]
+            size = size if setting.pictures else ["--tokens", str(setting.size)]
+        self.command = [tost, "bench", "train" if self.training else "model", "--model",
+                        setting.what, "--batch", str(setting.batch), *size, "--precision",
+                        setting.dtype, "--json", *special]
+        if setting.device != "cpu":
+            self.command += ["--device", setting.device]
+        self.turn(1, keep=False)
+
+    def turn(self, repeat, keep=True):
+        if self.setting.device != "cpu":
+            torch.cuda.empty_cache()  # what this process keeps for later another one cannot have
+        try:
+            done = subprocess.run([*self.command, "--repeat", str(repeat)], capture_output=True,
+                                  text=True)
+        except OSError as error:
+            self.failed = str(error)
+            return
+        if done.returncode != 0:
+            self.failed = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        elif keep and self.training:
+            self.times.append(json.loads(done.stdout)["precisions"][0]["step"]["ms"])
+        elif keep:
+            row = json.loads(done.stdout)["rows"][0]
+            self.times += row["times_ms"]
+            self.error = row["error"]
+            # On a CPU it reports the whole process, which is not what the others count.
+            if self.setting.device != "cpu" and row["peak_resident_bytes"]:
+                self.peak_mib = row["peak_resident_bytes"] / 2**20
