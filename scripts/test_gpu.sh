@@ -56,7 +56,8 @@ for graphs in on off; do
   run "bench_decode_graphs_$graphs" "$build/tost" bench decode --device cuda --graphs $graphs --batch 16 \
       --models tost_gpt_base
 done
-run peers "${PEERS_PYTHON:-.venv/bin/python}" bench/peers/gpu.py --library "$build/lib/libtost_torch.so" \
-    --tost "$build/tost" --markdown "$out/peers.md" --json "$out/peers.json"
+peers() { "${PEERS_PYTHON:-.venv/bin/python}" bench/peers/gpu.py --library "$build/lib/libtost_torch.so" --tost "$build/tost" "$@"; }
+run peers peers --markdown "$out/peers.md" --json "$out/peers.json"
+run speed_figure peers --markdown "$out/speed.md" --json "$out/speed.json" --figure "$out/speed.svg"
 say "all output is in $out"
 exit $failed
