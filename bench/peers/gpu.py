@@ -222,6 +222,14 @@ def markdown(report):
     return text + table.foot(report)
 
 
+def draw_figure(path, report):
+    """-> why there is nothing to draw, or None"""
+    try:
+        table.write(path, speed_figure.draw(report))
+    except measurements.Refused as nothing:
+        return str(nothing)
+
+
 def main(argv=None):
     options = arguments(argv)
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -232,7 +240,7 @@ def main(argv=None):
     if options.device == "cuda":
         report["machine"]["gpu"] = torch.cuda.get_device_name()
     missing = load_operators(options.library)
-    text = ""
+    text, undrawn = "", None
     for setting in settings(options):
         report["rows"] += measure(options, setting, missing)
         text = markdown(report)
@@ -240,9 +248,10 @@ def main(argv=None):
             table.write(options.markdown, text)
         if options.json:
             table.write(options.json, json.dumps(report, indent=1) + "\n")
-        if options.figure and measurements.enough(report["rows"]):
-            table.write(options.figure, speed_figure.draw(report))
+        undrawn = options.figure and draw_figure(options.figure, report)
     print(text, end="")
+    if undrawn:
+        sys.exit(f"gpu.py: {undrawn}")
 
 
 if __name__ == "__main__":

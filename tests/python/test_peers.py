@@ -168,6 +168,15 @@ def test_gpu_script_draws_the_figure_it_measured(tmp_path, monkeypatch, capsys):
     assert "causal" not in text
 
 
+def test_a_figure_of_nothing_is_said_not_drawn(tmp_path, capsys):
+    figure = tmp_path / "speed.svg"
+    with pytest.raises(SystemExit, match="^gpu.py: There is nothing to draw: no layer"):
+        gpu.main(["--device", "cpu", "--figure", str(figure), "--networks", "", "--tokens", "8,16",
+                  "--dim", "12", "--heads", "3", "--contestants", "sdpa cudnn"])
+    assert not figure.exists()
+    assert capsys.readouterr().out.count("not measured: RuntimeError") == 4
+
+
 def test_every_contestant_can_be_drawn():
     assert set(measurements.CONTESTANTS) == {*gpu_contestants.ALL, gpu.gpu_program.NAME}
     for family, names in measurements.FAMILIES.items():
