@@ -9,7 +9,9 @@ import language
 import networks
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-# Largest deviation from the fp32 form, relative to its largest value, that is still timed.
+# Largest deviation from the fp32 form, relative to its largest value, that is still timed. With
+# gradients three times that: in those of the first tokens, whose sums are short, the written-out
+# causal form in bf16 is off by a tenth.
 ALLOWED = {"fp32": 1e-3, "bf16": 8e-2, "fp16": 2e-2}
 _CHECKED_TOKENS = 2048  # at most, of softmax, whose reference holds every weight
 PATCH = 16  # of every network of networks.VISION
@@ -42,6 +44,10 @@ class Setting:
         return {"what": self.what, "causal": self.causal, "job": self.job, "dtype": self.dtype,
                 "batch": self.batch, "size": self.size, "tokens": self.tokens,
                 "dim": self.dim if layer else None, "heads": self.heads if layer else None}
+
+    @property
+    def allowed(self):
+        return ALLOWED[self.dtype] * (3 if self.job == "training" else 1)
 
     @property
     def label(self):
@@ -129,7 +135,10 @@ class Network:
         return [*self.inputs, *self.module.state_dict().values(), *moments]
 
     def run(self):
-        """-> what must agree: logits, or in training loss and norm of the gradient of a step."""
+        """-> what must agree: logits, or in training the loss and, in fp32 alone, the gradient's norm.
+
+        In bf16 one large gradient can round the norm by a tenth.
+        """
         autocast = torch.autocast(self.s.device, TYPES[self.dtype], enabled=self.dtype != "fp32")
         if self.s.job == "forward":
             with self.contestant.context(), autocast, torch.no_grad():
@@ -141,7 +150,7 @@ class Network:
         norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)  # between calls none is held
-        return loss.detach(), norm
+        return (loss.detach(), norm) if self.dtype == "fp32" else (loss.detach(),)
 
 
 class _Loss(torch.nn.Module):
@@ -170,7 +179,7 @@ def open_checked(setting, contestant):
     work = kind(setting, contestant, setting.dtype, weights)
     work.take(size)
     error = deviation([t.detach() for t in work.run()], wanted)
-    if not error <= ALLOWED[setting.dtype]:
-        raise ValueError(f"it deviates by {error:.1e}, more than {ALLOWED[setting.dtype]:g}")
+    if not error <= setting.allowed:
+        raise ValueError(f"it deviates by {error:.1e}, more than {setting.allowed:g}")
     work.take(setting.size)
     return work, error

@@ -123,10 +123,40 @@ def test_operators_are_the_formula():
             _, error = gpu_work.open_checked(setting, gpu_contestants.ALL[name])
             assert error < 1e-5
     operator = gpu_contestants.ALL["tost operator"]
+    for causal in (False, True):  # as they are timed: the written-out form in bf16 is not refused
+        setting = gpu_work.Setting("layer", causal, "training", "bf16", 1, 256, 96, 4, "cpu")
+        errors = {name: gpu_work.open_checked(setting, gpu_contestants.ALL[name])[1]
+                  for name in ("eager", "tost operator", "eager attention", "sdpa flash")}
+        assert 1e-3 < errors["tost operator"] < 0.02 and max(errors.values()) < 0.24, errors
     setting = gpu_work.Setting("layer", False, "forward", "fp32", 2, 11, 12, 3, "cpu")
     with torch.no_grad(), pytest.raises(ValueError, match="deviates by"):
         wrong = type("Wrong", (operator.bidirectional,), {"forward": lambda self, x: 2 * x})
         gpu_work.open_checked(setting, gpu_contestants.Contestant("wrong", "tssa", wrong, wrong))
+
+
+def test_steps_with_wrong_gradients_are_not_timed(monkeypatch):
+    class Wrong(language.CausalTokenStatistics):
+        def forward(self, x):
+            return Doubled.apply(super().forward(x))
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(context, grad):
+            return 2 * grad
+
+    monkeypatch.setitem(language.LANGUAGE, "small", (12, 2, 3, 17))
+    wrong = gpu_contestants.Contestant("wrong", "tssa", Wrong, Wrong)
+    for job in ("forward", "training"):
+        setting = gpu_work.Setting("small", True, job, "fp32", 2, 11, device="cpu")
+        if job == "forward":
+            assert gpu_work.open_checked(setting, wrong)[1] < 1e-5
+        else:
+            with pytest.raises(ValueError, match="deviates by .* more than 0.003"):
+                gpu_work.open_checked(setting, wrong)
 
 
 def test_gpu_script_on_a_cpu(tmp_path, capsys):
