@@ -181,9 +181,10 @@ def draw(report):
     m, page = report["machine"], Page()
     title = f"Time and memory against the number of tokens, {measurements.device(m)}"
     page.words(title, 17, log_chart.TEXT, bold=True)
-    page.words(f"Median and quartiles, all taking turns; memory of a call with weights, inputs and "
-               f"(training step) optimizer. Curves that coincide cover each other. torch "
-               f"{m['versions']['torch']}, {m['date']}.")
+    page.words("Median and quartiles, all taking turns; memory of a call with weights, inputs and "
+               "(training step) optimizer. Curves that coincide cover each other.")
+    page.words(f"torch {m['versions']['torch']}, {m['date']}.")
+    page.y += 4
     page.legend(shown)
     everywhere = set.intersection(*(set(gaps(group)) for group in found))
     for group in found:
