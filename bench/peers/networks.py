@@ -150,7 +150,9 @@ class VisionNet(nn.Module):
     def forward(self, images):
         x = self.patch_embed.proj(images)
         x = x + self.pos_embeder(x.shape[2], x.shape[3])
-        x = x.flatten(2).transpose(1, 2)
+        # flatten(2).transpose(1, 2) is the same, but of one picture torch.compile (2.15) then gives
+        # the batch norms wrong gradients.
+        x = x.permute(0, 2, 3, 1).flatten(1, 2)
         for block in self.blocks:
             x = block(x)
         x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1)

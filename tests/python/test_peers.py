@@ -228,11 +228,13 @@ def test_figure_measures_the_papers_lengths_unless_told_otherwise(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["compile", "tost operator compile"])
-@pytest.mark.parametrize("what, causal", [("layer", False), ("layer", True), ("small", True)])
-def test_compiled_contestants_are_one_graph(what, causal, name, monkeypatch):
-    """By torch.compile's own tracing; what it would generate runs as it was traced."""
+@pytest.mark.parametrize("what, causal, size", [("layer", False, 11), ("layer", True, 11),
+                                                ("small", True, 11), ("picture", False, 32)])
+def test_compiled_contestants_are_one_graph(what, causal, size, name, monkeypatch):
+    """By torch.compile's own tracing and rewriting; what it would generate runs as it was traced."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
+    from torch._inductor.decomposition import select_decomp_table
 
     graphs, compiler = [], torch.compile
 
@@ -241,12 +243,14 @@ def test_compiled_contestants_are_one_graph(what, causal, name, monkeypatch):
         return make_boxed_func(graph.forward)
 
     monkeypatch.setitem(language.LANGUAGE, "small", (12, 2, 3, 17))
-    monkeypatch.setattr(torch, "compile", lambda module: compiler(
-        module, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep)))
+    monkeypatch.setitem(gpu.networks.VISION, "picture", (16, 1, 2))
+    backend = aot_autograd(fw_compiler=keep, bw_compiler=keep,
+                           decompositions=select_decomp_table())
+    monkeypatch.setattr(torch, "compile", lambda module: compiler(module, backend=backend))
     for job, passes in (("forward", 1), ("training", 2)):
         torch._dynamo.reset()
         graphs.clear()
-        setting = gpu_work.Setting(what, causal, job, "fp32", 2, 11, 12, 3, "cpu")
+        setting = gpu_work.Setting(what, causal, job, "fp32", 1, size, 12, 3, "cpu")
         _, error = gpu_work.open_checked(setting, gpu_contestants.ALL[name])
         assert error < 1e-5 and len(graphs) == passes
         operators = {node for graph in graphs for node in graph if node.startswith("tost.")}
