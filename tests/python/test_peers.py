@@ -261,6 +261,25 @@ def test_compiled_contestants_are_one_graph(what, causal, size, name, monkeypatc
     torch._dynamo.reset()
 
 
+def test_compiled_training_of_one_picture_reaches_the_stem(monkeypatch):
+    monkeypatch.setitem(gpu.networks.VISION, "picture", (16, 1, 2))
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    net = gpu.networks.VisionNet("picture", 10)
+    images, labels = torch.randn(1, 3, 64, 64), torch.tensor([3])
+
+    def gradients(loss):
+        net.zero_grad()
+        loss(images, labels).backward()
+        return {name: p.grad.clone() for name, p in net.patch_embed.named_parameters()}
+
+    plain = gradients(net.loss)
+    found = gradients(torch.compile(gpu_work._Loss(net), backend="aot_eager_decomp_partition"))
+    torch._dynamo.reset()
+    for name, wanted in plain.items():
+        assert (found[name] - wanted).abs().max() < 1e-3 * wanted.abs().max(), name
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_memory_is_counted(causal):
     x, y = torch.zeros(100, 4), torch.zeros(1000)
