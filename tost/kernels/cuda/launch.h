@@ -53,12 +53,20 @@ TokensOut<T> tokens_out(const Tokens& t) {
 }
 
 #if defined(__CUDACC__)
-// More than 48 KiB of shared memory has to be asked for.
+// More than 48 KiB of shared memory has to be asked for, on every device. All there is: a smaller
+// number would undo what another thread asked for its launch, or what a captured launch needs.
 template <class Kernel>
 int allow_shared(Kernel kernel, int64_t bytes) {
   if (bytes <= (48 << 10)) return 0;
-  return static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               static_cast<int>(bytes)));
+  int device = 0, all = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error == cudaSuccess) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, all);
+  }
+  return static_cast<int>(error);
 }
 int last_error() {
   return static_cast<int>(cudaGetLastError());
