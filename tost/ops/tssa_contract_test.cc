@@ -51,6 +51,17 @@ TEST(TssaContract, BadLengthsAreNamed) {
   EXPECT_EQ(message(Tensor()), "");
 }
 
+// What compilers ask for a float16 tensor of a GPU.
+TEST(TssaContract, GivesTheShapesOfFloat16WithoutData) {
+  const auto meta = torch::device(torch::kMeta);
+  const auto w = torch::empty({2, 5, 12}, meta.dtype(torch::kHalf));
+  const auto [y, pi] = tssa(w, torch::empty({3, 1}, meta));
+  EXPECT_EQ(y.sizes(), w.sizes());
+  EXPECT_EQ(y.scalar_type(), torch::kHalf);
+  EXPECT_EQ(pi.sizes(), torch::IntArrayRef({2, 3, 5}));
+  EXPECT_EQ(pi.scalar_type(), torch::kFloat);
+}
+
 TEST(TssaContract, EmptyInputs) {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat64}) {
     for (const auto& [batch, tokens] : {std::pair<int64_t, int64_t>{0, 5}, {2, 0}, {0, 0}}) {
