@@ -1,6 +1,8 @@
 // DeviceGraph on CUDA, by torch's own wrapper: its allocator and generators know of the capture.
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/Event.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -36,6 +38,16 @@ void order(const CUDAStream& earlier, const CUDAStream& later) {
   event.block(later.unwrap());
 }
 
+// Where torch keeps one capture a generator, a failed one leaves it in that state, and every later
+// draw is refused; a copy of it is in none.
+template <class State>
+void end_capture_of_generator(c10::DeviceIndex device) {
+  if constexpr (requires(State & state) { state.capturing_; }) {
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device);
+    generator.graphsafe_set_state(generator.clone());
+  }
+}
+
 class CudaGraph final : public DeviceGraph {
  public:
   CudaGraph(c10::Device device, at::cuda::MempoolId_t pool)
@@ -64,6 +76,8 @@ class CudaGraph final : public DeviceGraph {
   void record(function_ref<void()> work) override {
     const c10::cuda::CUDAStreamGuard guard(side_);
     c10::cuda::device_synchronize();
+    // While it captures the allocator gives nothing back, and what the calls before took lies idle.
+    c10::cuda::CUDACachingAllocator::emptyCache();
     // Other threads load batches and write checkpoints meanwhile; their calls are none of this.
     graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
@@ -81,6 +95,7 @@ class CudaGraph final : public DeviceGraph {
       graph_.capture_end();
     } catch (const c10::Error&) {
       static_cast<void>(cudaGetLastError());
+      end_capture_of_generator<at::CUDAGeneratorState>(side_.device_index());
     }
   }
 
