@@ -22,6 +22,8 @@ run() {
   name=$1
   shift
   if "$@" > "$out/$name.txt" 2>&1; then result=passed; else result=FAILED failed=1; fi
+  # There is a GPU, so a torch that sees none (of an older driver, say) has not passed what it left out.
+  if grep -q -e 'no CUDA device is visible' -e 'not run: no GPU' "$out/$name.txt"; then result=FAILED failed=1; fi
   counts=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) tests*\./\1 passed/p; s/^\[  SKIPPED \] \([0-9]*\) tests*.*/\1 skipped/p; s/^ *\([0-9]*\) FAILED TESTS*.*/\1 failed/p; s/^=* *\(ERROR SUMMARY: .*\)/\1/p; s/^=* *\(RACECHECK SUMMARY: .*\)/\1/p' "$out/$name.txt" | paste -sd, -)
   say "$result  $name  $counts"
 }
@@ -33,14 +35,19 @@ few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_a
 run operators "$build/tests/gpu_ops_tests"
 run operators_in_passes env TOST_GPU_SHARED=0 "$build/tests/gpu_ops_tests" --gtest_filter='*Tssa*:GpuOperators.*:*/*'
 run models_and_commands "$build/tests/device_tests"
-if command -v compute-sanitizer > /dev/null; then
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2> /dev/null | tail -1)
+if [ -n "$sanitizer" ]; then
+  # Every tensor its own piece of memory: in torch's cached blocks a sanitizer sees no end of a tensor, and none that
+  # was never written.
+  export PYTORCH_NO_CUDA_MEMORY_CACHING=1
   for tool in memcheck racecheck initcheck synccheck; do
-    run "$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
+    run "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
     run "${tool}_in_passes" env TOST_GPU_SHARED=0 \
-        compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
+        "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
   done
+  unset PYTORCH_NO_CUDA_MEMORY_CACHING
 else
-  say "not run: compute-sanitizer is not on PATH (it comes with the CUDA toolkit)"
+  say "not run: compute-sanitizer is neither on PATH nor in /usr/local/cuda (it comes with the CUDA toolkit)"
   failed=1
 fi
 for dtype in float32 bfloat16; do
@@ -56,7 +63,9 @@ for graphs in on off; do
   run "bench_decode_graphs_$graphs" "$build/tost" bench decode --device cuda --graphs $graphs --batch 16 \
       --models tost_gpt_base
 done
-peers() { "${PEERS_PYTHON:-.venv/bin/python}" bench/peers/gpu.py --library "$build/lib/libtost_torch.so" --tost "$build/tost" "$@"; }
+python=.venv/bin/python  # where scripts/setup.sh puts torch, unless there was one
+[ -x "$python" ] || python=python3
+peers() { "${PEERS_PYTHON:-$python}" bench/peers/gpu.py --library "$build/lib/libtost_torch.so" --tost "$build/tost" "$@"; }
 run peers peers --markdown "$out/peers.md" --json "$out/peers.json"
 run speed_figure peers --markdown "$out/speed.md" --json "$out/speed.json" --figure "$out/speed.svg"
 say "all output is in $out"
