@@ -33,7 +33,7 @@ __device__ __forceinline__ void dampings(float (&moment)[K][V]) {
 
 // Sums over the chunk of r [b, chunk, C]; and of sum_i r S for every token [B, H, T].
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 2 : 1>)
     causal_alignment_pass(TokensIn<T> w, TokensIn<T> grad, CausalCut cut, MomentSums sums,
                           float* partial, float* spread) {
   TOST_SHARED(memory);
@@ -84,7 +84,7 @@ __device__ __forceinline__ void moments_and_gradients(
 
 // grad_share [B, H, T] = dPi. spread [B, H, T]: sum_i r S of every token; grad_pi may be null.
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 2 : 1>)
     causal_share_pass(TokensIn<T> w, TokensIn<T> grad, CausalCut cut, MomentSums sums,
                       Behind behind, const float* spread, const float* grad_pi, float* grad_share) {
   TOST_SHARED(memory);
@@ -127,11 +127,22 @@ static __global__ void causal_softmax_gradient(CausalCut cut, const float* pi, c
     const int64_t place = first + k * cut.tokens;
     dot += pi[place] * grad_share[place];
   }
-  for (int k = 0; k < cut.heads; ++k) {
-    const int64_t place = first + k * cut.tokens;
-    const float gradient = pi[place] * (grad_share[place] - dot);
-    logits[place] *= gradient;
-    grad_share[place] = gradient * temp[k];
+  for (int begin = 0; begin < cut.heads; begin += kHeadsAtOnce) {
+    float gradients[kHeadsAtOnce] = {}, energies[kHeadsAtOnce] = {};
+    TOST_UNROLL
+    for (int j = 0; j < kHeadsAtOnce; ++j) {
+      if (begin + j >= cut.heads) continue;
+      const int64_t place = first + (begin + j) * cut.tokens;
+      gradients[j] = pi[place] * (grad_share[place] - dot);
+      energies[j] = logits[place];
+    }
+    TOST_UNROLL
+    for (int j = 0; j < kHeadsAtOnce; ++j) {
+      if (begin + j >= cut.heads) continue;
+      const int64_t place = first + (begin + j) * cut.tokens;
+      logits[place] = energies[j] * gradients[j];
+      grad_share[place] = gradients[j] * temp[begin + j];
+    }
   }
 }
 
@@ -146,15 +157,6 @@ static __global__ void sum_of_chunks(CausalCut cut, const float* values, float* 
   float sum = 0;
   for (int64_t t = 0; t < kChunk && t < left; ++t) sum += first[t];
   partial[i] = sum;
-}
-
-// out[k] = sum over all rows of partial [rows, H]; one thread a head.
-static __global__ void sum_of_rows(const float* partial, int64_t rows, int heads, float* out) {
-  const int64_t head = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (head >= heads) return;
-  double sum = 0;
-  for (int64_t i = 0; i < rows; ++i) sum += partial[i * heads + head];
-  out[head] = static_cast<float>(sum);
 }
 
 // grad_bias [H, length] = P sum over samples of da, 0 where the call has no token; one thread each.
@@ -191,7 +193,7 @@ __device__ __forceinline__ void logit_terms(const CausalCut& cut, const CausalPl
 
 // partial[b, chunk, c] = sum of f over the chunk.
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 3 : 1>)
     causal_term_pass(TokensIn<T> w, CausalCut cut, const float* carry, const float* grad_logit,
                      float* partial) {
   TOST_SHARED(memory);
@@ -206,7 +208,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // grad_w.
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 2 : 1>)
     causal_gradient_pass(TokensIn<T> w, TokensIn<T> grad, CausalCut cut, MomentSums sums,
                          const float* carry, const float* grad_logit, Behind behind,
                          TokensOut<T> grad_w) {

@@ -18,7 +18,8 @@ struct Case {
   bool state = true;
 };
 
-// One token, whole and broken chunks, heads of one to sixteen tokens a thread, no bias, no state.
+// One token, whole and broken chunks, heads of one to sixteen tokens a thread, no bias, no state,
+// and chunks enough for several threads of scan_chunks().
 const Case kCases[] = {
     {{1, 1, 1, 1}},
     {{3, 1, 2, 8}, 0, 1, 5, 3},
@@ -32,6 +33,7 @@ const Case kCases[] = {
     {{1, 65, 2, 45}, 1},
     {{1, 100, 2, 8}, 0, 1e-8f},
     {{1, 100, 2, 8}, 0, 1e12f},
+    {{1, 1100, 2, 8}},
 };
 
 struct Result {
@@ -125,6 +127,27 @@ TEST_P(EmulatedCausalTssa, DoesNotDependOnTheOrderOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedCausalTssa, testing::ValuesIn(kCases));
+
+std::vector<float> outputs_of_first(int64_t tokens) {
+  const TssaShape shape{1, tokens, 2, 4};
+  Padded w({1, 17000, 2, 4}, 0, 0), y(shape, 0, 0);
+  w.fill(1);
+  const std::vector<float> temp{0.5f, 1.0f};
+  CausalForwardArgs args;
+  args.shape = shape, args.temp = temp.data(), args.w = w.const_tokens(), args.y = y.tokens();
+  Workspace workspace(forward_workspace(args));
+  EXPECT_EQ(causal_forward(args, workspace.data, nullptr), 0);
+  return std::vector<float>(y.storage.begin(), y.storage.begin() + tokens * shape.channels());
+}
+
+// Bit for bit: however many threads the chunks that follow bring, and turns of all of them.
+TEST(EmulatedCausalTssa, DoesNotDependOnLaterTokens) {
+  const auto all = outputs_of_first(17000);
+  for (const int64_t tokens : {64, 700, 5000}) {
+    const auto first = outputs_of_first(tokens);
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin())) << tokens;
+  }
+}
 
 TEST(EmulatedCausalTssa, RefusesHeadsTooWide) {
   CausalForwardArgs args;

@@ -58,6 +58,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Heads of which a thread reads the numbers before it writes any: the compiler cannot know that
+// results lie elsewhere, and would wait for each in its turn.
+inline constexpr int kHeadsAtOnce = 4;
+
 // values [B, H, T] become their softmax over H; one thread a token.
 static __global__ void causal_softmax(CausalCut cut, float* values) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -68,9 +72,20 @@ static __global__ void causal_softmax(CausalCut cut, float* values) {
     const float value = token[k * cut.tokens];
     most = value > most || value != value ? value : most;
   }
-  for (int k = 0; k < cut.heads; ++k)
-    sum += token[k * cut.tokens] = expf(token[k * cut.tokens] - most);
-  for (int k = 0; k < cut.heads; ++k) token[k * cut.tokens] /= sum;
+  for (int k = 0; k < cut.heads; ++k) sum += expf(token[k * cut.tokens] - most);
+  for (int first = 0; first < cut.heads; first += kHeadsAtOnce) {
+    float shares[kHeadsAtOnce] = {};
+    TOST_UNROLL
+    for (int j = 0; j < kHeadsAtOnce; ++j) {
+      const int k = first + j;
+      if (k < cut.heads) shares[j] = expf(token[k * cut.tokens] - most) / sum;
+    }
+    TOST_UNROLL
+    for (int j = 0; j < kHeadsAtOnce; ++j) {
+      const int k = first + j;
+      if (k < cut.heads) token[k * cut.tokens] = shares[j];
+    }
+  }
 }
 
 // Sums of Pi w^2 [b, chunk, C] and of Pi [b, chunk, H] over the chunk.
@@ -101,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // y = -w Pi D.
 template <class T, int V, int K, int kThreads>
-__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 3 : 1>)
     causal_output_pass(TokensIn<T> w, CausalCut cut, MomentSums sums, TokensOut<T> y) {
   TOST_SHARED(memory);
   float* shares = reinterpret_cast<float*>(memory);  // [kChunk]
@@ -125,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
 }
 
 // One token a sample: everything at once, one block a sample. state and next_state [B, 2 C + H]
-// (state null: zeros; they may be the same), pi [B, H] may be null. Shared: C + H floats.
+// (state null: zeros; they may be the same), pi [B, H] may be null. Shared: C + 2 H floats.
 template <class T>
 __global__ void __launch_bounds__(1024)
     causal_step(TokensIn<T> w, CausalCut cut, const float* temp, BiasIn bias, const double* state,
@@ -133,7 +148,8 @@ __global__ void __launch_bounds__(1024)
   TOST_SHARED(memory);
   const int64_t channels = cut.channels(), sample = blockIdx.x;
   float* parts = reinterpret_cast<float*>(memory);  // [C]
-  float* shares = parts + channels;                 // [H]
+  float* logits = parts + channels;                 // [H]
+  float* shares = logits + cut.heads;               // [H]
   const int64_t row = sample * (2 * channels + cut.heads);
   const auto before = [&](int64_t i) { return state != nullptr ? state[row + i] : 0.0; };
   const T* x = w.data + sample * w.batch_stride;
@@ -146,18 +162,22 @@ __global__ void __launch_bounds__(1024)
   }
   __syncthreads();
   for (int k = static_cast<int>(threadIdx.x); k < cut.heads; k += static_cast<int>(blockDim.x)) {
+    int next = k % cut.width;  // neighbours begin on different banks
     float sum = 0;
-    for (int i = 0; i < cut.width; ++i) sum += parts[int64_t{k} * cut.width + i];
-    shares[k] = (sum + static_cast<float>(cut.width) * bias.at(k, 0)) * temp[k];
+    for (int i = 0; i < cut.width; ++i) {
+      sum += parts[int64_t{k} * cut.width + next];
+      next = next + 1 < cut.width ? next + 1 : 0;
+    }
+    logits[k] = (sum + static_cast<float>(cut.width) * bias.at(k, 0)) * temp[k];
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    float most = shares[0], sum = 0;
-    for (int k = 1; k < cut.heads; ++k) {
-      most = shares[k] > most || shares[k] != shares[k] ? shares[k] : most;
+  for (int k = static_cast<int>(threadIdx.x); k < cut.heads; k += static_cast<int>(blockDim.x)) {
+    float most = logits[0], sum = 0;
+    for (int j = 1; j < cut.heads; ++j) {
+      most = logits[j] > most || logits[j] != logits[j] ? logits[j] : most;
     }
-    for (int k = 0; k < cut.heads; ++k) sum += shares[k] = expf(shares[k] - most);
-    for (int k = 0; k < cut.heads; ++k) shares[k] /= sum;
+    for (int j = 0; j < cut.heads; ++j) sum += expf(logits[j] - most);
+    shares[k] = expf(logits[k] - most) / sum;
   }
   __syncthreads();
   for (int64_t c = threadIdx.x; c < channels; c += blockDim.x) {

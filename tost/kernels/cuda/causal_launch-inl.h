@@ -67,6 +67,13 @@ struct CausalBackwardScratch : CausalScratch {
   float *moment, *logit, *spread_behind, *spread, *logits, *grad_logit;
 };
 
+// Threads for a column of scan_chunks(): as many as its chunks keep busy.
+int scan_parts(const CausalCut& cut) {
+  int parts = 1;
+  while (parts < kPartsOfChannels && int64_t{parts} * kScanChunks < cut.chunks) parts *= 2;
+  return parts;
+}
+
 unsigned chunk_blocks(const CausalCut& cut) {
   return static_cast<unsigned>(cut.batch * cut.chunks * cut.heads);
 }
@@ -74,7 +81,7 @@ unsigned chunk_blocks(const CausalCut& cut) {
 template <class T>
 int run_step(const CausalForwardArgs& args, const CausalCut& cut, Stream stream) {
   const auto step = causal_step<T>;
-  const int64_t bytes = (cut.channels() + cut.heads) * int64_t{sizeof(float)};
+  const int64_t bytes = (cut.channels() + 2 * cut.heads) * int64_t{sizeof(float)};
   if (const int error = allow_shared(step, bytes)) return error;
   const auto threads = static_cast<unsigned>(std::clamp<int64_t>(cut.channels(), 32, 512));
   TOST_LAUNCH(step, static_cast<unsigned>(cut.batch), threads, bytes, stream, tokens_in<T>(args.w),
@@ -100,6 +107,8 @@ int run_causal(const CausalForwardArgs& args, const CausalCut& cut, void* worksp
   const auto logit = causal_logit_pass<T, V, K, kThreads>;
   const auto moment = causal_moment_pass<T, V, K, kThreads>;
   const auto output = causal_output_pass<T, V, K, kThreads>;
+  const int parts = scan_parts(cut);
+  const unsigned channel_blocks = column_blocks(cut.batch * channels, parts);
   const auto scan = scan_chunks<float, false>;
   const auto scan_double = scan_chunks<double, false>;
   for (const int error : {allow_shared(energy, shared), allow_shared(logit, shared),
@@ -107,20 +116,19 @@ int run_causal(const CausalForwardArgs& args, const CausalCut& cut, void* worksp
     if (error != 0) return error;
   }
   TOST_LAUNCH(energy, grid, block, shared, stream, w, cut, scratch.partial);
-  TOST_LAUNCH(scan, blocks_of(cut.batch * channels), kBlockThreads, 0, stream, scratch.partial,
-              cut.batch, cut.chunks, channels, args.state, args.next_state, state_size,
-              scratch.carry);
+  TOST_LAUNCH(scan, channel_blocks, kBlockThreads, kColumnBytes, stream, scratch.partial, cut.batch,
+              cut.chunks, channels, parts, args.state, args.next_state, state_size, scratch.carry);
   TOST_LAUNCH(logit, grid, block, shared, stream, w, cut, scratch.carry, bias, args.temp,
               scratch.pi);
   TOST_LAUNCH(causal_softmax, blocks_of(cut.batch * cut.tokens), kBlockThreads, 0, stream, cut,
               scratch.pi);
   TOST_LAUNCH(moment, grid, block, shared, stream, w, cut, scratch.pi, scratch.partial,
               scratch.partial_head);
-  TOST_LAUNCH(scan, blocks_of(cut.batch * channels), kBlockThreads, 0, stream, scratch.partial,
-              cut.batch, cut.chunks, channels, part(args.state, channels),
+  TOST_LAUNCH(scan, channel_blocks, kBlockThreads, kColumnBytes, stream, scratch.partial, cut.batch,
+              cut.chunks, channels, parts, part(args.state, channels),
               part(args.next_state, channels), state_size, moment_carry);
-  TOST_LAUNCH(scan_double, blocks_of(cut.batch * cut.heads), kBlockThreads, 0, stream,
-              scratch.partial_head, cut.batch, cut.chunks, int64_t{cut.heads},
+  TOST_LAUNCH(scan_double, column_blocks(cut.batch * cut.heads, parts), kBlockThreads, kColumnBytes,
+              stream, scratch.partial_head, cut.batch, cut.chunks, int64_t{cut.heads}, parts,
               part(args.state, 2 * channels), part(args.next_state, 2 * channels), state_size,
               scratch.pi_carry);
   TOST_LAUNCH(output, grid, block, shared, stream, w, cut,
@@ -153,9 +161,10 @@ int run_causal_backward(const CausalBackwardArgs& args, const CausalCut& cut, vo
         allow_shared(term, shared), allow_shared(gradient, shared)}) {
     if (error != 0) return error;
   }
+  const int parts = scan_parts(cut);
   const auto scan_back = [&](const float* partial, int64_t width, float* result) {
-    TOST_LAUNCH(scan, blocks_of(cut.batch * width), kBlockThreads, 0, stream, partial, cut.batch,
-                cut.chunks, width, no_state, no_totals, width, result);
+    TOST_LAUNCH(scan, column_blocks(cut.batch * width, parts), kBlockThreads, kColumnBytes, stream,
+                partial, cut.batch, cut.chunks, width, parts, no_state, no_totals, width, result);
   };
   TOST_LAUNCH(alignment, grid, block, shared, stream, w, grad, cut, sums, scratch.partial,
               scratch.spread);
@@ -170,8 +179,7 @@ int run_causal_backward(const CausalBackwardArgs& args, const CausalCut& cut, vo
               cut, args.pi, args.temp, scratch.grad_logit, scratch.logits);
   TOST_LAUNCH(sum_of_chunks, blocks_of(rows * cut.heads), kBlockThreads, 0, stream, cut,
               scratch.logits, scratch.partial_head);
-  TOST_LAUNCH(sum_of_rows, blocks_of(cut.heads), kBlockThreads, 0, stream, scratch.partial_head,
-              rows, cut.heads, args.grad_temp);
+  queue_sum_rows(scratch.partial_head, 1, rows, cut.heads, kPartsOfHeads, args.grad_temp, stream);
   if (bias.length > 0) {
     TOST_LAUNCH(causal_bias_gradient, blocks_of(cut.heads * bias.length), kBlockThreads, 0, stream,
                 cut, scratch.grad_logit, bias.length, bias.position, args.grad_bias);

@@ -66,27 +66,37 @@ __device__ __forceinline__ void load_chunk(const TokensIn<T>& tokens, const Caus
   }
 }
 
-// What the rows of threads before (or behind) this one have, in the order of the rows, and the
-// total. `scratch` holds rows x P floats and is free again afterwards.
+// rows [rows, P] = what every thread has. Begins and ends with a barrier.
+template <int V, int K>
+__device__ __forceinline__ void keep_row(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                         const float (&own)[V], float* rows) {
+  Pack<float, V> pack;
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) pack.values[v] = own[v];
+  __syncthreads();
+  *reinterpret_cast<Pack<float, V>*>(rows + at.row * cut.width + at.lane * V) = pack;
+  __syncthreads();
+}
+template <int V, int K>
+__device__ __forceinline__ void add_row(const CausalCut& cut, const CausalPlace<V, K>& at,
+                                        const float* rows, int row, float (&sum)[V]) {
+  const auto pack = load_pack<float, V>(rows + row * cut.width + at.lane * V);
+  TOST_UNROLL
+  for (int v = 0; v < V; ++v) sum[v] += pack.values[v];
+}
+
+// What the rows of threads before (or behind) this one have, in the order of the rows. `scratch`
+// holds rows x P floats, aligned for packs, and is free again afterwards.
 template <int V, int K, bool kBehind>
 __device__ __forceinline__ void sum_other_rows(const CausalCut& cut, const CausalPlace<V, K>& at,
                                                const float (&own)[V], float* scratch,
-                                               float (&others)[V], float (&total)[V]) {
-  __syncthreads();
+                                               float (&others)[V]) {
+  keep_row<V, K>(cut, at, own, scratch);
   TOST_UNROLL
-  for (int v = 0; v < V; ++v) scratch[at.row * cut.width + at.lane * V + v] = own[v];
-  __syncthreads();
-  TOST_UNROLL
-  for (int v = 0; v < V; ++v) others[v] = total[v] = 0;
-  for (int i = 0; i < cut.rows; ++i) {
-    const int row = kBehind ? cut.rows - 1 - i : i;
-    const bool counts = kBehind ? row > at.row : row < at.row;
-    TOST_UNROLL
-    for (int v = 0; v < V; ++v) {
-      const float value = scratch[row * cut.width + at.lane * V + v];
-      others[v] += counts ? value : 0.0f;
-      total[v] += value;
-    }
+  for (int v = 0; v < V; ++v) others[v] = 0;
+  const int count = kBehind ? cut.rows - 1 - at.row : at.row;
+  for (int i = 0; i < count; ++i) {
+    add_row<V, K>(cut, at, scratch, kBehind ? cut.rows - 1 - i : i, others);
   }
   __syncthreads();
 }
@@ -96,7 +106,7 @@ template <int V, int K, bool kBehind>
 __device__ __forceinline__ void sums_along(const CausalCut& cut, const CausalPlace<V, K>& at,
                                            const float* start, float* scratch,
                                            float (&values)[K][V]) {
-  float own[V], others[V], total[V];
+  float own[V], others[V];
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
     TOST_UNROLL
@@ -109,7 +119,7 @@ __device__ __forceinline__ void sums_along(const CausalCut& cut, const CausalPla
     }
     own[v] = values[kBehind ? 0 : K - 1][v];
   }
-  sum_other_rows<V, K, kBehind>(cut, at, own, scratch, others, total);
+  sum_other_rows<V, K, kBehind>(cut, at, own, scratch, others);
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
     const float beyond = others[v] + start[v];
@@ -123,18 +133,20 @@ template <int V, int K>
 __device__ __forceinline__ void write_chunk_sums(const CausalCut& cut, const CausalPlace<V, K>& at,
                                                  const float (&values)[K][V], float* scratch,
                                                  float* sums) {
-  float own[V], others[V], total[V];
+  float own[V], total[V] = {};
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
     own[v] = values[0][v];
     TOST_UNROLL
     for (int i = 1; i < K; ++i) own[v] += values[i][v];
   }
-  sum_other_rows<V, K, false>(cut, at, own, scratch, others, total);
+  keep_row<V, K>(cut, at, own, scratch);
   if (at.row == 0) {
+    for (int row = 0; row < cut.rows; ++row) add_row<V, K>(cut, at, scratch, row, total);
     TOST_UNROLL
     for (int v = 0; v < V; ++v) sums[v] = total[v];
   }
+  __syncthreads();
 }
 
 // out[token] = sum over the channels of the head, for the tokens of the chunk. `scratch` holds
@@ -230,24 +242,54 @@ __device__ __forceinline__ void energies(const CausalCut& cut, const CausalPlace
   }
 }
 
+// Adjacent chunks that a thread of scan_chunks() takes.
+inline constexpr int kScanChunks = 8;
+
 // before[b, chunk, i] = start + what stands in the chunks before (kBehind: behind) of partial
 // [B, chunks, width]; totals [b, i] (null: not wanted) what stands in all, start included. start
-// and totals are rows of `state_stride`, start may be null. Sums are float64.
+// and totals are rows of `state_stride`, start may be null; they may be the same. Sums are float64.
+// `parts` threads share a column, as in column_sums.cuh. Each adds up kScanChunks chunks, and these
+// sums are added one after the other, however many threads there are: what is before a chunk does
+// not depend on the chunks that follow.
 template <class T, bool kBehind>
 __global__ void scan_chunks(const float* partial, int64_t batch, int64_t chunks, int64_t width,
-                            const double* start, double* totals, int64_t state_stride, T* before) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= batch * width) return;
-  const int64_t sample = i / width, column = i % width;
-  double sum = start != nullptr ? start[sample * state_stride + column] : 0;
-  for (int64_t step = 0; step < chunks; ++step) {
-    const int64_t chunk = kBehind ? chunks - 1 - step : step;
-    const int64_t place = (sample * chunks + chunk) * width + column;
-    const float here = partial[place];
-    before[place] = static_cast<T>(sum);
-    sum += here;
+                            int parts, const double* start, double* totals, int64_t state_stride,
+                            T* before) {
+  TOST_SHARED(memory);
+  auto* sums = reinterpret_cast<double*>(memory);  // [parts, columns]
+  const Column at(parts);
+  const bool inside = at.number < batch * width;
+  const int64_t sample = at.number / width, column = at.number % width;
+  const int64_t state = sample * state_stride + column;
+  const auto place = [&](int64_t step) {
+    return (sample * chunks + (kBehind ? chunks - 1 - step : step)) * width + column;
+  };
+  double base = inside && start != nullptr ? start[state] : 0;
+  for (int64_t begin = 0; begin < chunks; begin += int64_t{parts} * kScanChunks) {
+    const int64_t first = begin + at.part * kScanChunks;
+    float here[kScanChunks];
+    double own = 0, sum = 0;
+    TOST_UNROLL
+    for (int j = 0; j < kScanChunks; ++j) {
+      here[j] = inside && first + j < chunks ? partial[place(first + j)] : 0.0f;
+      own += here[j];
+    }
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    for (int part = 0; part < parts; ++part) {
+      if (part == at.part) sum = base;
+      base += sums[part * at.columns + static_cast<int>(threadIdx.x) % at.columns];
+    }
+    TOST_UNROLL
+    for (int j = 0; j < kScanChunks; ++j) {
+      if (!inside || first + j >= chunks) continue;
+      before[place(first + j)] = static_cast<T>(sum);
+      sum += here[j];
+      if (totals != nullptr && first + j + 1 == chunks) totals[state] = sum;
+    }
+    __syncthreads();
   }
-  if (totals != nullptr) totals[sample * state_stride + column] = sum;
+  if (totals != nullptr && inside && chunks == 0 && at.part == 0) totals[state] = base;
 }
 
 }  // namespace tost::kernels::cuda

@@ -43,6 +43,27 @@ class Pieces {
 unsigned blocks_of(int64_t threads) {
   return static_cast<unsigned>((threads + kBlockThreads - 1) / kBlockThreads);
 }
+
+// How many threads add up a column of so many numbers (column_sums.cuh): four numbers each or more,
+// and at most so many threads, since adjacent columns are read together.
+int parts_of(int64_t numbers, int most) {
+  int parts = 1;
+  while (parts < most && 8 * int64_t{parts} <= numbers) parts *= 2;
+  return parts;
+}
+constexpr int kPartsOfChannels = 32, kPartsOfHeads = kBlockThreads;
+unsigned column_blocks(int64_t columns, int parts) {
+  return blocks_of(columns * parts);
+}
+constexpr int64_t kColumnBytes = kBlockThreads * int64_t{sizeof(double)};
+
+// sum_rows() over so many columns in all.
+void queue_sum_rows(const float* partial, int64_t batch, int64_t rows, int64_t width, int most,
+                    float* out, void* stream) {
+  const int parts = parts_of(rows, most);
+  TOST_LAUNCH(sum_rows, column_blocks(batch * width, parts), kBlockThreads, kColumnBytes, stream,
+              partial, batch, rows, width, parts, out);
+}
 template <class T>
 TokensIn<T> tokens_in(const ConstTokens& t) {
   return {static_cast<const T*>(t.data), t.batch_stride, t.token_stride};

@@ -16,18 +16,18 @@ struct Kept {
 
 // partial[b, split, c] = sum of g w Pi over the split's own tokens.
 template <class T, int V, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
     alignment_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, const float* pi, float* partial) {
   TOST_SHARED(memory);
   const Place at(cut);
   const float* shares = pi + (at.sample * cut.heads + at.head) * cut.tokens;
   float sums[V] = {};
-  Pack<T, V> x[kTileTokens<kThreads>], g[kTileTokens<kThreads>];
+  Pack<T, V> x[kTileTokens], g[kTileTokens];
   for (int64_t first = at.begin + at.row; first < at.own_end; first += cut.tile()) {
     load_tile(w, cut, at, first, at.own_end, x);
     load_tile(grad, cut, at, first, at.own_end, g);
     TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+    for (int i = 0; i < kTileTokens; ++i) {
       const int64_t token = first + i * cut.rows;
       if (token >= at.own_end) continue;
       const float share = shares[token];
@@ -42,19 +42,20 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // From G to dS = D^2 G over N' = N + 1e-8, in place of G; spread[b, k] = sum_i dS S of the head,
-// over N'.
+// over N'. One block a sample and head.
 static __global__ void moment_gradient(Cut cut, Kept kept, float* grad_moment, float* spread) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;  // sample and head
-  if (i >= cut.batch * cut.heads) return;
-  const float members = kept.pi_sum[i] + 1e-8f;
+  const Column at(static_cast<int>(blockDim.x));
+  const float members = kept.pi_sum[at.number] + 1e-8f;
   double sum = 0;
-  for (int64_t c = i * cut.width; c < (i + 1) * cut.width; ++c) {
+  for (int i = at.part; i < cut.width; i += static_cast<int>(blockDim.x)) {
+    const int64_t c = at.number * cut.width + i;
     const float moment = kept.moment[c], damping = 1.0f / (1.0f + moment);
     const float gradient = damping * damping * grad_moment[c] / members;
     grad_moment[c] = gradient;
     sum += double{gradient} * moment;
   }
-  spread[i] = static_cast<float>(sum);
+  sum = sum_parts(at, sum);
+  if (at.part == 0) spread[at.number] = static_cast<float>(sum);
 }
 
 struct LogitResults {
@@ -71,46 +72,44 @@ struct LogitInputs {
 
 // Shared memory of logit_pass().
 struct LogitTile {
-  float *parts, *logits;    // [tile, lanes]: shares of dPi and of a
-  float *grads, *energies;  // [tile, H]: dPi, then da; a, then dlogit a
+  float *parts, *logits;             // [tile, lanes]: shares of dPi, then da [tile, H]; shares of a
+  float *grads, *energies, *shares;  // [tile, H]: dPi; a, then dlogit a; Pi
 };
 
 // From the parts to da and dlogit a of the tile's first `count` tokens, which begin at `start`.
+// Every thread adds up its token's heads itself, as in softmax_heads().
 __device__ __forceinline__ void tile_logit_gradients(const Cut& cut, const Place& at,
                                                      const LogitTile& tile, const float* pi,
                                                      const LogitInputs& in, int64_t start,
-                                                     int64_t count, float* grad_logit) {
+                                                     int count, float* grad_logit) {
   const int64_t first = at.sample * cut.heads * cut.tokens + start;
   __syncthreads();
   for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
     const int token = k / cut.heads, head = k % cut.heads;
     const float outside =
         in.grad_pi != nullptr ? in.grad_pi[first + head * cut.tokens + token] : 0.0f;
+    tile.shares[k] = pi[first + head * cut.tokens + token];
     tile.grads[k] =
         head_sum(cut, tile.parts, token, head) - in.spread[at.sample * cut.heads + head] + outside;
     tile.energies[k] = head_sum(cut, tile.logits, token, head);
   }
   __syncthreads();
-  for (int token = static_cast<int>(threadIdx.x); token < count; token += cut.threads()) {
-    const float* shares = pi + first + token;
+  for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+    const int token = k / cut.heads, head = k % cut.heads, row = token * cut.heads;
     float dot = 0;
-    for (int k = 0; k < cut.heads; ++k) {
-      dot += shares[k * cut.tokens] * tile.grads[token * cut.heads + k];
-    }
-    for (int k = 0; k < cut.heads; ++k) {
-      const int here = token * cut.heads + k;
-      const float gradient = shares[k * cut.tokens] * (tile.grads[here] - dot);
-      tile.energies[here] *= gradient;
-      tile.grads[here] = gradient * in.temp[k];
-      grad_logit[first + k * cut.tokens + token] = tile.grads[here];
-    }
+    for (int j = 0; j < cut.heads; ++j) dot += tile.shares[row + j] * tile.grads[row + j];
+    const float gradient = tile.shares[k] * (tile.grads[k] - dot);
+    const float grad = gradient * in.temp[head];
+    tile.energies[k] *= gradient;
+    tile.parts[k] = grad;
+    grad_logit[first + head * cut.tokens + token] = grad;
   }
   __syncthreads();
 }
 
 // The gradient of the membership logits.
 template <class T, int V, int kThreads>
-__global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 2>)
     logit_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, Kept kept, const float* grad_moment,
                LogitInputs in, LogitResults results) {
   TOST_SHARED(memory);
@@ -118,7 +117,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
   const int64_t shares = int64_t{cut.tile()} * cut.heads;
   float* parts = reinterpret_cast<float*>(memory);
   float* logits = parts + (room > other ? room : other);
-  const LogitTile tile{parts, logits, logits + room, logits + room + shares};
+  float* per_head = logits + room;
+  const LogitTile tile{parts, logits, per_head, per_head + shares, per_head + 2 * shares};
   const Place at(cut);
   const int64_t channel = at.sample * cut.channels() + at.lane * V;
   float inverse[V], damping[V], moment_grad[V], sums[V] = {};
@@ -129,13 +129,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
     moment_grad[v] = grad_moment[channel + v];
   }
   double temp_sum = 0;  // of head threadIdx.x
-  Pack<T, V> x[kTileTokens<kThreads>], g[kTileTokens<kThreads>];
+  Pack<T, V> x[kTileTokens], g[kTileTokens];
   for (int64_t start = at.begin; start < at.own_end; start += cut.tile()) {
-    const int64_t left = at.own_end - start, count = left < cut.tile() ? left : cut.tile();
+    const int count = tile_count(cut, at, start);
     load_tile(w, cut, at, start + at.row, at.own_end, x);
     load_tile(grad, cut, at, start + at.row, at.own_end, g);
     TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+    for (int i = 0; i < kTileTokens; ++i) {
       const int64_t place = int64_t{i * cut.rows + at.row} * cut.lanes + at.lane;
       float part = 0, logit = 0;
       TOST_UNROLL
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
       tile.logits[place] = logit;
     }
     tile_logit_gradients(cut, at, tile, kept.pi, in, start, count, results.grad_logit);
-    weigh_squares(cut, at, x, count, tile.grads, inverse, sums);
+    weigh_squares(cut, at, x, count, tile.parts, inverse, sums);
     temp_sum += sum_tokens(cut, tile.energies, count);
     __syncthreads();
   }
@@ -159,18 +159,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfRegisters)
   reduce_rows<V>(cut, at, sums, tile.parts, results.partial_sum + blockIdx.x * cut.channels());
 }
 
-// grad_temp[k] = sum over samples and splits; one thread a head.
-static __global__ void combine_temp(const float* partial, Cut cut, float* grad_temp) {
-  const int64_t head = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (head >= cut.heads) return;
-  double sum = 0;
-  for (int64_t i = 0; i < cut.batch * cut.splits; ++i) sum += partial[i * cut.heads + head];
-  grad_temp[head] = static_cast<float>(sum);
-}
-
 // grad_w. logit_sum [B, C] = sum over tokens of da w^2 / E.
 template <class T, int V, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 1 + kOneMore>)
     gradient_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, Kept kept, const float* grad_moment,
                   const float* grad_logit, const float* logit_sum, TokensOut<T> grad_w) {
   const Place at(cut);
@@ -187,24 +178,25 @@ __global__ void __launch_bounds__(kThreads)
   }
   const int64_t head = (at.sample * cut.heads + at.head) * cut.tokens;
   T* out = grad_w.data + at.sample * grad_w.batch_stride + at.lane * V;
-  Pack<T, V> x[kTileTokens<kThreads>], g[kTileTokens<kThreads>];
+  Pack<T, V> x[kTileTokens], g[kTileTokens];
   for (int64_t first = at.begin + at.row; first < at.end; first += cut.tile()) {
+    float share[kTileTokens], logit[kTileTokens];
+    load_shares(cut, kept.pi + head, first, at.own_end, share);
+    load_shares(cut, grad_logit + head, first, at.own_end, logit);
     load_tile(w, cut, at, first, at.own_end, x);
     load_tile(grad, cut, at, first, at.own_end, g);
     TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+    for (int i = 0; i < kTileTokens; ++i) {
       const int64_t token = first + i * cut.rows;
       if (token >= at.end) continue;
       const bool own = token < at.own_end;
-      const float share = own ? kept.pi[head + token] : 0.0f;
-      const float logit = own ? grad_logit[head + token] : 0.0f;
       Pack<T, V> result;
       TOST_UNROLL
       for (int v = 0; v < V; ++v) {
         const float value = to_float(x[i].values[v]);
         const float gradient =
-            share * (value * moment_grad[v] - to_float(g[i].values[v]) * damping[v]) +
-            value * twice_inverse[v] * (logit - mean[v]);
+            share[i] * (value * moment_grad[v] - to_float(g[i].values[v]) * damping[v]) +
+            value * twice_inverse[v] * (logit[i] - mean[v]);
         store(&result.values[v], own ? gradient : 0.0f);
       }
       *reinterpret_cast<Pack<T, V>*>(out + token * grad_w.token_stride) = result;

@@ -10,6 +10,7 @@ namespace tost::kernels::cuda {
 namespace {
 
 constexpr int kPackBytes = 16;
+constexpr unsigned kHeadThreads = 64;  // of a block for the channels of one head
 
 // Channels of a pack: 16 bytes where everything divides into them, else one.
 template <class... Arrays>
@@ -28,8 +29,6 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
   cut.lanes = static_cast<int>(shape.channels() / pack);
   cut.head_lanes = static_cast<int>(shape.width / pack);
   cut.rows = std::max(1, kBlockThreads / cut.lanes);
-  cut.tile_tokens =
-      cut.threads() <= kBlockThreads ? kTileTokens<kBlockThreads> : kTileTokens<kMostThreads>;
   cut.lengths = lengths;
   // Four blocks a multiprocessor hide each other's waits; a block shorter than a tile is waste.
   const int64_t tiles = std::max<int64_t>(1, (shape.tokens + cut.tile() - 1) / cut.tile());
@@ -46,7 +45,6 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
 Cut whole_cut(const TssaShape& shape, const int64_t* lengths, int pack) {
   Cut cut = cut_of(shape, lengths, pack, {});
   cut.rows = std::max(1, kWholeThreads / cut.lanes);
-  cut.tile_tokens = kTileTokens<kWholeThreads>;
   cut.splits = 1;
   cut.split_tokens = shape.tokens;
   return cut;
@@ -63,11 +61,11 @@ bool whole_fits(const TssaShape& shape, DType dtype, int pack, const DeviceFacts
 int64_t row_bytes(const Cut& cut) {
   return cut.rows * cut.channels() * int64_t{sizeof(float)};
 }
-// Shared memory of a pass that has `arrays` arrays [tile, lanes] and as many [tile, H].
-int64_t tile_bytes(const Cut& cut, int64_t arrays) {
+// Shared memory of a pass that has so many arrays [tile, lanes] and [tile, H].
+int64_t tile_bytes(const Cut& cut, int64_t of_lanes, int64_t of_heads) {
   const int64_t lanes = int64_t{cut.tile()} * cut.lanes * int64_t{sizeof(float)};
   const int64_t heads = int64_t{cut.tile()} * cut.heads * int64_t{sizeof(float)};
-  return std::max(lanes, row_bytes(cut)) + (arrays - 1) * lanes + arrays * heads;
+  return std::max(lanes, row_bytes(cut)) + (of_lanes - 1) * lanes + of_heads * heads;
 }
 
 struct ForwardScratch {
@@ -106,19 +104,21 @@ int run_forward(const TssaForwardArgs& args, const Cut& cut, void* workspace, St
   const auto w = tokens_in<T>(args.w);
   const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
   const auto block = static_cast<unsigned>(cut.threads());
-  const int64_t channels = cut.batch * cut.channels();
+  const int64_t channels = cut.channels();
+  const int parts = parts_of(cut.splits, kPartsOfChannels);
   const auto energy = energy_pass<T, V, kThreads>;
   const auto membership = membership_pass<T, V, kThreads>;
   const auto output = output_pass<T, V, kThreads>;
-  if (const int error = allow_shared(membership, tile_bytes(cut, 1))) return error;
+  if (const int error = allow_shared(membership, tile_bytes(cut, 1, 1))) return error;
   if (const int error = allow_shared(energy, row_bytes(cut))) return error;
   TOST_LAUNCH(energy, grid, block, row_bytes(cut), stream, w, cut, scratch.partial);
-  TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
-              cut.channels(), scratch.energy);
-  TOST_LAUNCH(membership, grid, block, tile_bytes(cut, 1), stream, w, cut, scratch.energy,
+  queue_sum_rows(scratch.partial, cut.batch, cut.splits, channels, kPartsOfChannels, scratch.energy,
+                 stream);
+  TOST_LAUNCH(membership, grid, block, tile_bytes(cut, 1, 1), stream, w, cut, scratch.energy,
               args.temp, scratch.pi, scratch.partial, scratch.partial_pi);
-  TOST_LAUNCH(combine_moments, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial,
-              scratch.partial_pi, cut, scratch.moment, scratch.pi_sum);
+  TOST_LAUNCH(combine_moments, column_blocks(cut.batch * channels, parts), kBlockThreads,
+              kColumnBytes, stream, scratch.partial, scratch.partial_pi, cut, parts, scratch.moment,
+              scratch.pi_sum);
   TOST_LAUNCH(output, grid, block, 0, stream, w, cut, scratch.moment, scratch.pi,
               tokens_out<T>(args.y));
   return last_error();
@@ -143,25 +143,25 @@ int run_backward(const TssaBackwardArgs& args, const Cut& cut, void* workspace, 
   const Kept kept{args.pi, args.energy, args.moment, args.pi_sum};
   const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
   const auto block = static_cast<unsigned>(cut.threads());
-  const int64_t channels = cut.batch * cut.channels();
+  const int64_t channels = cut.channels();
   const auto alignment = alignment_pass<T, V, kThreads>;
   const auto logit = logit_pass<T, V, kThreads>;
   const auto gradient = gradient_pass<T, V, kThreads>;
   if (const int error = allow_shared(alignment, row_bytes(cut))) return error;
-  if (const int error = allow_shared(logit, tile_bytes(cut, 2))) return error;
+  if (const int error = allow_shared(logit, tile_bytes(cut, 2, 3))) return error;
   TOST_LAUNCH(alignment, grid, block, row_bytes(cut), stream, w, grad, cut, args.pi,
               scratch.partial);
-  TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
-              cut.channels(), scratch.grad_moment);
-  TOST_LAUNCH(moment_gradient, blocks_of(cut.batch * cut.heads), kBlockThreads, 0, stream, cut,
-              kept, scratch.grad_moment, scratch.spread);
-  TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2), stream, w, grad, cut, kept,
+  queue_sum_rows(scratch.partial, cut.batch, cut.splits, channels, kPartsOfChannels,
+                 scratch.grad_moment, stream);
+  TOST_LAUNCH(moment_gradient, static_cast<unsigned>(cut.batch * cut.heads), kHeadThreads,
+              kColumnBytes, stream, cut, kept, scratch.grad_moment, scratch.spread);
+  TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2, 3), stream, w, grad, cut, kept,
               scratch.grad_moment, (LogitInputs{scratch.spread, args.temp, args.grad_pi}),
               (LogitResults{scratch.grad_logit, scratch.partial, scratch.partial_temp}));
-  TOST_LAUNCH(combine_splits, blocks_of(channels), kBlockThreads, 0, stream, scratch.partial, cut,
-              cut.channels(), scratch.logit_sum);
-  TOST_LAUNCH(combine_temp, blocks_of(cut.heads), kBlockThreads, 0, stream, scratch.partial_temp,
-              cut, args.grad_temp);
+  queue_sum_rows(scratch.partial, cut.batch, cut.splits, channels, kPartsOfChannels,
+                 scratch.logit_sum, stream);
+  queue_sum_rows(scratch.partial_temp, 1, cut.batch * cut.splits, cut.heads, kPartsOfHeads,
+                 args.grad_temp, stream);
   TOST_LAUNCH(gradient, grid, block, 0, stream, w, grad, cut, kept, scratch.grad_moment,
               scratch.grad_logit, scratch.logit_sum, tokens_out<T>(args.grad_w));
   return last_error();

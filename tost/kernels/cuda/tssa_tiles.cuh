@@ -6,31 +6,36 @@
 // together. A sample is cut into `splits` ranges of tokens, one block each.
 #pragma once
 
-#include "tost/kernels/cuda/device.cuh"
+#include "tost/kernels/cuda/column_sums.cuh"
 
 namespace tost::kernels::cuda {
 
-// Blocks of a multiprocessor whose registers a kernel may count on: with one it takes all it needs
-// where the compiler would rather spill a few to let in another block.
-inline constexpr int kBlocksOfRegisters = 1;
+// Blocks that a multiprocessor has registers for: while one is at a barrier or waits for memory
+// others work. Larger blocks take what there is.
+template <int kThreads, int kWanted>
+inline constexpr int kBlocks = kThreads <= 256 ? kWanted : 1;
 
-// Blocks of more threads have fewer registers for each.
-template <int kThreads>
-inline constexpr int kTileTokens = kThreads <= 256 ? 8 : 4;
+// sm_90's registers are enough for one more where sm_80's compiler would spill some.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr int kOneMore = 0;
+#else
+inline constexpr int kOneMore = 1;
+#endif
+
+inline constexpr int kTileTokens = 4;
 
 struct Cut {
   int64_t batch, tokens;
   int heads, width;       // H, P
   int lanes, head_lanes;  // packs of a token, of a head
   int rows;
-  int tile_tokens;  // kTileTokens of the kernels that run
   int splits;
   int64_t split_tokens;
   const int64_t* lengths;  // [B] or null
 
   __host__ __device__ int64_t channels() const { return int64_t{heads} * width; }
   __host__ __device__ int threads() const { return lanes * rows; }
-  __host__ __device__ int tile() const { return rows * tile_tokens; }
+  __host__ __device__ int tile() const { return rows * kTileTokens; }
 };
 
 template <class T>
@@ -64,6 +69,12 @@ struct Place {
   int64_t own_end;     // those of the sample's own end here; below `begin` where it has none
 };
 
+// Tokens of the tile that begins at `start`.
+__device__ __forceinline__ int tile_count(const Cut& cut, const Place& at, int64_t start) {
+  const int64_t left = at.own_end - start;
+  return left < cut.tile() ? static_cast<int>(left) : cut.tile();
+}
+
 // The packs of the thread's tokens first + i rows, zeros from `end` on.
 template <class T, int V, int K>
 __device__ __forceinline__ void load_tile(const TokensIn<T>& tokens, const Cut& cut,
@@ -79,6 +90,17 @@ __device__ __forceinline__ void load_tile(const TokensIn<T>& tokens, const Cut& 
       TOST_UNROLL
       for (int v = 0; v < V; ++v) store(&tile[i].values[v], 0.0f);
     }
+  }
+}
+
+// The numbers of one head at the same tokens. Read before anything is written: the compiler cannot
+// know that results lie elsewhere, and would wait for each in its turn.
+__device__ __forceinline__ void load_shares(const Cut& cut, const float* shares, int64_t first,
+                                            int64_t end, float (&tile)[kTileTokens]) {
+  TOST_UNROLL
+  for (int i = 0; i < kTileTokens; ++i) {
+    const int64_t token = first + i * cut.rows;
+    tile[i] = token < end ? shares[token] : 0.0f;
   }
 }
 
@@ -121,21 +143,31 @@ __device__ __forceinline__ float head_sum(const Cut& cut, const float* parts, in
   return sum;
 }
 
-// values[token, head] of `count` tokens become their softmax over the heads; one thread a token.
-__device__ __forceinline__ void softmax_heads(const Cut& cut, float* values, int64_t count) {
-  for (int token = static_cast<int>(threadIdx.x); token < count; token += cut.threads()) {
-    float* row = values + token * cut.heads;
-    float most = row[0], sum = 0;
-    for (int k = 1; k < cut.heads; ++k) most = row[k] > most || row[k] != row[k] ? row[k] : most;
-    for (int k = 0; k < cut.heads; ++k) sum += row[k] = expf(row[k] - most);
-    for (int k = 0; k < cut.heads; ++k) row[k] /= sum;
+// values[token, head] of `count` tokens become their softmax over the heads; `scratch` has room for
+// as many. Every thread looks at its token's heads itself: one thread a token would leave the
+// others waiting for a long chain. Ends with a barrier.
+__device__ __forceinline__ void softmax_heads(const Cut& cut, float* values, float* scratch,
+                                              int count) {
+  for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+    const float* row = values + k / cut.heads * cut.heads;
+    float most = row[0];
+    for (int j = 1; j < cut.heads; ++j) most = row[j] > most || row[j] != row[j] ? row[j] : most;
+    scratch[k] = expf(values[k] - most);
   }
+  __syncthreads();
+  for (int k = static_cast<int>(threadIdx.x); k < count * cut.heads; k += cut.threads()) {
+    const float* row = scratch + k / cut.heads * cut.heads;
+    float sum = 0;
+    for (int j = 0; j < cut.heads; ++j) sum += row[j];
+    values[k] = scratch[k] / sum;
+  }
+  __syncthreads();
 }
 
 // sums[v] += weights[token, head] (x factor)^2 over the thread's tokens among the first `count`.
 template <class T, int V, int K>
 __device__ __forceinline__ void weigh_squares(const Cut& cut, const Place& at,
-                                              const Pack<T, V> (&tile)[K], int64_t count,
+                                              const Pack<T, V> (&tile)[K], int count,
                                               const float* weights, const float (&factor)[V],
                                               float (&sums)[V]) {
   TOST_UNROLL
@@ -152,7 +184,7 @@ __device__ __forceinline__ void weigh_squares(const Cut& cut, const Place& at,
 }
 
 // The sum over the first `count` tokens of values[token, head], for head threadIdx.x.
-__device__ __forceinline__ double sum_tokens(const Cut& cut, const float* values, int64_t count) {
+__device__ __forceinline__ double sum_tokens(const Cut& cut, const float* values, int count) {
   double sum = 0;
   if (static_cast<int>(threadIdx.x) < cut.heads) {
     for (int t = 0; t < count; ++t) sum += values[t * cut.heads + threadIdx.x];

@@ -34,11 +34,11 @@ template <class T, int V, int kThreads>
 __device__ __forceinline__ void hold_sample(const TokensIn<T>& w, const Cut& cut, const Place& at,
                                             T* held, float* scratch, float* sums) {
   float own[V] = {};
-  Pack<T, V> tile[kTileTokens<kThreads>];
+  Pack<T, V> tile[kTileTokens];
   for (int64_t first = at.row; first < at.own_end; first += cut.tile()) {
     load_tile(w, cut, at, first, at.own_end, tile);
     TOST_UNROLL
-    for (int i = 0; i < kTileTokens<kThreads>; ++i) {
+    for (int i = 0; i < kTileTokens; ++i) {
       const int64_t token = first + i * cut.rows;
       if (token >= at.own_end) continue;
       *reinterpret_cast<Pack<T, V>*>(held + token * cut.channels() + at.lane * V) = tile[i];
@@ -64,9 +64,9 @@ __device__ __forceinline__ void assign_sample(const TokensIn<T>& held, const Cut
     one[v] = 1;
   }
   double pi_sum = 0;  // of head threadIdx.x
-  Pack<T, V> tile[kTileTokens<kThreads>];
+  Pack<T, V> tile[kTileTokens];
   for (int64_t start = 0; start < at.own_end; start += cut.tile()) {
-    const int64_t left = at.own_end - start, count = left < cut.tile() ? left : cut.tile();
+    const int count = tile_count(cut, at, start);
     float* mine = shares + start * cut.heads;
     load_tile(held, cut, at, start + at.row, at.own_end, tile);
     tile_memberships(cut, at, tile, count, inverse, temp, scratch, mine);
