@@ -1,6 +1,5 @@
 #include "tost/bench/model_bench.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <malloc.h>
 
@@ -273,8 +272,6 @@ void check_device(const ModelBenchOptions& o) {
   const torch::Device device = device_from_name(o.device);
   graphs_wanted(o.graphs, device);
   if (device.is_cpu()) return;
-  // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
-  at::globalContext().setAllowTF32CuDNN(false);
   const auto asked = [&](const char* name) {
     return std::find(o.precisions.begin(), o.precisions.end(), name) != o.precisions.end();
   };

@@ -43,6 +43,15 @@ TEST(DeviceNames, AreTakenOrRefusedInOneSentence) {
   EXPECT_EQ(device_from_name("auto").is_cuda(), gpu_count() > 0);
 }
 
+TEST(DeviceNames, OfAGpuKeepFloat32ConvolutionsFloat32) {
+  TOST_TEST_GPU(device);
+  for (const char* name : {"cuda", "auto"}) {
+    at::globalContext().setAllowTF32CuDNN(true);
+    EXPECT_EQ(device_from_name(name), device);
+    EXPECT_FALSE(at::globalContext().allowTF32CuDNN()) << name;
+  }
+}
+
 struct Stop : TrainListener {
   explicit Stop(int64_t step) : at(step) {}
   void on_step(const StepReport& report) override {

@@ -44,6 +44,12 @@ const at::Generator& default_generator(at::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
+// cuDNN would round what float32 convolutions multiply to ten bits, and fp32 is to mean fp32.
+at::Device gpu(int64_t number) {
+  at::globalContext().setAllowTF32CuDNN(false);
+  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
+}
+
 }  // namespace
 
 bool built_with_cuda() {
@@ -61,7 +67,7 @@ int64_t gpu_count() {
 at::Device device_from_name(const std::string& name) {
   if (name == "cpu") return at::kCPU;
   const int64_t count = gpu_count();
-  if (name == "auto") return count > 0 ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  if (name == "auto") return count > 0 ? gpu(0) : at::Device(at::kCPU);
   const auto number = gpu_number(name);
   if (!number) {
     fail_usage("Unknown device '", name, "'; use cpu, cuda, cuda:N (the GPU of number N) or auto.");
@@ -75,7 +81,7 @@ at::Device device_from_name(const std::string& name) {
     fail_usage("There is no device '", name, "'; torch sees ", count,
                count == 1 ? " CUDA device" : " CUDA devices", ", numbered from 0.");
   }
-  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(*number));
+  return gpu(*number);
 }
 
 std::optional<GpuFacts> gpu_facts(int64_t index) {

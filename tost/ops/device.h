@@ -16,7 +16,8 @@ bool built_with_cuda();
 int64_t gpu_count();
 
 // "cpu"; "cuda", the first GPU; "cuda:N"; "auto", the first GPU where torch sees one, else the CPU.
-// Throws a usage Error for other names and where there is no such GPU, saying why.
+// Throws a usage Error for other names and where there is no such GPU, saying why. From the first
+// GPU asked for on, float32 convolutions on all of them multiply float32, as matrix products do.
 at::Device device_from_name(const std::string& name);
 
 struct GpuFacts {
