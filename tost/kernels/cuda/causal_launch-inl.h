@@ -83,7 +83,7 @@ int run_step(const CausalForwardArgs& args, const CausalCut& cut, Stream stream)
   const auto step = causal_step<T>;
   const int64_t bytes = (cut.channels() + 2 * cut.heads) * int64_t{sizeof(float)};
   if (const int error = allow_shared(step, bytes)) return error;
-  const auto threads = static_cast<unsigned>(std::clamp<int64_t>(cut.channels(), 32, 512));
+  const auto threads = static_cast<unsigned>(std::clamp<int64_t>(cut.channels(), 32, kStepThreads));
   TOST_LAUNCH(step, static_cast<unsigned>(cut.batch), threads, bytes, stream, tokens_in<T>(args.w),
               cut, args.temp, (BiasIn{args.bias.data, args.bias.length, args.bias.position}),
               args.state, args.next_state, args.pi, tokens_out<T>(args.y));
