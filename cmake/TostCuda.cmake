@@ -9,7 +9,8 @@ endif()
 set(TOST_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities to compile for")
 get_filename_component(tost_cuda_home ${TOST_NVCC} REALPATH)
 get_filename_component(tost_cuda_home ${tost_cuda_home}/../.. ABSOLUTE)
-find_path(TOST_CUDA_INCLUDE cuda_runtime.h PATHS ${tost_cuda_home}/include REQUIRED)
+# Those of the compiler, before others that a system may have.
+find_path(TOST_CUDA_INCLUDE cuda_runtime.h HINTS ${tost_cuda_home}/include REQUIRED)
 
 tost_import_library(tost_c10_cuda ${TOST_TORCH_DIR}/lib/libc10_cuda.so)
 tost_import_library(tost_libtorch_cuda ${TOST_TORCH_DIR}/lib/libtorch_cuda.so)
