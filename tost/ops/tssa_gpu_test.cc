@@ -144,6 +144,7 @@ std::vector<TssaCase> whole_cases() {
 
 std::vector<TssaCase> all_cases() {
   auto cases = whole_cases();
+  cases.push_back({"many_parts", 1, 1200, 12, 64});  // one sample, cut for all multiprocessors
   for (const auto& c : tssa_ragged_cases()) cases.push_back(c);
   return cases;
 }
