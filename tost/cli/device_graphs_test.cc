@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/cli/device_test_util.h"
 #include "tost/eval/image_runner.h"
 #include "tost/eval/language_place.h"
 #include "tost/infer/language_graph.h"
@@ -12,7 +13,7 @@
 #include "tost/models/token_mixer.h"
 #include "tost/testing/stand_in_gpu.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/checkpoint_store.h"
+#include "tost/train/run_test_util.h"
 #include "tost/train/train_run.h"
 
 namespace tost {
@@ -22,17 +23,12 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using torch::Tensor;
 
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
+using testing::newest_checkpoint;
+using testing::test_name;
 
 template <class Model>
 std::shared_ptr<Model> shaken(std::shared_ptr<Model> model, torch::Device device) {
-  const torch::NoGradGuard no_grad;
-  for (auto& p : model->parameters()) p.add_(torch::randn_like(p) * 0.1);
-  model->to(device);
+  testing::shaken(model)->to(device);
   model->eval();
   return model;
 }
@@ -76,25 +72,9 @@ TEST(PicturesByGraphs, SeeNewWeights) {
   EXPECT_GT(graphed.call().replays(), 0);
 }
 
+// Models that end within a test, where a frozen position would show.
 LanguageConfig language(const std::string& name) {
-  const auto at = name.find('+');
-  LanguageConfig c;
-  c.mixer = name.substr(0, at);
-  c.vocab = 40;
-  c.block = 12;
-  c.dim = 24;
-  c.depth = 2;
-  c.heads = 3;
-  if (at == std::string::npos) return c;
-  const auto added = name.substr(at + 1);
-  auto& o = c.options;
-  c.positions = "none";
-  o.conv = 3;
-  if (added == "gate") o.gate = o.scale_pi = true;
-  if (added == "values") o.decay = "learned", o.means = "values", o.bias_positions = 5;
-  if (added == "none") o.bias_positions = 0;
-  if (added == "full") o.decay = "learned", o.gate = true;
-  return c;
+  return testing::tiny_language(name, /*block=*/12);
 }
 
 std::vector<std::string> keeping_their_size() {
@@ -194,32 +174,16 @@ TEST(TextsByGraphs, AreRefusedWhereTheStateGrows) {
   EXPECT_EQ(state.position, 4);
 }
 
-struct Quiet : TrainListener {
-  void on_step(const StepReport& report) override {
-    if (report.step == stop_at) flag = true;
-  }
-  void on_message(const std::string& message) override { messages.push_back(message); }
-  int64_t stop_at = -1;
-  std::atomic<bool> flag = false;
-  std::vector<std::string> messages;
-};
-
 std::vector<std::string> run(const fs::path& out, const json& values, RunMode mode = RunMode::kNew,
                              int64_t stop_at = -1) {
-  Quiet listener;
-  listener.stop_at = stop_at;
-  train({out, mode, values}, listener, &listener.flag);
+  testing::StopAt listener(stop_at);
+  train({out, mode, values}, listener, &listener.stop);
   return listener.messages;
-}
-
-Checkpoint newest(const fs::path& run) {
-  std::vector<std::string> messages;
-  return *CheckpointStore(run / "checkpoints", 9).load_newest(messages);
 }
 
 // Torch's own kernels need not repeat bit for bit on a GPU; the stand-in's do.
 void expect_same_runs(const fs::path& a, const fs::path& b) {
-  const Checkpoint x = newest(a), y = newest(b);
+  const Checkpoint x = newest_checkpoint(a), y = newest_checkpoint(b);
   ASSERT_EQ(x.step, y.step);
   ASSERT_EQ(x.parts.size(), y.parts.size());
   for (size_t i = 0; i < x.parts.size(); ++i) {
@@ -235,47 +199,27 @@ void expect_same_runs(const fs::path& a, const fs::path& b) {
 }
 
 json vision_values() {
-  return {{"data", "shapes"},
-          {"data_side", 16},
-          {"train_size", 96},
-          {"test_size", 32},
-          {"batch", 16},
-          {"epochs", 2},
-          {"eval_batch", 24},
-          {"lr", 1e-3},
-          {"warmup_epochs", 1},
-          {"drop_path", 0.2},
-          {"mixup", 0.4},
-          {"ema_decay", 0.9},
-          {"clip", 0.5},
-          {"outlier_z", 6},
-          {"threads", 1},
-          {"device", "cuda"},
-          {"evaluate_ema", true},
-          {"model_options", {{"dim", 16}, {"depth", 2}, {"heads", 2}, {"class_blocks", 1}}}};
+  json values = testing::tiny_vision_values();
+  values.update({{"eval_batch", 24},
+                 {"lr", 1e-3},
+                 {"warmup_epochs", 1},
+                 {"clip", 0.5},
+                 {"outlier_z", 6},
+                 {"device", "cuda"},
+                 {"evaluate_ema", true}});
+  values["model_options"]["depth"] = 2;
+  return values;
 }
 
 json language_values(const testing::TempDir& dir) {
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += "one two three four five\n";
-  write_file_atomic(dir.path() / "text.txt", text);
-  return {{"model", "tost_gpt_char"},
-          {"data", (dir.path() / "text.txt").string()},
-          {"tokenizer", "chars"},
-          {"batch", 3},
-          {"accumulate", 2},
-          {"max_steps", 9},
-          {"warmup_steps", 3},
-          {"evaluate_every_steps", 4},
-          {"eval_batches", 2},
-          {"threads", 1},
-          {"dropout", 0.1},
-          {"precision", "bf16"},
-          {"device", "cuda"},
-          {"block", 16},
-          {"dim", 16},
-          {"depth", 2},
-          {"heads", 2}};
+  json values = testing::tiny_language_values(testing::write_text_of_numbers(dir));
+  values.update({{"accumulate", 2},
+                 {"max_steps", 9},
+                 {"warmup_steps", 3},
+                 {"evaluate_every_steps", 4},
+                 {"precision", "bf16"},
+                 {"device", "cuda"}});
+  return values;
 }
 
 // With and without graphs, and with them in two processes.
@@ -358,7 +302,9 @@ TEST(TrainingByGraphs, SlowSkipsTheSameSteps) {
   const auto wanted = run(dir.path() / "plain", values);
   values["graphs"] = "on";
   const auto found = run(dir.path() / "graphs", values);
-  if (!built_with_cuda()) EXPECT_EQ(found, wanted);
+  if (!built_with_cuda()) {
+    EXPECT_EQ(found, wanted);
+  }
   expect_same_runs(dir.path() / "plain", dir.path() / "graphs");
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/cli/device_test_util.h"
 #include "tost/eval/precision.h"
 #include "tost/models/image_classifier.h"
 #include "tost/models/language_model.h"
@@ -18,13 +19,8 @@ namespace {
 
 using torch::Tensor;
 
-// Away from the first values, so that no zero or one hides anything.
-template <class Model>
-std::shared_ptr<Model> shaken(std::shared_ptr<Model> model) {
-  const torch::NoGradGuard no_grad;
-  for (auto& p : model->parameters()) p.add_(torch::randn_like(p) * 0.1);
-  return model;
-}
+using testing::shaken;
+using testing::test_name;
 
 void expect_close(const Tensor& found, const Tensor& wanted, double limit,
                   const std::string& what) {
@@ -59,11 +55,6 @@ std::vector<std::string> with(std::vector<std::string> names, std::vector<std::s
   names.insert(names.end(), more.begin(), more.end());
   return names;
 }
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
 
 class VisionOnGpu : public ::testing::TestWithParam<std::string> {};
 
@@ -89,30 +80,11 @@ TEST_P(VisionOnGpu, TrainsAsOnTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Mixers, VisionOnGpu,
                          ::testing::ValuesIn(with(mixer_names(), {"linear-baseline"})), test_name);
 
-// Every causal mixer, then with what can be added to it.
 LanguageConfig language(const std::string& name) {
-  const auto at = name.find('+');
-  LanguageConfig c;
-  c.mixer = name.substr(0, at);
-  c.vocab = 40;
-  c.block = 150;
-  c.dim = 24;
-  c.depth = 2;
-  c.heads = 3;
-  if (at == std::string::npos) return c;
-  const auto added = name.substr(at + 1);
-  auto& o = c.options;
-  c.positions = "none";
-  o.conv = 3;
-  if (added == "gate") o.gate = o.scale_pi = true;
-  if (added == "window") o.window = 9;
-  if (added == "decay") o.decay = "learned";
-  if (added == "values") o.decay = "learned", o.means = "values", o.bias_positions = 7;
-  if (added == "tokens") o.decay = "fixed", o.means = "tokens";
-  if (added == "full") o.decay = "learned", o.gate = true;
-  if (added == "hybrid") c.hybrid_every = 2, o.window = 9, o.gate = true;
-  return c;
+  return testing::tiny_language(name, /*block=*/150);
 }
+
+// To every causal mixer, what can be added.
 const std::vector<std::string> kAdditions{"tssa+gate",          "tssa+values",    "tssa+tokens",
                                           "tssa+hybrid",        "softmax+window", "tssa-means+full",
                                           "tssa-uniform+plain", "delta+full"};

@@ -4,6 +4,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/cli/device_test_util.h"
 #include "tost/data/shapes.h"
 #include "tost/eval/evaluate.h"
 #include "tost/eval/generate.h"
@@ -20,7 +21,7 @@
 #include "tost/testing/errors.h"
 #include "tost/testing/stand_in_gpu.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/checkpoint_store.h"
+#include "tost/train/run_test_util.h"
 #include "tost/train/train_run.h"
 
 namespace tost {
@@ -28,6 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::newest_checkpoint;
 using torch::Tensor;
 
 std::string refusal(const std::string& name) {
@@ -52,29 +54,15 @@ TEST(DeviceNames, OfAGpuKeepFloat32ConvolutionsFloat32) {
   }
 }
 
-struct Stop : TrainListener {
-  explicit Stop(int64_t step) : at(step) {}
-  void on_step(const StepReport& report) override {
-    if (report.step == at) flag = true;
-  }
-  int64_t at;
-  std::atomic<bool> flag = false;
-};
-
 TrainResult run(const fs::path& out, const json& values, RunMode mode = RunMode::kNew,
                 int64_t stop_at = -1) {
-  Stop stop(stop_at);
-  return train({out, mode, values}, stop, &stop.flag);
-}
-
-Checkpoint newest(const fs::path& run) {
-  std::vector<std::string> messages;
-  return *CheckpointStore(run / "checkpoints", 9).load_newest(messages);
+  testing::StopAt listener(stop_at);
+  return train({out, mode, values}, listener, &listener.stop);
 }
 
 // All that a run keeps, but for the generators, which differ in kind.
 void expect_close_runs(const fs::path& a, const fs::path& b, double limit) {
-  const Checkpoint x = newest(a), y = newest(b);
+  const Checkpoint x = newest_checkpoint(a), y = newest_checkpoint(b);
   ASSERT_EQ(x.parts.size(), y.parts.size());
   for (size_t i = 0; i < x.parts.size(); ++i) {
     for (const auto& [name, tensor] : x.parts[i].tensors) {
@@ -104,46 +92,24 @@ void expect_close_json(const json& a, const json& b, const std::string& where) {
 }
 
 json vision_values(const std::string& device) {
-  return {{"data", "shapes"},
-          {"data_side", 16},
-          {"train_size", 64},
-          {"test_size", 32},
-          {"batch", 16},
-          {"epochs", 2},
-          {"eval_batch", 32},
-          {"lr", 1e-3},
-          {"drop_path", 0.2},
-          {"mixup", 0.4},
-          {"ema_decay", 0.9},
-          {"clip", 1},
-          {"outlier_z", 6},
-          {"bound_every_steps", 4},
-          {"threads", 1},
-          {"device", device},
-          {"model_options", {{"dim", 16}, {"depth", 1}, {"heads", 2}, {"class_blocks", 1}}}};
+  json values = testing::tiny_vision_values();
+  values.update({{"train_size", 64},
+                 {"lr", 1e-3},
+                 {"clip", 1},
+                 {"outlier_z", 6},
+                 {"bound_every_steps", 4},
+                 {"device", device}});
+  return values;
 }
 
 json language_values(const testing::TempDir& dir, const std::string& device) {
-  std::string text;
-  for (int i = 0; i < 400; ++i) text += "one two three four five\n";
-  write_file_atomic(dir.path() / "text.txt", text);
-  return {{"model", "tost_gpt_char"},
-          {"data", (dir.path() / "text.txt").string()},
-          {"tokenizer", "chars"},
-          {"batch", 3},
-          {"max_steps", 8},
-          {"warmup_steps", 2},
-          {"evaluate_every_steps", 4},
-          {"eval_batches", 2},
-          {"sample_every_steps", 4},
-          {"sample_tokens", 20},
-          {"threads", 1},
-          {"dropout", 0.1},
-          {"device", device},
-          {"block", 16},
-          {"dim", 16},
-          {"depth", 2},
-          {"heads", 2}};
+  json values = testing::tiny_language_values(testing::write_text_of_numbers(dir));
+  values.update({{"max_steps", 8},
+                 {"evaluate_every_steps", 4},
+                 {"sample_every_steps", 4},
+                 {"sample_tokens", 20},
+                 {"device", device}});
+  return values;
 }
 
 TEST(RunsOnGpu, SlowResumedGoOnAsUninterrupted) {
@@ -156,7 +122,7 @@ TEST(RunsOnGpu, SlowResumedGoOnAsUninterrupted) {
   EXPECT_EQ(result.step, result.total_steps);
   // Torch's own kernels need not repeat bit for bit on a GPU; the stand-in's do.
   expect_close_runs(dir.path() / "whole", dir.path() / "parts", built_with_cuda() ? 0.02 : 0);
-  EXPECT_TRUE(newest(dir.path() / "whole").parts.back().tensors.contains("random.cuda"));
+  EXPECT_TRUE(newest_checkpoint(dir.path() / "whole").parts.back().tensors.contains("random.cuda"));
 }
 
 // Without anything random on the device its steps are those of the CPU, and go on there.

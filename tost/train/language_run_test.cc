@@ -10,6 +10,7 @@
 #include "tost/models/state_dict.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
+#include "tost/train/run_test_util.h"
 #include "tost/train/train_run.h"
 
 namespace tost {
@@ -36,25 +37,15 @@ fs::path write_text(const testing::TempDir& dir, const std::string& text,
   return dir.path() / name;
 }
 
-// Seconds on one core, with everything random switched on.
+// With everything random switched on.
 json tiny_values(const fs::path& text) {
-  return {{"model", "tost_gpt_char"},
-          {"data", text.string()},
-          {"tokenizer", "chars"},
-          {"batch", 3},
-          {"max_steps", 12},
-          {"warmup_steps", 2},
-          {"evaluate_every_steps", 5},
-          {"eval_batches", 2},
-          {"sample_every_steps", 4},
-          {"sample_tokens", 40},  // beyond the block
-          {"log_every", 4},
-          {"threads", 1},
-          {"dropout", 0.1},
-          {"block", 16},
-          {"dim", 16},
-          {"depth", 2},
-          {"heads", 2}};
+  json values = testing::tiny_language_values(text);
+  values.update({{"max_steps", 12},
+                 {"evaluate_every_steps", 5},
+                 {"sample_every_steps", 4},
+                 {"sample_tokens", 40},  // beyond the block
+                 {"log_every", 4}});
+  return values;
 }
 
 struct Watcher : TrainListener {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tost/eval/run_layout.h"
+#include "tost/train/run_test_util.h"
 #include "tost/train/toy_task.h"
 #include "tost/train/trainer.h"
 
@@ -39,11 +40,6 @@ inline std::vector<nlohmann::json> log_lines(const std::filesystem::path& run) {
     lines.push_back(object);
   }
   return lines;
-}
-
-inline Checkpoint newest_checkpoint(const std::filesystem::path& run) {
-  std::vector<std::string> messages;
-  return *CheckpointStore(run / kCheckpointFolder, 9).load_newest(messages);
 }
 
 // All tensors; with `state` also the loop's state.
