@@ -41,16 +41,16 @@ BenchRowJson measured(double value) {
   return value > 0 && std::isfinite(value) ? BenchRowJson(value) : BenchRowJson();
 }
 
-std::string csv_table(const BenchRowJson& columns, const std::vector<BenchRowJson>& rows) {
+std::string csv_head(const BenchRowJson& columns) {
+  std::vector<std::string> names;
+  for (const auto& item : columns.items()) names.push_back(item.key());
+  return join(names, ",") + "\n";
+}
+
+std::string csv_line(const BenchRowJson& row) {
   std::vector<std::string> cells;
-  for (const auto& item : columns.items()) cells.push_back(item.key());
-  std::string text = join(cells, ",") + "\n";
-  for (const auto& row : rows) {
-    cells.clear();
-    for (const auto& item : row.items()) cells.push_back(csv_cell(item.value()));
-    text += join(cells, ",") + "\n";
-  }
-  return text;
+  for (const auto& item : row.items()) cells.push_back(csv_cell(item.value()));
+  return join(cells, ",") + "\n";
 }
 
 std::string number(const char* format, double value) {

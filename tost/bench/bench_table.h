@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tost {
@@ -23,8 +24,26 @@ std::string origin_line(const BenchOrigin& origin);
 // Null for what was not measured: not above 0, or not finite.
 BenchRowJson measured(double value);
 
-// A line with the names of `columns`, and one a row.
-std::string csv_table(const BenchRowJson& columns, const std::vector<BenchRowJson>& rows);
+// The names of a row's columns, and their values, as a line of CSV.
+std::string csv_head(const BenchRowJson& columns);
+std::string csv_line(const BenchRowJson& row);
+
+// A line with the names of the columns, those of `flat(Row())`, and a line with flat(row) for each
+// row. `flat` gives a BenchRowJson.
+template <class Row, class Flat>
+std::string csv_table(const std::vector<Row>& rows, const Flat& flat) {
+  std::string text = csv_head(flat(Row()));
+  for (const Row& row : rows) text += csv_line(flat(row));
+  return text;
+}
+
+// {"rows": [...]} with json_of(row) for each row, a flat object that may hold lists besides.
+template <class Row, class ToJson>
+nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Row& row : rows) list.push_back(nlohmann::json(json_of(row)));
+  return {{"rows", std::move(list)}};
+}
 
 std::string number(const char* format, double value);
 // Three digits that count, without an exponent.

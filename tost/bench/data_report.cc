@@ -1,7 +1,5 @@
 #include "tost/bench/data_report.h"
 
-#include <utility>
-
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 
@@ -64,19 +62,15 @@ std::string markdown_row(const DataBenchRow& r) {
 }  // namespace
 
 nlohmann::json data_bench_json(const std::vector<DataBenchRow>& rows, const BenchOrigin& origin) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& row : rows) {
-    nlohmann::json json = row_json(row, origin);
+  return json_table(rows, [&](const DataBenchRow& row) {
+    BenchRowJson json = row_json(row, origin);
     json["rates"] = row.rates;
-    list.push_back(std::move(json));
-  }
-  return {{"rows", list}};
+    return json;
+  });
 }
 
 std::string data_bench_csv(const std::vector<DataBenchRow>& rows, const BenchOrigin& origin) {
-  std::vector<BenchRowJson> list;
-  for (const auto& row : rows) list.push_back(row_json(row, origin));
-  return csv_table(row_json({}, origin), list);
+  return csv_table(rows, [&](const DataBenchRow& row) { return row_json(row, origin); });
 }
 
 std::string data_bench_markdown(const std::vector<DataBenchRow>& rows, const BenchOrigin& origin) {

@@ -1,7 +1,6 @@
 #include "tost/bench/model_report.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -111,26 +110,21 @@ BenchChange change_of(const nlohmann::json& before, const nlohmann::json& after)
 }  // namespace
 
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& row : rows) {
-    nlohmann::json json = row_json(row, origin);
+  return json_table(rows, [&](const ModelBenchRow& row) {
+    Json json = row_json(row, origin);
     json["times_ms"] = row.times_ms;
-    list.push_back(std::move(json));
-  }
-  return {{"rows", list}};
+    return json;
+  });
 }
 
 std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
-  std::vector<Json> list;
-  for (const auto& row : rows) list.push_back(row_json(row, origin));
-  return csv_table(row_json({}, origin), list);
+  return csv_table(rows, [&](const ModelBenchRow& row) { return row_json(row, origin); });
 }
 
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& o) {
   std::string text =
       "| model | mixer | test | batch | size | threads | precision | path | ms [quartiles] | rate "
-      "| "
-      "of floor | of read | peak memory | error |\n"
+      "| of floor | of read | peak memory | error |\n"
       "|---|---|---|--:|--:|--:|---|---|--:|--:|--:|--:|--:|--:|\n";
   for (const auto& row : rows) text += markdown_row(row);
   return text + "\n" + origin_line(o);

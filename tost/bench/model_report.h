@@ -31,9 +31,8 @@ Drawing model_bench_plot(const std::vector<ModelBenchRow>& rows);
 struct BenchChange {
   std::string what;  // the configuration in words
   double before_ms = 0, after_ms = 0;
-  double ratio = 0;  // before over after: above 1 is faster
-  std::string
-      verdict;  // "faster" or "slower" where the quartiles do not meet, else "no difference"
+  double ratio = 0;     // before over after: above 1 is faster
+  std::string verdict;  // "faster", "slower", or where the quartiles meet "no difference"
 };
 
 // Rows of both, in the order of `after`. Throws a data Error naming `where` unless `before` is JSON
