@@ -107,6 +107,9 @@ class Usage(Case):
             lost = self.dir / "missing" / "t.svg"
             self.error("bench", command, flag, lost, exit_code=2, says=[flag, "no folder", "make it first"])
             self.error("bench", command, flag, self.dir, exit_code=2, says=[flag, "is a folder"])
+        for command in ("model", "scaling"):
+            self.error("bench", command, "--plot", "a.gif", exit_code=2, says=["--plot", "a.gif", ".svg or .png"])
+        self.error("bench", "model", "--plot", self.dir / "t.svg", "--no-floor", exit_code=2, says=["--plot", "--no-floor"])
 
     def test_values_out_of_range(self):
         for flags, word in ((["--lr", "nan"], "lr"), (["--epochs", "0"], "epochs"), (["--batch", "x"], "batch"),

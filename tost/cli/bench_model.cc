@@ -8,7 +8,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/base/text.h"
 #include "tost/bench/model_bench.h"
 #include "tost/bench/model_report.h"
 #include "tost/bench/scaling_bench.h"
@@ -16,6 +15,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/cli/result_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/device.h"
 
@@ -40,8 +40,8 @@ std::string formatted(const std::string& format, const std::vector<ModelBenchRow
 
 void check(Options& o) {
   check_output(o.output);
-  check_output_file("plot", o.plot);
-  check_output_file("plot-work", o.plot_work);
+  check_plot_file("plot", o.plot);
+  check_plot_file("plot-work", o.plot_work);
   check_output_file("save-weights", o.save_weights);
   check_output_file("save-logits", o.save_logits);
   o.bench.engines.clear();
@@ -56,14 +56,7 @@ void check(Options& o) {
     o.bench.engines.push_back(engine == "on");
   }
   if (!o.tokens.empty()) o.bench.tokens = parse_lengths(o.tokens);
-  if (!o.plot.empty() &&
-      (o.no_floor || !(ends_with(o.plot, ".svg") || ends_with(o.plot, ".png")))) {
-    fail_usage("--plot is '", o.plot,
-               "'; it draws the floors to a name that ends in .svg or .png.");
-  }
-  if (!o.plot_work.empty() && !(ends_with(o.plot_work, ".svg") || ends_with(o.plot_work, ".png"))) {
-    fail_usage("--plot-work is '", o.plot_work, "'; it must end in .svg or .png.");
-  }
+  if (!o.plot.empty() && o.no_floor) fail_usage("--plot draws the floors; leave out --no-floor.");
   o.bench.work = o.work || !o.plot_work.empty();
   if (o.bench.work && !std::count(o.bench.engines.begin(), o.bench.engines.end(), true)) {
     fail_usage("--work and --plot-work tell of the engine; --engine off leaves nothing to tell.");
@@ -77,10 +70,6 @@ void check(Options& o) {
 nlohmann::json read_earlier(const std::string& file) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
   return parse_json(read_file(file, kMostBytes), cat("'", file, "'"));
-}
-
-void save_plot(const std::string& file, const Drawing& plot) {
-  write_file_atomic(file, ends_with(file, ".svg") ? to_svg_file(plot) : encode_png(to_image(plot)));
 }
 
 // To stderr as each is done: the table comes when all are.
@@ -105,8 +94,8 @@ void run(Options& o) {
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
   if (rows.empty()) return;
   write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
-  if (!o.plot.empty()) save_plot(o.plot, model_bench_plot(rows));
-  if (!o.plot_work.empty()) save_plot(o.plot_work, model_work_plot(rows));
+  if (!o.plot.empty()) write_plot_file(o.plot, model_bench_plot(rows));
+  if (!o.plot_work.empty()) write_plot_file(o.plot_work, model_work_plot(rows));
   if (!o.compare.empty()) {
     const auto now = model_bench_json(rows, bench_origin());
     std::cout << changes_markdown(compare_model_bench(earlier, now, o.compare));

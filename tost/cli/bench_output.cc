@@ -3,13 +3,13 @@
 #include <torch/version.h>
 
 #include <ctime>
-#include <filesystem>
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/cli/build_info.h"
+#include "tost/cli/result_file.h"
 #include "tost/kernels/isa.h"
 
 namespace tost {
@@ -54,17 +54,6 @@ void add_output_options(CLI::App& command, BenchOutput& output) {
       .add_option("--output", output.files,
                   "Write the rows to these files; .md, .csv and .json say the format")
       ->delimiter(',');
-}
-
-void check_output_file(const char* flag, const std::string& path) {
-  if (path.empty()) return;
-  const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    fail_usage("--", flag, " ", path, " is a folder; name a file.");
-  }
-  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
-  fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
 }
 
 void check_output(BenchOutput& output) {

@@ -20,11 +20,8 @@ struct BenchOutput {
 };
 // --format, --json, --output.
 void add_output_options(CLI::App& command, BenchOutput& output);
-// Before long measurements, not after them. Throws a usage Error for another format, and for a
-// file that cannot be one: a folder, or within a folder that does not exist.
+// Throws a usage Error for another format, and those of check_output_file() for the files.
 void check_output(BenchOutput& output);
-// The same of a file that another flag names; empty: none.
-void check_output_file(const char* flag, const std::string& path);
 
 using BenchFormatter = std::function<std::string(const std::string& format)>;
 // Writes the files, each in the format its ending says where it is one, else in that of --format.

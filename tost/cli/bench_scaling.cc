@@ -10,12 +10,11 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/bench/scaling_report.h"
-#include "tost/cli/bench_output.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/cli/result_file.h"
 #include "tost/cli/terminal.h"
-#include "tost/io/image.h"
 #include "tost/kernels/isa.h"
 #include "tost/models/sequence_classifier.h"
 
@@ -51,11 +50,7 @@ ScalingOptions checked(const BenchScalingOptions& options) {
                bench.tokens.back(), "; make it shorter.");
   }
   check_output_file("csv", options.csv);
-  check_output_file("plot", options.plot);
-  if (!options.plot.empty() && !ends_with(options.plot, ".svg") &&
-      !ends_with(options.plot, ".png")) {
-    fail_usage("--plot is '", options.plot, "'; name a file that ends with .svg or .png.");
-  }
+  check_plot_file("plot", options.plot);
   check_scaling_options(bench);
   if (!bench.network.empty()) {
     const auto preset = sequence_preset(bench.network);
@@ -97,10 +92,7 @@ ScalingWatcher watcher_for(ProgressLine& line, const ScalingOptions& bench) {
 void write_files(const BenchScalingOptions& options, const ScalingOptions& bench,
                  const ScalingResult& result) {
   if (!options.csv.empty()) write_file_atomic(options.csv, scaling_csv(result));
-  if (options.plot.empty()) return;
-  const auto drawing = scaling_plot(bench, result);
-  write_file_atomic(options.plot, ends_with(options.plot, ".svg") ? to_svg_file(drawing)
-                                                                  : encode_png(to_image(drawing)));
+  if (!options.plot.empty()) write_plot_file(options.plot, scaling_plot(bench, result));
 }
 
 void run(const BenchScalingOptions& options) {

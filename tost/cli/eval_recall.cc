@@ -6,11 +6,10 @@
 #include <iostream>
 
 #include "tost/base/error.h"
-#include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/cli/result_file.h"
 #include "tost/data/recall_cases.h"
 #include "tost/explain/recall_maps.h"
-#include "tost/io/image.h"
 #include "tost/io/safe_text.h"
 #include "tost/models/vision_cost.h"
 
@@ -77,13 +76,7 @@ void write_plot(const std::string& task, const RecallFlags& flags,
   const Drawing drawing =
       draw(grid ? needle_map(scores, std::ssize(parse_counts(flags.lengths, "--lengths")))
                 : distance_map(task, scores));
-  const bool png = ends_with(flags.plot, ".png");
-  write_file_atomic(flags.plot, png ? encode_png(to_image(drawing)) : to_svg_file(drawing));
-}
-
-void check_plot_name(const std::string& plot) {
-  if (plot.empty() || ends_with(plot, ".svg") || ends_with(plot, ".png")) return;
-  fail_usage("--plot is '", plot, "' but must end in .svg or .png.");
+  write_plot_file(flags.plot, drawing);
 }
 
 json report_of(const std::string& task, const LoadedLanguage& language,
@@ -181,7 +174,7 @@ std::vector<RecallFlag> add_recall_eval_options(CLI::App& app, RecallFlags& flag
 
 std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language,
                                const std::string& task, RecallFlags flags, ProgressLine& progress) {
-  check_plot_name(flags.plot);
+  check_plot_file("plot", flags.plot);
   fill_from_training(app, language.info.training, task, flags);
   flags.spec.task = task;
   const auto source = open_recall(flags.spec);

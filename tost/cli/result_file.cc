@@ -1,0 +1,33 @@
+#include "tost/cli/result_file.h"
+
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/text.h"
+#include "tost/io/image.h"
+
+namespace tost {
+
+void check_output_file(const char* flag, const std::string& path) {
+  if (path.empty()) return;
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    fail_usage("--", flag, " ", path, " is a folder; name a file.");
+  }
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
+}
+
+void check_plot_file(const char* flag, const std::string& path) {
+  check_output_file(flag, path);
+  if (path.empty() || ends_with(path, ".svg") || ends_with(path, ".png")) return;
+  fail_usage("--", flag, " is '", path, "'; it must end in .svg or .png.");
+}
+
+void write_plot_file(const std::string& path, const Drawing& plot) {
+  write_file_atomic(path, ends_with(path, ".svg") ? to_svg_file(plot) : encode_png(to_image(plot)));
+}
+
+}  // namespace tost
