@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/bench/model_bench_test_util.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/model_file.h"
 #include "tost/io/safetensors.h"
@@ -13,15 +14,7 @@
 namespace tost {
 namespace {
 
-ModelBenchOptions tiny(const std::string& model) {
-  ModelBenchOptions options;
-  options.models = {model};
-  options.engines = {false};
-  options.warmup = 0;
-  options.repeat = 2;
-  options.floors = false;
-  return options;
-}
+using testing::tiny_model_bench;
 
 std::vector<ModelBenchRow> rows_of(const ModelBenchOptions& options) {
   return run_model_bench(options, [](const ModelBenchRow&) {});
@@ -38,7 +31,7 @@ void expect_measured(const ModelBenchRow& row) {
 }
 
 TEST(ModelBench, MeasuresPictures) {
-  auto options = tiny("tost_nano_p4");
+  auto options = tiny_model_bench("tost_nano_p4");
   options.batches = {1, 3};
   options.precisions = {"fp32", "bf16"};
   options.floors = true;
@@ -59,7 +52,7 @@ TEST(ModelBench, MeasuresPictures) {
 }
 
 TEST(ModelBench, SaysWhereTheEnginesTimeGoes) {
-  auto options = tiny("tost_nano_p4");
+  auto options = tiny_model_bench("tost_nano_p4");
   options.engines = {true, false};
   options.precisions = {"int8"};
   options.work = true;
@@ -80,7 +73,7 @@ TEST(ModelBench, SaysWhereTheEnginesTimeGoes) {
 }
 
 TEST(ModelBench, MeasuresLanguageByTheTwoTests) {
-  auto options = tiny("tost_gpt_char");
+  auto options = tiny_model_bench("tost_gpt_char");
   options.tokens = {8, 20};
   options.steps = 4;
   const auto rows = rows_of(options);
@@ -93,7 +86,7 @@ TEST(ModelBench, MeasuresLanguageByTheTwoTests) {
 }
 
 TEST(ModelBench, ReadsBeyondLearnedPositionsWithoutThem) {
-  auto options = tiny("tost_gpt_char");  // positions for 64 tokens
+  auto options = tiny_model_bench("tost_gpt_char");  // positions for 64 tokens
   options.tokens = {100};
   options.tests = {"prefill"};
   const auto rows = rows_of(options);
@@ -102,7 +95,7 @@ TEST(ModelBench, ReadsBeyondLearnedPositionsWithoutThem) {
 }
 
 TEST(ModelBench, MeasuresSequencesAndMixers) {
-  auto options = tiny("tost_seq_tiny");
+  auto options = tiny_model_bench("tost_seq_tiny");
   options.tokens = {40};
   options.mixers = {"tssa", "softmax"};
   const auto rows = rows_of(options);
@@ -113,7 +106,7 @@ TEST(ModelBench, MeasuresSequencesAndMixers) {
 }
 
 TEST(ModelBench, TheVisionEngineAgreesInEveryPrecision) {
-  auto options = tiny("tost_nano_p4");
+  auto options = tiny_model_bench("tost_nano_p4");
   options.precisions = {"fp32", "bf16", "int8"};
   options.engines = {true};
   const auto rows = rows_of(options);
@@ -124,7 +117,7 @@ TEST(ModelBench, TheVisionEngineAgreesInEveryPrecision) {
 }
 
 TEST(ModelBench, TheSequenceEngineAgreesInEveryPrecision) {
-  auto options = tiny("tost_lra_retrieval");  // of pairs, with a class token
+  auto options = tiny_model_bench("tost_lra_retrieval");  // of pairs, with a class token
   options.tokens = {40};
   options.batches = {3};
   options.mixers = {"tssa", "softmax"};
@@ -138,7 +131,7 @@ TEST(ModelBench, TheSequenceEngineAgreesInEveryPrecision) {
 }
 
 TEST(ModelBench, TheLanguageEngineAgreesInEveryPrecision) {
-  auto options = tiny("tost_gpt_char");
+  auto options = tiny_model_bench("tost_gpt_char");
   options.tokens = {8};
   options.steps = 2;
   options.precisions = {"fp32", "bf16", "int8", "int4"};
@@ -149,7 +142,7 @@ TEST(ModelBench, TheLanguageEngineAgreesInEveryPrecision) {
 }
 
 TEST(ModelBench, SaysWhatAModelDoesNotHave) {
-  auto options = tiny("tost_nano_p4");
+  auto options = tiny_model_bench("tost_nano_p4");
   options.precisions = {"int4"};
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 1u);
@@ -175,7 +168,7 @@ TEST(ModelBench, SavedWeightsGiveTheSameLogits) {
   const testing::TempDir folder;
   const std::string model = folder.path() / "m.safetensors",
                     logits = folder.path() / "l.safetensors";
-  auto options = tiny("tost_nano_p4");
+  auto options = tiny_model_bench("tost_nano_p4");
   options.precisions = {"fp32", "bf16"};
   save_bench_weights(options, model);
   save_bench_logits(options, logits);
@@ -197,7 +190,7 @@ TEST(ModelBench, SavedWeightsGiveTheSameLogits) {
 
 TEST(ModelBench, StopsBetweenConfigurations) {
   const std::atomic<bool> stop{true};
-  auto options = tiny("tost_nano_p4");
+  auto options = tiny_model_bench("tost_nano_p4");
   options.stop = &stop;
   EXPECT_TRUE(rows_of(options).empty());
 }
@@ -211,7 +204,7 @@ TEST(ModelBench, RelativeErrorIsInfiniteWhereNothingCanBeCompared) {
 
 TEST(ModelBench, RefusesBadOptions) {
   const auto fails = [](auto change) {
-    auto options = tiny("tost_nano_p4");
+    auto options = tiny_model_bench("tost_nano_p4");
     change(options);
     EXPECT_THROW(rows_of(options), Error);
   };

@@ -4,7 +4,7 @@
 #include "tost/base/error.h"
 #include "tost/bench/decode_bench.h"
 #include "tost/bench/memory_read.h"
-#include "tost/bench/model_bench.h"
+#include "tost/bench/model_bench_test_util.h"
 #include "tost/bench/train_bench.h"
 #include "tost/models/vision_presets.h"
 #include "tost/testing/stand_in_gpu.h"
@@ -13,9 +13,8 @@ namespace tost {
 namespace {
 
 ModelBenchOptions tiny(const std::string& model) {
-  ModelBenchOptions options;
-  options.models = {model};
-  options.engines = {false};
+  ModelBenchOptions options = testing::tiny_model_bench(model);
+  options.floors = true;
   options.precisions = {"fp32", "bf16"};
   options.device = "cuda";
   options.warmup = 3;
