@@ -244,10 +244,7 @@ def main(argv=None):
     for setting in settings(options):
         report["rows"] += measure(options, setting, missing)
         text = markdown(report)
-        if options.markdown:
-            table.write(options.markdown, text)
-        if options.json:
-            table.write(options.json, json.dumps(report, indent=1) + "\n")
+        table.save(options, text, report)
         undrawn = options.figure and draw_figure(options.figure, report)
     print(text, end="")
     if undrawn:

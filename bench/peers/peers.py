@@ -5,7 +5,6 @@ deviates by more than its precision allows is not timed. Then all of them take t
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -158,10 +157,7 @@ def main():
     for case in options.cases:
         report["rows"] += measure(options, case)
         text = table.markdown(report)
-        if options.markdown:
-            table.write(options.markdown, text)
-        if options.json:
-            table.write(options.json, json.dumps(report, indent=1) + "\n")
+        table.save(options, text, report)
     print(text, end="")
 
 

@@ -1,5 +1,6 @@
 """Rows of measurements, and the table they make."""
 
+import json
 import os
 import sys
 
@@ -57,6 +58,14 @@ def foot(report):
     return (f"\n{gpu}{m['cpu']} ({', '.join(m['features'])}), {report['threads']} threads; "
             f"{report['rounds']} rounds of {report['repeat']} calls, taking turns; {versions}; "
             f"Python {m['python']}; {m['date']}\n")
+
+
+def save(options, text, report):
+    """What --markdown and --json name, whole or not at all; after every case, so that none is lost."""
+    if options.markdown:
+        write(options.markdown, text)
+    if options.json:
+        write(options.json, json.dumps(report, indent=1) + "\n")
 
 
 def write(path, text):
