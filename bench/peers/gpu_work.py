@@ -56,8 +56,10 @@ class Setting:
 
 
 def deviation(found, wanted):
-    return max(float((f.float() - w.float()).abs().max() / w.float().abs().max().clamp_min(1e-30))
-               for f, w in zip(found, wanted))
+    """The largest, relative to the largest value; not a number where a value is none."""
+    return float(torch.stack([
+        ((f.float() - w.float()).abs().max() / w.float().abs().max().clamp_min(1e-30)).cpu()
+        for f, w in zip(found, wanted)]).max())
 
 
 class Layer:
