@@ -20,6 +20,7 @@ import table
 import tensors
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+REFERENCE = "eager fp32"
 OURS = ("tost fp32", "tost bf16", "tost int8", "tost int4")
 # Largest deviation from eager fp32, relative to the largest logit, that is still timed.
 ALLOWED = {"fp32": 1e-4, "bf16": 5e-2, "int8": 0.12, "int8+bf16": 0.12, "int4": 0.5}
@@ -69,6 +70,9 @@ def arguments():
         for size in ([224] if test == "forward" else options.tokens)]
     if not options.cases:
         parser.error("none of the models has one of the tests")
+    for file in (options.markdown, options.json):
+        if file and not os.path.isdir(os.path.dirname(file) or "."):
+            parser.error(f"{file} cannot be written: there is no folder for it")
     if not os.access(options.tost, os.X_OK):
         parser.error(f"{options.tost} is not there; build it first, or say --tost PATH")
     return options
@@ -102,7 +106,7 @@ def open_ours(name, command, folder):
     done = subprocess.run(command + ["--save-logits", path], capture_output=True, text=True)
     engine = rounds.Engine(name, command + ["--no-floor"])
     if done.returncode != 0:
-        engine.failed = done.stderr.strip()
+        engine.failed = rounds.last_line(done.stderr)
         return engine, None
     return engine, tensors.load(path)[precision + ".engine"]
 
@@ -111,10 +115,24 @@ def error_of(found, wanted):
     return float((found.float() - wanted).abs().max() / wanted.abs().max())
 
 
+def check(entry, logits, reference):
+    """Notes the deviation, or why the contestant is not to be timed."""
+    entry.error = None
+    if logits is None:
+        return
+    if reference is None:
+        entry.failed = f"there are no logits of {REFERENCE} to compare with"
+        return
+    entry.error = error_of(logits, reference)
+    allowed = ALLOWED[entry.name.split()[1]]
+    if not entry.error <= allowed:
+        entry.failed = f"its logits deviate by {entry.error:.1e}, more than {allowed:g}"
+
+
 def open_all(options, case, folder):
     """Every contestant with its error; those that cannot run or are wrong have a reason."""
     command = prepare(options, case, folder)
-    names = ["eager fp32"] + [n for n in options.contestants if n != "eager fp32"]
+    names = [REFERENCE] + [n for n in options.contestants if n != REFERENCE]
     reference = None
     entries = []
     for name in names:
@@ -126,13 +144,9 @@ def open_all(options, case, folder):
         else:
             entry = rounds.Peer(name, case, folder)
             logits = None if entry.failed else tensors.load(entry.logits)["logits"]
-        entry.error = None
-        if logits is not None:
-            reference = logits if reference is None else reference
-            entry.error = error_of(logits, reference)
-            allowed = ALLOWED[name.split()[1]]
-            if not entry.error <= allowed:
-                entry.failed = f"its logits deviate by {entry.error:.1e}, more than {allowed:g}"
+        if name == REFERENCE:
+            reference = logits
+        check(entry, logits, reference)
         entries.append(entry)
     return entries
 

@@ -12,12 +12,22 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def reason(error):
+    """Why a contestant cannot run, in a line."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def last_line(text):
+    """Of what a program says on stderr: its error."""
+    return (text.strip().splitlines() or ["it ended without a reason"])[-1]
+
+
 class Peer:
     """A contestant of contestants.py in a worker process."""
 
     def __init__(self, name, case, shared):
         self.name, self.times, self.failed, self.peak_mib = name, [], None, None
-        self.folder = tempfile.mkdtemp(prefix="contestant-")
+        self.folder = tempfile.mkdtemp(prefix="contestant-", dir=shared)
         environment = dict(os.environ, OMP_NUM_THREADS=str(case.threads),
                            TORCHINDUCTOR_CACHE_DIR=os.path.join(self.folder, "inductor"))
         self.process = subprocess.Popen(
@@ -34,14 +44,20 @@ class Peer:
         return answer
 
     def turn(self, repeat):
-        self.process.stdin.write(f"run {repeat}\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(f"run {repeat}\n")
+            self.process.stdin.flush()
+        except OSError:  # there is nobody to read it, and then no answer
+            pass
         answer = self._answer()
         self.times += answer.get("ms", [])
         self.peak_mib = answer.get("peak_mib", self.peak_mib)
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:  # what was written last found nobody
+            pass
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -57,7 +73,7 @@ class Engine:
         done = subprocess.run(self.command + ["--repeat", str(repeat), "--format", "json"],
                               capture_output=True, text=True)
         if done.returncode != 0:
-            self.failed = done.stderr.strip()
+            self.failed = last_line(done.stderr)
             return
         row = json.loads(done.stdout)["rows"][0]
         self.times += row["times_ms"]

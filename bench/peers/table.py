@@ -33,7 +33,7 @@ def digits(ms):
 def _line(report, r):
     head = (f"| {r['model']} | {r['test']} | {r['batch']} | {r['size']} | "
             f"{r['contestant']} | ")
-    if not r["median_ms"]:
+    if r["failed"] or not r["median_ms"]:
         return head + f"not measured: {r['failed']} | | | | |\n"
     base = _base_of(report, r)
     ratio = f"{base / r['median_ms']:.2f}" if base else "–"

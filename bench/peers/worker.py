@@ -15,6 +15,8 @@ import sys
 import time
 import warnings
 
+import rounds
+
 
 def main():
     contestant, case, folder, shared = sys.argv[1:5]
@@ -39,7 +41,7 @@ def main():
         out = os.path.join(folder, "logits.safetensors")
         tensors.save(out, {"logits": logits})
     except Exception as error:  # whatever a library cannot do here is its result
-        answer(failed=f"{type(error).__name__}: {str(error).strip().splitlines()[0:1]}")
+        answer(failed=rounds.reason(error))
         return
     answer(ready=time.perf_counter() - start, logits=out)
     for line in sys.stdin:

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import sys
+import types
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 PEERS = pathlib.Path(__file__).parents[2] / "bench" / "peers"
 sys.path.insert(0, str(PEERS))
 
+import cases  # noqa: E402
 import contestants  # noqa: E402
 import device_memory  # noqa: E402
 import gpu  # noqa: E402
@@ -18,6 +20,7 @@ import gpu_work  # noqa: E402
 import language  # noqa: E402
 import measurements  # noqa: E402
 import peers  # noqa: E402
+import rounds  # noqa: E402
 import table  # noqa: E402
 
 torch.set_num_threads(1)
@@ -114,6 +117,50 @@ def test_what_is_wrong_is_not_timed(monkeypatch, tmp_path, capsys):
                        "--contestants", "eager fp32,compile fp32")
     assert [r["times_ms"] for r in report["rows"]] == [[1.0, 1.0], []]
     assert "not measured: its logits deviate by" in capsys.readouterr().out
+
+
+def entry_named(name):
+    return types.SimpleNamespace(name=name, failed=None)
+
+
+def test_nothing_but_the_reference_is_compared_with():
+    entry, logits = entry_named("eager bf16"), torch.ones(2)
+    peers.check(entry, logits, None)
+    assert entry.failed == "there are no logits of eager fp32 to compare with" and entry.error is None
+    entry = entry_named("eager bf16")
+    peers.check(entry, logits, logits)
+    assert entry.failed is None and entry.error == 0
+
+
+def test_values_that_are_none_deviate():
+    for found in ([float("nan"), 1.0], [1.0, float("nan")]):
+        pairs = [torch.tensor([value, 1.0]) for value in found]
+        assert not gpu_work.deviation(pairs, [torch.ones(2)] * 2) <= gpu_work.ALLOWED["bf16"]
+    assert gpu_work.deviation([torch.tensor([1.0, 3.0])], [torch.tensor([1.0, 2.0])]) == 0.5
+
+
+def test_a_contestant_that_ends_says_so(tmp_path):
+    peer = rounds.Peer("nobody", cases.Case("tost_gpt_char", "prefill", 1, 8), str(tmp_path))
+    assert peer.failed.startswith(("FileNotFoundError: ", "KeyError: ")) and "\n" not in peer.failed
+    assert pathlib.Path(peer.folder).parent == tmp_path
+    peer.process.wait()
+    peer.turn(2)
+    assert peer.failed == "its process ended" and peer.times == []
+    peer.close()
+    assert not os.path.exists(peer.folder)
+
+
+def test_a_reason_is_a_line():
+    assert rounds.reason(ValueError("\nno such kernel\nat line 3")) == "ValueError: no such kernel"
+    assert rounds.reason(ValueError()) == "ValueError: "
+    assert rounds.last_line("a note\nerror: no\n") == "error: no"
+    assert rounds.last_line("") == "it ended without a reason"
+
+
+def test_peers_refuse_a_file_before_measuring(monkeypatch, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run_peers(monkeypatch, tmp_path, "--markdown", str(tmp_path / "missing" / "a.md"))
+    assert "there is no folder for it" in capsys.readouterr().err
 
 
 def test_operators_are_the_formula():
