@@ -6,6 +6,7 @@ resident memory of the process rises above what it was before the network existe
 """
 
 import argparse
+import concurrent.futures
 import json
 import multiprocessing
 import time
@@ -37,7 +38,7 @@ def groups(net, decay):
             {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0}]
 
 
-def measure(options, precision, results):
+def measure(options, precision):
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     before = resident("VmRSS")
@@ -58,9 +59,9 @@ def measure(options, precision, results):
         if turn >= 2:
             times.append(1e3 * (time.perf_counter() - start))
     low, median, high = rounds.quartiles(times)
-    results.put({"model": options.model, "batch": options.batch, "precision": precision,
-                 "median_ms": median, "low_ms": low, "high_ms": high,
-                 "peak_mib": (resident("VmHWM") - before) / 2**20})
+    return {"model": options.model, "batch": options.batch, "precision": precision,
+            "median_ms": median, "low_ms": low, "high_ms": high,
+            "peak_mib": (resident("VmHWM") - before) / 2**20}
 
 
 def main():
@@ -75,12 +76,8 @@ def main():
     options = parser.parse_args()
     print(json.dumps(machine.describe()))
     for precision in ("fp32", "bf16"):  # each in a process of its own, so that memory is its own
-        context = multiprocessing.get_context("spawn")
-        results = context.Queue()
-        process = context.Process(target=measure, args=(options, precision, results))
-        process.start()
-        print(json.dumps(results.get()), flush=True)
-        process.join()
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as own:
+            print(json.dumps(own.submit(measure, options, precision).result()), flush=True)
 
 
 if __name__ == "__main__":
