@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -80,7 +81,7 @@ class Passes {
   int64_t repeat_;
 };
 
-// What training steps of a preset consume; each measured once.
+// What training steps of a preset consume; each measured once for every size of its input.
 class Steps {
  public:
   explicit Steps(const DataBenchOptions& options) : options_(options) {}
@@ -90,13 +91,18 @@ class Steps {
     row.step_model = model;
     row.step_precision = options_.precision;
     row.step_threads = at::get_num_threads();
-    auto [known, is_new] = rates_.try_emplace(model);
-    if (is_new) known->second = measure(model, language, row.size);
+    auto [known, is_new] = rates_.try_emplace({model, row.size});
+    if (is_new) known->second = measure(bench_of(model, language, row.size));
     row.step = known->second;
   }
 
+  // Throws the usage Errors of fill(), before anything is made.
+  void check(const std::string& model, bool language, int64_t size) const {
+    if (options_.step) check_train_bench(bench_of(model, language, size));
+  }
+
  private:
-  double measure(const std::string& model, bool language, int64_t size) const {
+  TrainBenchOptions bench_of(const std::string& model, bool language, int64_t size) const {
     TrainBenchOptions bench;
     if (language) {
       bench.config = language_preset(model);
@@ -108,12 +114,16 @@ class Steps {
     bench.precisions = parse_precisions(options_.precision);
     bench.repeat = options_.repeat;
     bench.plain = bench.twin = false;
+    return bench;
+  }
+
+  static double measure(const TrainBenchOptions& bench) {
     const TrainBenchRow row = run_train_bench(bench, [](const TrainBenchRow&) {}).back();
     return 1e3 * double(row.samples) / row.step.ms;
   }
 
   const DataBenchOptions& options_;
-  std::map<std::string, double> rates_;
+  std::map<std::pair<std::string, int64_t>, double> rates_;  // by model and size of its input
 };
 
 DataBenchRow measure_pictures(const DataBenchOptions& options, const PictureSource& source,
@@ -207,13 +217,23 @@ void check(const DataBenchOptions& o) {
   }
 }
 
-// Bad names show before anything is drawn or measured.
-void check_names(const DataBenchOptions& o) {
+// Whose steps consume what a source gives.
+const std::string& model_of(const DataBenchOptions& o, const std::string& source) {
+  return source == "text" ? o.text_model : source == "raw" ? o.raw_model : o.model;
+}
+
+// Bad names, and pictures that a model does not take, show before anything is drawn or measured.
+void check_models(const DataBenchOptions& o, const Steps& steps) {
   for (const auto& recipe : o.recipes) loader_config({}, recipe, o, 1);
   vision_preset(o.model);
   vision_preset(o.raw_model);
   language_preset(o.text_model);
-  parse_precisions(o.precision);
+  if (parse_precisions(o.precision).size() != 1) {
+    fail_usage("--precision is '", o.precision, "'; steps are measured in one, fp32 or bf16.");
+  }
+  for (const auto& name : o.sources) {
+    steps.check(model_of(o, name), name == "text", name == "raw" ? kRawSide : o.image_size);
+  }
 }
 
 }  // namespace
@@ -221,23 +241,20 @@ void check_names(const DataBenchOptions& o) {
 std::vector<DataBenchRow> run_data_bench(const DataBenchOptions& options,
                                          const std::function<void(const DataBenchRow&)>& report) {
   check(options);
-  check_names(options);
-  const ScratchFolder folder(options.folder);
   Steps steps(options);
+  check_models(options, steps);
+  const ScratchFolder folder(options.folder);
   std::vector<DataBenchRow> rows;
   for (const auto& name : options.sources) {
     const bool text = name == "text";
     std::optional<PictureSource> source;
     if (!text) source = make_picture_source(name, options, folder.path());
-    const auto& model = text            ? options.text_model
-                        : name == "raw" ? options.raw_model
-                                        : options.model;
     for (const auto& recipe : text ? std::vector<std::string>{"crops"} : options.recipes) {
       for (const int64_t workers : options.workers) {
         if (options.stop != nullptr && *options.stop) return rows;
         rows.push_back(text ? measure_text(options, workers)
                             : measure_pictures(options, *source, recipe, workers));
-        steps.fill(model, text, rows.back());
+        steps.fill(model_of(options, name), text, rows.back());
         report(rows.back());
       }
     }

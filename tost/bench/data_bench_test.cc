@@ -94,6 +94,12 @@ TEST(DataBench, SlowMeasuresTheStepOfEachModelOnce) {
     EXPECT_GT(rows[i].step, 0);
     EXPECT_EQ(rows[i].step, rows[i + 1].step);
   }
+  options.sources = {"png", "raw"};
+  options.model = options.raw_model;
+  options.image_size = 16;
+  const auto two_sizes = rows_of(options);
+  ASSERT_EQ(two_sizes.size(), 4u);
+  EXPECT_NE(two_sizes[0].step, two_sizes[2].step);
 }
 
 TEST(DataBench, RefusesBadOptions) {
@@ -118,6 +124,8 @@ TEST(DataBench, RefusesBadOptions) {
   EXPECT_TRUE(refused([](auto& o) { o.model = "tost_gpt_base"; }));
   EXPECT_TRUE(refused([](auto& o) { o.text_model = "tost_nano_p4"; }));
   EXPECT_TRUE(refused([](auto& o) { o.precision = "int8"; }));
+  EXPECT_TRUE(refused([](auto& o) { o.precision = "fp32,bf16"; }));
+  EXPECT_TRUE(refused([](auto& o) { o.step = true, o.image_size = 30; }));  // patches of 16
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

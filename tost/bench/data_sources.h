@@ -11,6 +11,8 @@
 
 namespace tost {
 
+inline constexpr int64_t kRawSide = 32;  // of raw pictures
+
 struct PictureSource {
   std::string name;
   std::shared_ptr<const ImageDataset> dataset;

@@ -217,6 +217,13 @@ TrainBenchRow measure(const TrainBenchOptions& options, const std::string& preci
   return row;
 }
 
+void check_images(const VisionConfig& config, int64_t side) {
+  validate(config);
+  if (side >= config.patch && side % config.patch == 0 && side <= 4096) return;
+  fail_usage("--image-size is ", side, "; it must be a multiple of the model's patch, ",
+             config.patch, ", up to 4096.");
+}
+
 }  // namespace
 
 std::vector<std::string> parse_precisions(const std::string& text) {
@@ -232,19 +239,7 @@ std::vector<std::string> parse_precisions(const std::string& text) {
   return found;
 }
 
-namespace {
-
-void check_images(const VisionConfig& config, int64_t side) {
-  validate(config);
-  if (side >= config.patch && side % config.patch == 0 && side <= 4096) return;
-  fail_usage("--image-size is ", side, "; it must be a multiple of the model's patch, ",
-             config.patch, ", up to 4096.");
-}
-
-}  // namespace
-
-std::vector<TrainBenchRow> run_train_bench(
-    const TrainBenchOptions& options, const std::function<void(const TrainBenchRow&)>& report) {
+void check_train_bench(const TrainBenchOptions& options) {
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.batch < 1) fail_usage("--batch is ", options.batch, "; it must be at least 1.");
   recompute_from_name(options.recompute);
@@ -259,6 +254,11 @@ std::vector<TrainBenchRow> run_train_bench(
     validate(options.config);
     if (options.plain) check_plain_form(options.config);
   }
+}
+
+std::vector<TrainBenchRow> run_train_bench(
+    const TrainBenchOptions& options, const std::function<void(const TrainBenchRow&)>& report) {
+  check_train_bench(options);
   torch::manual_seed(0);
   std::vector<TrainBenchRow> rows;
   for (const std::string& precision : options.precisions) {

@@ -49,9 +49,12 @@ struct TrainBenchRow {
   StepCost twin;           // softmax instead of the mixer
 };
 
+// Throws usage Errors for options that cannot be measured.
+void check_train_bench(const TrainBenchOptions& options);
+
 // Attention's own products are no part of the floor. Step, floor and plain form alternate; the twin
 // follows. `report` is called with each row as it is done. Uses the threads torch is set to. Throws
-// a usage Error for bad options, a data Error if the plain form's loss differs.
+// the usage Errors of check_train_bench(), and a data Error if the plain form's loss differs.
 std::vector<TrainBenchRow> run_train_bench(const TrainBenchOptions& options,
                                            const std::function<void(const TrainBenchRow&)>& report);
 
