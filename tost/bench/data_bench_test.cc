@@ -8,6 +8,7 @@
 #include "tost/bench/data_report.h"
 #include "tost/bench/data_sources.h"
 #include "tost/bench/plain_jpeg.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -107,12 +108,7 @@ TEST(DataBench, RefusesBadOptions) {
   const auto refused = [&](const auto& change) {
     auto options = small(folder);
     change(options);
-    try {
-      rows_of(options);
-      return false;
-    } catch (const Error& error) {
-      return error.kind() == ErrorKind::kUsage;
-    }
+    return !testing::usage_error_of([&] { rows_of(options); }).empty();
   };
   EXPECT_TRUE(refused([](auto& o) { o.sources = {"gif"}; }));
   EXPECT_TRUE(refused([](auto& o) { o.sources = {}; }));
@@ -127,6 +123,15 @@ TEST(DataBench, RefusesBadOptions) {
   EXPECT_TRUE(refused([](auto& o) { o.precision = "fp32,bf16"; }));
   EXPECT_TRUE(refused([](auto& o) { o.step = true, o.image_size = 30; }));  // patches of 16
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(DataBench, SaysWhichFolderItCannotUse) {
+  const testing::TempDir folder;
+  auto options = small(folder);
+  options.folder = folder.path() / "missing";
+  const std::string said = testing::data_error_of([&] { rows_of(options); });
+  EXPECT_TRUE(testing::mentions(said, "missing: No such file")) << said;
+  EXPECT_TRUE(testing::mentions(said, "--folder")) << said;
 }
 
 TEST(PlainJpeg, RefusesWhatIsNoJpeg) {

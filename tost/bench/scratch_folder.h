@@ -3,8 +3,11 @@
 
 #include <stdlib.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -16,10 +19,13 @@ class ScratchFolder {
   // Below `where`; empty: the system's temporary folder. Throws a data Error where it cannot be
   // made.
   explicit ScratchFolder(const std::filesystem::path& where) {
-    namespace fs = std::filesystem;
-    std::string name =
-        ((where.empty() ? fs::temp_directory_path() : where) / "bench_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) fail_data("Cannot make a folder in '", name, "'.");
+    std::error_code error;
+    const auto in = where.empty() ? std::filesystem::temp_directory_path(error) : where;
+    std::string name = (in / "bench_XXXXXX").string();
+    if (error || ::mkdtemp(name.data()) == nullptr) {
+      fail_data("Cannot make a folder in ", error ? "the temporary folder" : in.string(), ": ",
+                error ? error.message() : std::strerror(errno), "; name another with --folder.");
+    }
     path_ = name;
   }
   ~ScratchFolder() { discard(path_); }
