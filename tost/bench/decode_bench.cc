@@ -85,15 +85,23 @@ std::vector<std::string> precisions_of(const DecodeBenchOptions& options) {
   return {"fp32", "bf16"};
 }
 
+// Lengths and precisions that a model does not take show when it is measured.
+void check(const DecodeBenchOptions& options) {
+  const auto at_least_one = [](const char* flag, int64_t value) {
+    if (value < 1) fail_usage(flag, " is ", value, "; it must be 1 or above.");
+  };
+  at_least_one("--batch", options.batch);
+  at_least_one("--tokens", options.tokens);
+  for (const int64_t context : options.contexts) at_least_one("--contexts", context);
+  graphs_wanted(options.graphs, device_from_name(options.device));
+  for (const auto& name : options.models) language_preset(name);
+}
+
 }  // namespace
 
 std::vector<DecodeBenchRow> run_decode_bench(
     const DecodeBenchOptions& options, const std::function<void(const DecodeBenchRow&)>& report) {
-  if (options.batch < 1 || options.tokens < 1) {
-    fail_usage("batch and tokens must be 1 or above, found ", options.batch, " and ",
-               options.tokens, ".");
-  }
-  graphs_wanted(options.graphs, device_from_name(options.device));
+  check(options);
   const torch::NoGradGuard no_grad;
   std::vector<DecodeBenchRow> rows;
   for (const auto& name : options.models) {
@@ -106,7 +114,6 @@ std::vector<DecodeBenchRow> run_decode_bench(
       check_steps(*model, name, precision);  // which changes LayerScale for a while
       const Placed placed = place(model, options, precision);
       for (const int64_t context : options.contexts) {
-        if (context < 1) fail_usage("A context of ", context, " tokens cannot be read.");
         rows.push_back(measure(placed, options, context));
         rows.back().model = name;
         rows.back().precision = precision;

@@ -39,8 +39,10 @@ TEST(DecodeBench, RefusesBadOptions) {
   const auto ignore = [](const DecodeBenchRow&) {};
   DecodeBenchOptions options;
   options.models = {"tost_gpt_char"};
-  options.contexts = {0};
-  EXPECT_THROW(run_decode_bench(options, ignore), Error);
+  options.contexts = {3, 0};
+  int64_t measured = 0;
+  EXPECT_THROW(run_decode_bench(options, [&](const DecodeBenchRow&) { ++measured; }), Error);
+  EXPECT_EQ(measured, 0);
   options.contexts = {64};
   EXPECT_THROW(run_decode_bench(options, ignore), Error);
   options.contexts = {3};
