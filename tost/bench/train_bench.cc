@@ -16,6 +16,7 @@
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
+#include "tost/ops/device_memory.h"
 #include "tost/ops/graphed_call.h"
 #include "tost/train/adamw.h"
 
@@ -70,8 +71,8 @@ class Runner {
   void step(Times& times) {
     if (forward_backward_.by_graphs()) return step_by_graphs(times);
     plain_ ? plain_optimizer_->zero_grad() : optimizer_->zero_grad();
-    BlockCache::instance().reset_peak();
-    const int64_t before = BlockCache::instance().stats().in_use_bytes;
+    restart_peak();
+    const int64_t before = peak_bytes();
     const auto start = Clock::now();
     Tensor loss;
     {
@@ -89,7 +90,7 @@ class Runner {
     synchronize(device_);
     times.update.push_back(ms_since(late));
     times.whole.push_back(ms_since(start));
-    times.bytes = BlockCache::instance().stats().peak_bytes - before;
+    times.bytes = peak_bytes() - before;
     if (std::isnan(times.first_loss)) times.first_loss = value;
   }
 
@@ -123,6 +124,16 @@ class Runner {
     times.update.push_back(ms_since(late));
     times.whole.push_back(ms_since(start));
     if (std::isnan(times.first_loss)) times.first_loss = numbers[0].item<double>();
+  }
+
+  // Bytes in use at most since restart_peak(), and so right after it those in use.
+  int64_t peak_bytes() const {
+    if (!device_.is_cpu()) return device_peak_bytes(device_);
+    return caching_allocator_enabled() ? BlockCache::instance().stats().peak_bytes : 0;
+  }
+  void restart_peak() const {
+    if (!device_.is_cpu()) return restart_device_peak(device_);
+    BlockCache::instance().reset_peak();
   }
 
   void update() {
@@ -168,7 +179,7 @@ StepCost cost(const TrainBenchOptions& options, const Runner& runner, Runner::Ti
           .forward_ms = median(times.forward),
           .backward_ms = median(times.backward),
           .update_ms = median(times.update),
-          .bytes = caching_allocator_enabled() ? times.bytes : 0,
+          .bytes = times.bytes,
           .state_bytes = runner.state_bytes(),
           .loss = times.first_loss};
 }

@@ -34,7 +34,8 @@ struct StepCost {
   // Its parts; forward includes the loss. With graphs forward and backward are one, told as
   // backward.
   double forward_ms = 0, backward_ms = 0, update_ms = 0;
-  int64_t bytes = 0;        // gradients, activations and scratch at their peak; 0: not counted
+  // Gradients, activations and scratch at their peak; 0: not counted, as with graphs.
+  int64_t bytes = 0;
   int64_t state_bytes = 0;  // weights, moments and bfloat16 copies
   double loss = 0;          // of the first step
 };
