@@ -282,6 +282,11 @@ void check_device(const ModelBenchOptions& o) {
   }
 }
 
+// Convolutions on a GPU would round to ten bits, and fp32 is to mean fp32 here.
+void keep_float32(const ModelBenchOptions& o) {
+  if (device_from_name(o.device).is_cuda()) at::globalContext().setAllowTF32CuDNN(false);
+}
+
 }  // namespace
 
 double allowed_error(const std::string& precision) {
@@ -319,6 +324,7 @@ void check_model_bench(const ModelBenchOptions& o) {
 std::vector<ModelBenchRow> run_model_bench(
     const ModelBenchOptions& options, const std::function<void(const ModelBenchRow&)>& report) {
   check_model_bench(options);
+  keep_float32(options);
   Reference reference;
   std::vector<ModelBenchRow> rows;
   for (const Configuration& c : configurations(options)) {
@@ -331,7 +337,8 @@ std::vector<ModelBenchRow> run_model_bench(
 
 void save_bench_weights(const ModelBenchOptions& options, const std::string& file) {
   if (options.models.size() != 1 || options.mixers.size() > 1) {
-    fail_usage("--save-weights takes one model, found ", options.models.size(), ".");
+    fail_usage("--save-weights takes one model and at most one mixer, found ",
+               options.models.size(), " and ", options.mixers.size(), ".");
   }
   const std::string mixer = options.mixers.empty() ? "" : options.mixers[0];
   open_bench_model({options.models[0], mixer, longest_text(options)})->save(file);
@@ -339,6 +346,7 @@ void save_bench_weights(const ModelBenchOptions& options, const std::string& fil
 
 void save_bench_logits(const ModelBenchOptions& options, const std::string& file) {
   check_model_bench(options);
+  keep_float32(options);
   const auto all = configurations(options);
   for (const Configuration& c : all) {
     const auto &a = c.task, &b = all[0].task;
