@@ -14,13 +14,13 @@ Tensor classification_loss(const Tensor& logits, const Tensor& labels, const Ten
       wide, to_device(targets.defined() ? targets : labels, logits.device()));
 }
 
-Tensor right_ones(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
+Tensor count_correct_here(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
   const Tensor expected = targets.defined() ? targets.argmax(1) : labels;
   return logits.argmax(1).eq(to_device(expected, logits.device())).sum();
 }
 
 int64_t count_correct(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
-  return right_ones(logits, labels, targets).item<int64_t>();
+  return count_correct_here(logits, labels, targets).item<int64_t>();
 }
 
 ClassificationMeter::ClassificationMeter(int64_t classes)

@@ -15,11 +15,11 @@ torch::Tensor classification_loss(const torch::Tensor& logits, const torch::Tens
 
 // Rows of logits whose largest entry is at the label (with soft targets: at the target's largest
 // entry).
-// right_ones(): the same as a scalar int64 tensor where the logits lie.
-torch::Tensor right_ones(const torch::Tensor& logits, const torch::Tensor& labels,
-                         const torch::Tensor& targets = {});
 int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& labels,
                       const torch::Tensor& targets = {});
+// The same as a scalar int64 tensor where the logits lie.
+torch::Tensor count_correct_here(const torch::Tensor& logits, const torch::Tensor& labels,
+                                 const torch::Tensor& targets = {});
 
 // Sums in float64 and integers, so that the result depends on the order of batches only by
 // rounding.

@@ -83,6 +83,12 @@ SequenceInfo make_info(const SequenceTrainConfig& config, const SequenceInfo* fr
   return info;
 }
 
+// Undefined where nothing is padded.
+torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
+  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
+  return lengths;
+}
+
 }  // namespace
 
 void check_training_memory(const SequenceConfig& config, int64_t batch, int64_t tokens,
@@ -187,16 +193,6 @@ void SequenceTask::fetch() {
     fail_data("The training data ended before its epoch did; was it changed while training?");
 }
 
-namespace {
-
-// Undefined where nothing is padded.
-torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
-  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
-  return lengths;
-}
-
-}  // namespace
-
 TaskInput SequenceTask::take_input() {
   if (!fetched_) fetch();
   const SequenceBatch batch = *std::exchange(fetched_, std::nullopt);
@@ -217,7 +213,7 @@ TaskOutput SequenceTask::compute(const std::vector<torch::Tensor>& t) {
   batch.second_lengths = t[3];
   const torch::Tensor logits = forward_batch(*model_, batch);
   return {.loss = classification_loss(logits, t[4]),
-          .correct = right_ones(logits.detach(), t[4], {})};
+          .correct = count_correct_here(logits.detach(), t[4], {})};
 }
 
 std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {

@@ -112,7 +112,7 @@ TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
   const Tensor &labels = tensors[1], &targets = tensors[2];
   const Tensor logits = model_->forward(tensors[0]);
   return {.loss = classification_loss(logits, labels, targets),
-          .correct = right_ones(logits.detach(), labels, targets)};
+          .correct = count_correct_here(logits.detach(), labels, targets)};
 }
 
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
