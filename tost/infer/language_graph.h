@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tost/models/language_model.h"
 #include "tost/ops/graphed_call.h"
@@ -14,7 +15,8 @@ namespace tost {
 // Takes single tokens after the first ones of texts, of models whose state keeps its size; the rest
 // is left to the modules. Results are those of the modules bit for bit. A state it has moved on
 // lies in memory of the reader's for as long as somebody holds it; states may be copied, set aside
-// and taken up again. Not thread-safe.
+// and taken up again. Beyond kMostStates, and once a capture has failed, the modules take over. Not
+// thread-safe; all calls agree in inference mode.
 class LanguageGraphs : public LanguageReader {
  public:
   // The model lies on a device of which graphs_run_on() holds, must not change while this lives,

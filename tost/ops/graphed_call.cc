@@ -30,10 +30,10 @@ std::string first_line(const std::string& text) {
 }  // namespace
 
 GraphedCall::GraphedCall(at::Device device, bool graphs, Function function)
-    : device_(device), device_graphs_(graphs), function_(std::move(function)) {}
+    : device_(device), graphs_(graphs), function_(std::move(function)) {}
 
 Tensors GraphedCall::operator()(const Tensors& given) {
-  Form* form = device_graphs_ ? form_of(given) : nullptr;
+  Form* form = graphs_ ? form_of(given) : nullptr;
   if (form == nullptr) return function_(given);
   take(*form, given);
   if (form->captured || (form->runs >= kWarmUps && capture(*form))) {
@@ -41,7 +41,7 @@ Tensors GraphedCall::operator()(const Tensors& given) {
     ++replays_;
     return form->results;
   }
-  if (!device_graphs_) return function_(given);
+  if (!graphs_) return function_(given);
   ++form->runs;
   Tensors results;
   form->graph->warm_up([&] { results = function_(form->given); });
@@ -77,7 +77,7 @@ bool GraphedCall::capture(Form& form) {
     return form.captured = true;
   } catch (const c10::Error& error) {
     complaint_ = cat("It runs without graphs: ", first_line(error.what_without_backtrace()));
-    device_graphs_ = false;
+    graphs_ = false;
     forms_.clear();
     return false;
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tost/ops/device_graph.h"
@@ -17,7 +18,8 @@ using Tensors = std::vector<at::Tensor>;
 
 // Of the tensors it is given the function sees copies on the device, always at the same place. It
 // may change other tensors, if these stay where they are; every call runs it once, in whatever
-// way: plainly for the first calls with given shapes, then captured and replayed.
+// way: plainly for the first calls with given shapes, then captured and replayed. Beyond
+// kMostShapes, and once a capture has failed, it runs plainly on the very tensors it is given.
 class GraphedCall {
  public:
   using Function = std::function<Tensors(const Tensors&)>;
@@ -32,7 +34,7 @@ class GraphedCall {
   // Called before each capture, when no other thread may use the device any more.
   void before_capture(std::function<void()> call) { before_capture_ = std::move(call); }
 
-  bool by_graphs() const { return device_graphs_; }
+  bool by_graphs() const { return graphs_; }
   int64_t replays() const { return replays_; }
   // Why the function cannot be captured, once; else empty. It then runs plainly.
   std::string take_complaint() { return std::exchange(complaint_, {}); }
@@ -53,7 +55,7 @@ class GraphedCall {
   bool capture(Form& form);
 
   const at::Device device_;
-  bool device_graphs_;
+  bool graphs_;
   const Function function_;
   std::function<void()> before_capture_ = [] {};
   std::map<std::vector<int64_t>, Form> forms_;

@@ -75,13 +75,13 @@ std::string StepGraphs::take_complaint() {
 
 bool steps_by_graphs(const LoopConfig& config, const TrainTask& task, torch::Device device) {
   if (!graphs_wanted(config.graphs, device)) return false;
-  const bool possible = task.has_parts() && config.recompute != "block";
-  if (!possible && config.graphs == "on") {
-    fail_usage(
-        "graphs on does not go with recompute block, which sets the random generator back "
-        "within a step; use graphs auto or off, or another recompute.");
-  }
-  return possible;
+  if (task.has_parts() && config.recompute != "block") return true;
+  if (config.graphs != "on") return false;
+  if (!task.has_parts())
+    fail_usage("graphs on does not go with this kind of run; use auto or off.");
+  fail_usage(
+      "graphs on does not go with recompute block, which sets the random generator back within a "
+      "step; use graphs auto or off, or another recompute.");
 }
 
 }  // namespace tost

@@ -2,7 +2,7 @@
 // host has seen loss and norm, the update.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 
 #include "tost/ops/graphed_call.h"
@@ -26,6 +26,7 @@ class StepGraphs {
   // See GraphedCall::before_capture().
   void before_capture(const std::function<void()>& call);
 
+  // Before the batches of a step: its gradients begin at zero.
   void begin();
 
   struct Batch {
@@ -35,11 +36,11 @@ class StepGraphs {
   // The task's next batch, its gradients added to the others'. Waits for the device, once.
   Batch add_batch();
 
+  // The optimiser's step, and the averages', by gradients times `gradient_scale` (1 without clip).
   void update(double lr, double gradient_scale);
 
   // Why steps run without graphs, once; else empty.
   std::string take_complaint();
-  int64_t replays() const { return forward_backward_.replays() + update_.replays(); }
 
  private:
   Tensors run_batch(const Tensors& tensors);
@@ -53,8 +54,8 @@ class StepGraphs {
   GraphedCall forward_backward_, update_;
 };
 
-// Whether this run's steps can be graphs. Throws the usage Errors of graphs_wanted(), and one where
-// they are asked for and cannot be.
+// Whether this run's steps are to be graphs. Throws the usage Errors of graphs_wanted(), and one
+// where they are asked for and cannot be.
 bool steps_by_graphs(const LoopConfig& config, const TrainTask& task, torch::Device device);
 
 }  // namespace tost
