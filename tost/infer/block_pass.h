@@ -46,7 +46,7 @@ class BlockPass {
   };
 
   // `products`: what the maps of the blocks compute with. `scratch`: one a thread, by its number.
-  // Both arguments of reference live on.
+  // `rows` and `scratch` outlive it.
   BlockPass(int64_t dim, Packing products, const BlockRows& rows,
             const std::vector<ThreadScratch>& scratch)
       : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}

@@ -13,7 +13,7 @@ bool has_panel_product();
 
 inline constexpr int64_t kPanelColumns = 48;
 inline constexpr int64_t kFewestPanelRows = 8;
-inline constexpr int64_t kPanelInputs = 4;  // their number is a multiple of this
+inline constexpr int64_t kPanelInputs = 4;  // their number is a multiple of this, and above 0
 
 struct PanelProductArgs {
   // Rows, columns and all that becomes of the float32 sums; these are never stored, `sums` stays

@@ -67,7 +67,8 @@ class LanguageModel : public torch::nn::Module {
   // Of targets on the CPU: where they are not -1, if those are few [n]; else undefined.
   static torch::Tensor asked_rows(const torch::Tensor& targets);
 
-  // Throws the data Error of forward() for ids it would not read after `position` tokens.
+  // Throws the data Error of forward() for ids it would not read after `position` tokens. Of ids on
+  // a GPU it looks at shape and type alone.
   void check_ids(const torch::Tensor& ids, int64_t position = 0) const;
 
   // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token

@@ -23,7 +23,7 @@ struct SequenceInput {
 };
 
 // Throws the data Error of SequenceClassifier::forward() for what a model of this configuration
-// would not read.
+// would not read. On a GPU shapes and types alone are looked at.
 void check_sequence_input(const SequenceConfig& config, const SequenceInput& input);
 
 // What a model of pairs ends in: a, b, a * b and a - b side by side through two layers with GELU
@@ -46,11 +46,11 @@ class SequenceClassifier : public torch::nn::Module {
 
   const SequenceConfig& config() const { return config_; }
 
-  // Logits [B, classes] of single sequences, on the model's device; ids and lengths may lie on the
-  // CPU, where looking at them costs least, and are then moved. Each depends on its own sequence
-  // alone, and not on how far the batch was padded. Throws a data Error for ids outside the
-  // vocabulary, sequences without tokens or longer than max_length where positions are learned, and
-  // for a model of pairs.
+  // Logits [B, classes] of single sequences, on the model's device. ids and lengths lie together
+  // there or on the CPU, from where they are moved once they have been checked. Each depends on its
+  // own sequence alone, and not on how far the batch was padded. Throws a data Error for a model of
+  // pairs, and of ids on the CPU for those outside the vocabulary, and sequences without tokens or
+  // longer than max_length where positions are learned; looking on a GPU would wait for it.
   torch::Tensor forward(const SequenceInput& input);
   // The same for pairs; for a model of pairs only. Both have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
