@@ -100,6 +100,21 @@ Tensor moved(const Tensor& x, c10::Device device, c10::Allocator* allocator) {
 }
 }  // namespace
 
+IValue with_tensors(const IValue& value, function_ref<Tensor(const Tensor&)> change) {
+  if (value.isTensor()) return change(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<Tensor> list;
+    for (const Tensor& x : value.toTensorVector()) list.push_back(change(x));
+    return list;
+  }
+  if (!value.isOptionalTensorList()) return value;
+  c10::List<std::optional<Tensor>> list;
+  for (const std::optional<Tensor>& x : value.toOptionalTensorVector()) {
+    list.push_back(x ? std::optional<Tensor>(change(*x)) : std::nullopt);
+  }
+  return list;
+}
+
 Tensor on_host(const Tensor& x) {
   return moved(x, c10::kCPU, c10::GetCPUAllocator());
 }
@@ -116,28 +131,12 @@ class Call {
   Call(const c10::OperatorHandle& op, bool on_copies) : op_(op), on_copies_(on_copies) {}
 
   IValue given(const IValue& value) {
-    if (value.isTensor()) return host_of(value.toTensor());
-    if (value.isTensorList()) {
-      c10::List<Tensor> list;
-      for (const Tensor& x : value.toTensorVector()) list.push_back(host_of(x));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<Tensor>> list;
-      for (const std::optional<Tensor>& x : value.toOptionalTensorVector()) {
-        list.push_back(x ? std::optional<Tensor>(host_of(*x)) : std::nullopt);
-      }
-      return list;
-    }
-    return value.isDevice() ? IValue(c10::Device(c10::kCPU)) : value;
+    if (value.isDevice()) return c10::Device(c10::kCPU);
+    return with_tensors(value, [this](const Tensor& x) { return host_of(x); });
   }
 
   IValue result(const IValue& value) const {
-    if (value.isTensor()) return gpu_of(value.toTensor());
-    if (!value.isTensorList()) return value;
-    c10::List<Tensor> list;
-    for (const Tensor& x : value.toTensorVector()) list.push_back(gpu_of(x));
-    return list;
+    return with_tensors(value, [this](const Tensor& x) { return gpu_of(x); });
   }
 
  private:

@@ -44,18 +44,7 @@ Tensor held(const Tensor& x) {
 }
 
 IValue held(const IValue& value) {
-  if (value.isTensor()) return held(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<Tensor> list;
-    for (const Tensor& x : value.toTensorVector()) list.push_back(held(x));
-    return list;
-  }
-  if (!value.isOptionalTensorList()) return value;
-  c10::List<std::optional<Tensor>> list;
-  for (const std::optional<Tensor>& x : value.toOptionalTensorVector()) {
-    list.push_back(x ? std::optional<Tensor>(held(*x)) : std::nullopt);
-  }
-  return list;
+  return with_tensors(value, [](const Tensor& x) { return held(x); });
 }
 
 std::vector<Tensor> tensors_in(const Stack& values) {

@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "tost/base/function_ref.h"
+
 namespace tost::testing {
 
 // Whether calls are to be recorded now, on any thread.
@@ -21,6 +23,9 @@ void spoil(const at::Tensor& x);
 // stand_in_gpu.cc: the operator by the CPU's kernels, on copies of what it is given or on that
 // itself.
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool on_copies);
+// `value`, with `change` in place of each tensor in it.
+c10::IValue with_tensors(const c10::IValue& value,
+                         function_ref<at::Tensor(const at::Tensor&)> change);
 // The same memory as a tensor of the CPU.
 at::Tensor on_host(const at::Tensor& x);
 
