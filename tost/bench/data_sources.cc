@@ -16,7 +16,7 @@ namespace tost {
 namespace {
 
 constexpr int64_t kLeastDrawn = 16, kMostDrawn = 512;  // sides that ShapesDataset draws
-constexpr int64_t kChecked = 16;  // pictures, and those of the first batch
+constexpr int64_t kChecked = 16;                       // pictures, and those of the first batch
 // Mean difference of a whole picture that decoding at half the size or less may make. Drawn edges
 // are sharper than those of photographs.
 constexpr double kAllowedGreyLevels = 8;

@@ -39,7 +39,7 @@ struct ModelBenchOptions {
 
 struct ModelBenchRow {
   std::string model, kind, mixer, test, precision;
-  std::string device;  // "cpu", or the GPU's name
+  std::string device = "cpu";  // or the GPU's name
   int64_t batch = 0, size = 0, threads = 0;
   bool engine = false;
   std::string missing;  // why nothing was measured; "": it was

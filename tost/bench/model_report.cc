@@ -88,7 +88,9 @@ std::string key_of(const nlohmann::json& row) {
     const auto& value = row.at(name);
     key += (value.is_string() ? value.get<std::string>() : value.dump()) + ", ";
   }
-  return key + path_of(row.at("engine").get<bool>());
+  const auto device = row.value("device", std::string("cpu"));  // older files do not say
+  key += path_of(row.at("engine").get<bool>());
+  return device == "cpu" ? key : cat(key, ", ", device);
 }
 
 BenchChange change_of(const nlohmann::json& before, const nlohmann::json& after) {

@@ -115,6 +115,19 @@ TEST(ModelReport, ComparesWhatBothRunsHave) {
   EXPECT_NE(changes_markdown({}).find("No configuration"), std::string::npos);
 }
 
+TEST(ModelReport, ComparesADeviceWithItselfAlone) {
+  auto there = row("a", 2);
+  there.device = "H200";
+  const auto before = model_bench_json({row("a", 10)}, {}), after = model_bench_json({there}, {});
+  EXPECT_TRUE(compare_model_bench(before, after, "old.json").empty());
+  const auto changes = compare_model_bench(after, after, "old.json");
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].what, "a, tssa, forward, 2, 32, 1, fp32, plain, H200");
+  auto older = before;  // of a version that measured on the CPU alone
+  older["rows"][0].erase("device");
+  EXPECT_EQ(compare_model_bench(older, before, "old.json").size(), 1u);
+}
+
 TEST(ModelReport, RefusesOtherJson) {
   const auto after = model_bench_json({row("a", 10)}, {});
   for (const char* text :
