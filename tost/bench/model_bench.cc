@@ -272,6 +272,8 @@ void check_device(const ModelBenchOptions& o) {
   const torch::Device device = device_from_name(o.device);
   graphs_wanted(o.graphs, device);
   if (device.is_cpu()) return;
+  // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
+  at::globalContext().setAllowTF32CuDNN(false);
   const auto asked = [&](const char* name) {
     return std::find(o.precisions.begin(), o.precisions.end(), name) != o.precisions.end();
   };
@@ -280,11 +282,6 @@ void check_device(const ModelBenchOptions& o) {
     fail_usage("The inference engine, int8, int4 and --work are the CPU's; with --device ",
                o.device, " measure --engine off in fp32 and bf16.");
   }
-}
-
-// Convolutions on a GPU would round to ten bits, and fp32 is to mean fp32 here.
-void keep_float32(const ModelBenchOptions& o) {
-  if (device_from_name(o.device).is_cuda()) at::globalContext().setAllowTF32CuDNN(false);
 }
 
 }  // namespace
@@ -324,7 +321,6 @@ void check_model_bench(const ModelBenchOptions& o) {
 std::vector<ModelBenchRow> run_model_bench(
     const ModelBenchOptions& options, const std::function<void(const ModelBenchRow&)>& report) {
   check_model_bench(options);
-  keep_float32(options);
   Reference reference;
   std::vector<ModelBenchRow> rows;
   for (const Configuration& c : configurations(options)) {
@@ -346,7 +342,6 @@ void save_bench_weights(const ModelBenchOptions& options, const std::string& fil
 
 void save_bench_logits(const ModelBenchOptions& options, const std::string& file) {
   check_model_bench(options);
-  keep_float32(options);
   const auto all = configurations(options);
   for (const Configuration& c : all) {
     const auto &a = c.task, &b = all[0].task;

@@ -77,8 +77,7 @@ void check_model_bench(const ModelBenchOptions& options);
 
 // Every combination; `report` is called with each row as it is done. A combination that a model
 // does not have is a row with its reason. Throws usage Errors for bad options, a data Error where
-// logits are further from the plain path's than allowed_error(): nothing wrong is timed. On a GPU
-// convolutions in TF32 are switched off for the process, so that fp32 is what it says.
+// logits are further from the plain path's than allowed_error(): nothing wrong is timed.
 std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
                                            const std::function<void(const ModelBenchRow&)>& report);
 
