@@ -70,9 +70,7 @@ def arguments():
         for size in ([224] if test == "forward" else options.tokens)]
     if not options.cases:
         parser.error("none of the models has one of the tests")
-    for file in (options.markdown, options.json):
-        if file and not os.path.isdir(os.path.dirname(file) or "."):
-            parser.error(f"{file} cannot be written: there is no folder for it")
+    table.check_files(parser, options.markdown, options.json)
     if not os.access(options.tost, os.X_OK):
         parser.error(f"{options.tost} is not there; build it first, or say --tost PATH")
     return options

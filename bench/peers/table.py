@@ -60,6 +60,13 @@ def foot(report):
             f"Python {m['python']}; {m['date']}\n")
 
 
+def check_files(parser, *files):
+    """Refuses before anything is measured what could not be written after it."""
+    for file in files:
+        if file and not os.path.isdir(os.path.dirname(file) or "."):
+            parser.error(f"{file} cannot be written: there is no folder for it")
+
+
 def save(options, text, report):
     """What --markdown and --json name, whole or not at all; after every case, so that none is lost."""
     if options.markdown:
