@@ -11,7 +11,6 @@ GPU it says so and ends with 0; --device cpu runs everything that a CPU can.
 import argparse
 import gc
 import itertools
-import json
 import os
 import sys
 
@@ -132,10 +131,6 @@ def load_operators(path):
     return f"no {' or '.join(found)}"
 
 
-def reason(error):
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-
-
 class Entry:
     def __init__(self, setting, contestant, timer, missing):
         self.name, self.times, self.error, self.failed = contestant.name, [], None, None
@@ -151,7 +146,7 @@ class Entry:
             self.drop(error)
 
     def drop(self, error):
-        self.work, self.times, self.peak_mib, self.failed = None, [], None, reason(error)
+        self.work, self.times, self.peak_mib, self.failed = None, [], None, rounds.reason(error)
 
     def turn(self, repeat):
         try:
@@ -185,7 +180,7 @@ def measure(options, setting, missing):
         rows.append({**setting.row(), "contestant": entry.name, "low_ms": low, "median_ms": median,
                      "high_ms": high, "times_ms": entry.times, "peak_mib": entry.peak_mib,
                      "error": entry.error, "failed": entry.failed})
-    entries.clear()
+    entries = entry = None
     torch._dynamo.reset()  # or its limit on forms of one function leaves later ones uncompiled
     gc.collect()
     if setting.device == "cuda":
