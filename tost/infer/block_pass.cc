@@ -11,10 +11,6 @@ namespace {
 
 constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
 
-int64_t panels_at_once(const PackedLinear& fc1) {
-  return std::clamp<int64_t>(kHiddenColumns / fc1.panel_columns(), 1, fc1.panels());
-}
-
 }  // namespace
 
 ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
@@ -112,7 +108,7 @@ void BlockPass::back(const TokenBlockWeights& block, Rows rows,
     const PackedRows y =
         stored_rows(at(from, rows.first, dim_), dim_, rows.count, block.out.packing());
     block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, scratch().product,
-                         block.fc1.ahead(0, panels_at_once(block.fc1)));
+                         block.fc1.ahead(0, block.fc1.panels_within(kHiddenColumns)));
   }
   mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows, next);
 }
@@ -122,7 +118,7 @@ void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows ro
                     const kernels::FetchAhead& next) const {
   const ThreadScratch& own = scratch();
   const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
-  const int64_t at_once = panels_at_once(block.fc1);
+  const int64_t at_once = block.fc1.panels_within(kHiddenColumns);
   for (int64_t p = 0; p < panels; p += at_once) {
     const int64_t last = std::min(panels, p + at_once);
     const int64_t first = p * columns;
@@ -135,10 +131,9 @@ void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows ro
                    .activation = kernels::Activation::kGelu,
                    .next = block.fc2.ahead_of_inputs(first, count)},
                   own.product, p, last);
-    block.fc2.accumulate(
-        stored_rows(own.hidden, count, rows.count, block.fc2.packing()), stream(rows.first), dim_,
-        first, count, own.product,
-        last < panels ? block.fc1.ahead(last, std::min(panels, last + at_once)) : next);
+    block.fc2.accumulate(stored_rows(own.hidden, count, rows.count, block.fc2.packing()),
+                         stream(rows.first), dim_, first, count, own.product,
+                         last < panels ? block.fc1.ahead(last, last + at_once) : next);
   }
 }
 

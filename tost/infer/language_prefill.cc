@@ -186,7 +186,7 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
   float* stream = x_.mutable_data_ptr<float>() + tile.first * dim_;
   const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
-  const int64_t at_once = std::clamp<int64_t>(kHiddenColumns / columns, 1, panels);
+  const int64_t at_once = maps.fc.panels_within(kHiddenColumns);
   const bool final = index + 1 == int64_t(blocks_.size());
   const auto after = final ? kernels::FetchAhead() : blocks_[size_t(index + 1)].in.ahead();
   if (block.kind != BlockMixer::kModule) {
@@ -210,8 +210,7 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
                 product, p, last);
     const bool more = last < panels;
     maps.proj.accumulate({.rows = tile.rows, .data = hidden, .stride = count}, stream, dim_, first,
-                         count, product,
-                         more ? maps.fc.ahead(last, std::min(panels, last + at_once)) : after);
+                         count, product, more ? maps.fc.ahead(last, last + at_once) : after);
   }
   shift(maps.proj_shift, tile);
 }

@@ -129,6 +129,10 @@ int64_t PackedLinear::element_bytes() const {
   return packing_ == Packing::kInt8 ? 1 : 2;
 }
 
+int64_t PackedLinear::block_bytes() const {
+  return kernels::kTileColumns * inputs_ * element_bytes();
+}
+
 int64_t PackedLinear::bytes() const {
   return weight_.defined() ? static_cast<int64_t>(weight_.nbytes()) : 0;
 }
@@ -199,7 +203,7 @@ class PackedLinear::Run {
                          std::min(map_.outputs_, last * kernels::kTileColumns) - column);
     a.x = x_.data;
     a.x_bytes = x_.stride * size;
-    a.block_bytes = kernels::kTileColumns * map_.inputs_ * size;
+    a.block_bytes = map_.block_bytes();
     a.weight = static_cast<const char*>(map_.weight_.const_data_ptr()) + first * a.block_bytes +
                first_input_ * kernels::kTileColumns * size;
     a.steps = inputs_ * size / kernels::kTileStep;
@@ -360,16 +364,15 @@ void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, 
 
 kernels::FetchAhead PackedLinear::ahead(int64_t first, int64_t last) const {
   if (!tiles_) return {};
-  const int64_t block = kernels::kTileColumns * inputs_ * element_bytes();
-  return {static_cast<const char*>(weight_.const_data_ptr()) + first * block,
-          (last - first) * block, 0, 1};
+  return {static_cast<const char*>(weight_.const_data_ptr()) + first * block_bytes(),
+          (std::min(last, panels_) - first) * block_bytes(), 0, 1};
 }
 
 kernels::FetchAhead PackedLinear::ahead_of_inputs(int64_t first, int64_t count) const {
   const kernels::FetchAhead all = ahead();
   const int64_t input = kernels::kTileColumns * element_bytes();
   if (!tiles_ || count == inputs_) return all;
-  return {all.data + first * input, count * input, inputs_ * input, panels_};
+  return {all.data + first * input, count * input, block_bytes(), panels_};
 }
 
 void PackedLinear::release() {

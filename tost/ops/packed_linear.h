@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tost/kernels/row_ops.h"
@@ -54,6 +55,10 @@ class PackedLinear {
 
   // Panels of columns, the unit in which the outputs of one product can be shared among threads.
   int64_t panels() const { return panels_; }
+  // Panels that have at most `columns` columns together, but at least one and no more than all.
+  int64_t panels_within(int64_t columns) const {
+    return std::clamp<int64_t>(columns / panel_columns_, 1, panels_);
+  }
 
   // Bytes of 64-byte aligned scratch that run() wants for at most `rows` rows.
   int64_t scratch_bytes(int64_t rows) const;
@@ -74,8 +79,8 @@ class PackedLinear {
   void accumulate(const PackedRows& x, float* sums, int64_t stride, int64_t first, int64_t count,
                   void* scratch, const kernels::FetchAhead& next = {}) const;
 
-  // The weights that run() reads for the panels [first, last), or all; and accumulate() for these
-  // inputs. Nothing where no product could fetch them.
+  // The weights that run() reads for the panels [first, last) as far as there are such, or all; and
+  // accumulate() for these inputs. Nothing where no product could fetch them.
   kernels::FetchAhead ahead(int64_t first, int64_t last) const;
   kernels::FetchAhead ahead() const { return ahead(0, panels_); }
   kernels::FetchAhead ahead_of_inputs(int64_t first, int64_t count) const;
@@ -92,6 +97,7 @@ class PackedLinear {
 
   void round_to_int8(at::Tensor& weight);
   int64_t element_bytes() const;  // of narrow types
+  int64_t block_bytes() const;    // of kTileColumns columns
 
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;
