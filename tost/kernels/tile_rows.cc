@@ -217,7 +217,7 @@ class TileProduct {
     int64_t begin, end;
   };
 
-  HWY_INLINE Sums waiting() const { return {a_, sums_[slot_], row_, column_, rows_}; }
+  HWY_INLINE Sums waiting() const { return {a_, sums_, row_, column_, rows_}; }
 
   HWY_INLINE Operands operands(int64_t row, int64_t block) const {
     return {static_cast<const char*>(args_.x) + row * args_.x_bytes,
@@ -269,11 +269,10 @@ class TileProduct {
       multiply_step<Sum, kTwo>(step < steps ? next : following, x_bytes, before, each);
     }
     fetching_ = fetching;
-    slot_ = 1 - slot_;
     row_ = row;
     column_ = index * kTileColumns;
     rows_ = rows;
-    store<kTwo>(sums_[slot_]);
+    store<kTwo>(sums_);
     if (a_.columns - column_ < kTileColumns) finish_narrow();
   }
 
@@ -292,7 +291,7 @@ class TileProduct {
     FinishRowsArgs a = a_;
     a.rows = rows_;
     a.columns = a_.columns - column_;
-    a.sums = sums_[slot_];
+    a.sums = sums_;
     a.sums_stride = kTileColumns;
     const auto from = [](auto* values, int64_t first) {
       return values == nullptr ? nullptr : values + first;
@@ -313,8 +312,8 @@ class TileProduct {
   const int64_t blocks_;
   const int64_t each_;  // rows that are finished in a step
   Fetching fetching_;
-  alignas(64) Sum sums_[2][kTileRows * kTileColumns];
-  int slot_ = 0;
+  // Of the block that waits; those of the next one come when it is finished.
+  alignas(64) Sum sums_[kTileRows * kTileColumns];
   int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits
 };
 
