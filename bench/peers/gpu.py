@@ -97,9 +97,7 @@ def arguments(argv):
         parser.error(f"{options.heads} heads do not divide {options.dim} channels")
     if any(side % gpu_work.PATCH for side in options.image_size):
         parser.error(f"--image-size takes multiples of {gpu_work.PATCH}")
-    for file in (options.markdown, options.json, options.figure):
-        if file is not None and not os.path.isdir(os.path.dirname(file) or "."):
-            parser.error(f"{file} cannot be written: there is no folder for it")
+    table.check_files(parser, options.markdown, options.json, options.figure)
     if options.figure is not None and not options.figure.endswith(".svg"):
         parser.error(f"--figure is {options.figure}; name a file that ends with .svg")
     if options.figure is not None and not measurements.enough(s.row() for s in settings(options)):

@@ -5,6 +5,8 @@ import subprocess
 
 import torch
 
+import rounds
+
 NAME = "tost program"
 
 
@@ -40,7 +42,7 @@ class Program:
             self.failed = str(error)
             return
         if done.returncode != 0:
-            self.failed = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            self.failed = rounds.last_line(done.stderr)
         elif keep and self.training:
             self.times.append(json.loads(done.stdout)["precisions"][0]["step"]["ms"])
         elif keep:
