@@ -33,7 +33,7 @@ run() {
 few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:GpuOperators.*'
 
 run operators "$build/tests/gpu_ops_tests"
-run operators_in_passes env TOST_GPU_SHARED=0 "$build/tests/gpu_ops_tests" --gtest_filter='*Tssa*:GpuOperators.*:*/*'
+run operators_in_passes env TOST_GPU_SHARED=0 TOST_GPU_CACHE=20000 "$build/tests/gpu_ops_tests" --gtest_filter='*Tssa*:GpuOperators.*:*/*'
 run models_and_commands "$build/tests/device_tests"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2> /dev/null | tail -1)
 if [ -n "$sanitizer" ]; then
@@ -42,7 +42,7 @@ if [ -n "$sanitizer" ]; then
   export PYTORCH_NO_CUDA_MEMORY_CACHING=1
   for tool in memcheck racecheck initcheck synccheck; do
     run "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
-    run "${tool}_in_passes" env TOST_GPU_SHARED=0 \
+    run "${tool}_in_passes" env TOST_GPU_SHARED=0 TOST_GPU_CACHE=20000 \
         "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
   done
   unset PYTORCH_NO_CUDA_MEMORY_CACHING
@@ -52,7 +52,7 @@ else
 fi
 for dtype in float32 bfloat16; do
   for form in "" --causal; do
-    run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,1x16384
+    run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,32x4096,1x16384
   done
 done
 for graphs in on off; do

@@ -15,15 +15,22 @@
 
 namespace tost {
 
-// Of the current device. TOST_GPU_SHARED=bytes lowers the shared memory that kernels may plan with:
-// with 0 no block keeps a whole sample.
+// `value`, lowered to the number of bytes that the environment gives.
+inline int64_t at_most(int value, const char* variable) {
+  const char* limit = std::getenv(variable);
+  return limit != nullptr ? std::min<int64_t>(value, std::atoi(limit)) : value;
+}
+
+// Of the current device. TOST_GPU_SHARED and TOST_GPU_CACHE lower the shared memory of a block and
+// the second-level cache that kernels may plan with: with TOST_GPU_SHARED=0 no block keeps a whole
+// sample, with TOST_GPU_CACHE=1 samples go through the passes one by one.
 inline kernels::cuda::DeviceFacts device_facts() {
-  int device = 0, multiprocessors = 0, shared = 0;
+  int device = 0, multiprocessors = 0, shared = 0, cache = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  const char* limit = std::getenv("TOST_GPU_SHARED");
-  return {multiprocessors, limit != nullptr ? std::min(shared, std::atoi(limit)) : shared};
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device));
+  return {multiprocessors, at_most(shared, "TOST_GPU_SHARED"), at_most(cache, "TOST_GPU_CACHE")};
 }
 
 // Makes results beside `like`.

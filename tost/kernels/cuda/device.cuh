@@ -87,5 +87,16 @@ template <class T, int V>
 __device__ __forceinline__ Pack<T, V> load_pack(const T* p) {
   return *reinterpret_cast<const Pack<T, V>*>(p);
 }
+// A store of what the kernels do not read again: caches may let it go before what they do.
+template <class T, int V>
+__device__ __forceinline__ void stream_pack(T* p, const Pack<T, V>& pack) {
+#if defined(__CUDACC__)
+  if constexpr (sizeof(pack) == sizeof(uint4)) {
+    __stcs(reinterpret_cast<uint4*>(p), *reinterpret_cast<const uint4*>(&pack));
+    return;
+  }
+#endif
+  *reinterpret_cast<Pack<T, V>*>(p) = pack;
+}
 
 }  // namespace tost::kernels::cuda

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
     }
   }
   reduce_rows<V>(cut, at, sums, reinterpret_cast<float*>(memory),
-                 partial + blockIdx.x * cut.channels());
+                 partial + at.block * cut.channels());
 }
 
 // From G to dS = D^2 G over N' = N + 1e-8, in place of G; spread[b, k] = sum_i dS S of the head,
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 2>)
   float* logits = parts + (room > other ? room : other);
   float* per_head = logits + room;
   const LogitTile tile{parts, logits, per_head, per_head + shares, per_head + 2 * shares};
-  const Place at(cut);
+  const Place at(cut, Order::kDescending);
   const int64_t channel = at.sample * cut.channels() + at.lane * V;
   float inverse[V], damping[V], moment_grad[V], sums[V] = {};
   TOST_UNROLL
@@ -153,10 +153,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 2>)
     __syncthreads();
   }
   if (static_cast<int>(threadIdx.x) < cut.heads) {
-    results.partial_temp[int64_t{blockIdx.x} * cut.heads + threadIdx.x] =
+    results.partial_temp[int64_t{at.block} * cut.heads + threadIdx.x] =
         static_cast<float>(temp_sum);
   }
-  reduce_rows<V>(cut, at, sums, tile.parts, results.partial_sum + blockIdx.x * cut.channels());
+  reduce_rows<V>(cut, at, sums, tile.parts, results.partial_sum + at.block * cut.channels());
 }
 
 // grad_w. logit_sum [B, C] = sum over tokens of da w^2 / E.
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 1 + kOneMore>)
             value * twice_inverse[v] * (logit[i] - mean[v]);
         store(&result.values[v], own ? gradient : 0.0f);
       }
-      *reinterpret_cast<Pack<T, V>*>(out + token * grad_w.token_stride) = result;
+      stream_pack(out + token * grad_w.token_stride, result);
     }
   }
 }

@@ -15,6 +15,7 @@ namespace tost::kernels::cuda {
 struct DeviceFacts {
   int multiprocessors = 1;
   int64_t shared_bytes = 48 << 10;  // most shared memory of a block, opted into
+  int64_t cache_bytes = 0;          // second-level cache; 0: not known
 };
 
 using Stream = void*;  // a cudaStream_t
@@ -37,6 +38,12 @@ int64_t backward_workspace(const CausalBackwardArgs& args);
 // memory. It takes samples that fit there, unless they are few and large: these are spread over the
 // multiprocessors.
 bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device);
+
+// Samples that go through all passes together, before the next ones begin: all, or where the second-
+// level cache does not hold what they read, as many as it does, so that the later passes read from
+// there.
+int64_t samples_at_once(const TssaForwardArgs& args, const DeviceFacts& device);
+int64_t samples_at_once(const TssaBackwardArgs& args, const DeviceFacts& device);
 
 // Queue their work on `stream` and return. They allocate nothing and wait for nothing; `workspace`
 // is 256-byte aligned. Only for what supports() takes. Return a cudaError_t, 0 for success.

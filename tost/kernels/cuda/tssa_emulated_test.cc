@@ -16,6 +16,7 @@ struct Case {
   float scale = 1;
   std::vector<int64_t> lengths = {};
   int multiprocessors = 2;
+  int64_t cache_bytes = 0;  // small ones cut the batch into groups
 };
 
 // Packs of four, of one, one token, many splits, more lanes than a small block has, padding.
@@ -35,6 +36,9 @@ const Case kCases[] = {
     {{2, 50, 3, 8}, 0, 1e-15f},
     {{2, 50, 3, 8}, 0, 1e8f},
     {{1, 70, 17, 64}, 0, 1},
+    {{5, 40, 2, 16}, 0, 1, {}, 2, 22000},
+    {{5, 40, 3, 7}, 5, 1, {40, 0, 13, 39, 40}, 7, 16000},
+    {{3, 33, 4, 16}, 0, 1, {}, 2, 1},
 };
 
 struct Result {
@@ -48,7 +52,7 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
  protected:
   // On the CPU's kernels, or on the GPU's with the emulator.
   Result run(bool emulated, int64_t shared_bytes = kNone) {
-    const auto& [shape, pad, scale, lengths, multiprocessors] = GetParam();
+    const auto& [shape, pad, scale, lengths, multiprocessors, cache_bytes] = GetParam();
     const int64_t stats = shape.batch * shape.channels();
     const int64_t memberships = shape.batch * shape.heads * shape.tokens;
     Padded w(shape, 0, pad), g(shape, 0, pad), y(shape, 0, pad), grad_w(shape, 0, pad);
@@ -62,7 +66,7 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     for (size_t i = 0; i < grad_pi.size(); ++i) grad_pi[i] = 0.02f * float(i % 11) - 0.1f;
     r.pi.resize(memberships), r.energy.resize(stats), r.moment.resize(stats);
     r.pi_sum.resize(shape.batch * shape.heads), r.grad_temp.resize(shape.heads);
-    const DeviceFacts device{multiprocessors, shared_bytes};
+    const DeviceFacts device{multiprocessors, shared_bytes, cache_bytes};
 
     TssaForwardArgs forward;
     forward.shape = shape, forward.w = w.const_tokens(), forward.temp = temp.data();
@@ -78,6 +82,7 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
     backward.grad_pi = grad_pi.data();
     if (emulated) {
       EXPECT_TRUE(supports(forward) && supports(backward));
+      in_groups_ = samples_at_once(forward, device) < shape.batch;
       const bool once = reads_once(forward, device);
       if (shared_bytes == kNone) EXPECT_FALSE(once && shape.tokens > 0);
       if (once) EXPECT_EQ(forward_workspace(forward, device), 0);
@@ -98,7 +103,7 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
   }
 
   void expect_equal(const Result& found, const Result& wanted);
-  bool by_one_block_ = false;
+  bool by_one_block_ = false, in_groups_ = false;
 };
 
 void EmulatedTssa::expect_equal(const Result& found, const Result& wanted) {
@@ -116,6 +121,7 @@ void EmulatedTssa::expect_equal(const Result& found, const Result& wanted) {
 TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
   const Result wanted = run(false);
   expect_equal(run(true), wanted);
+  EXPECT_EQ(in_groups_, GetParam().cache_bytes > 0);
   expect_equal(run(true, kLarge), wanted);
   // All but these fit.
   const TssaShape& shape = GetParam().shape;
@@ -191,6 +197,26 @@ TEST(EmulatedTssa, HoldsWholeSamplesWhereTheyFitAndAreMany) {
   EXPECT_FALSE(once(64, 4096, 384, DType::kBfloat16));
   EXPECT_FALSE(once(1, 196, 384, DType::kBfloat16));  // spread over the multiprocessors
   EXPECT_TRUE(once(1, 64, 384, DType::kBfloat16));
+}
+
+// 768 channels in bfloat16 on a device with a cache of 50 MB.
+TEST(EmulatedTssa, TakesAsManySamplesAtOnceAsTheCacheHolds) {
+  const DeviceFacts device{132, kLarge, 50 << 20};
+  TssaForwardArgs forward;
+  TssaBackwardArgs backward;
+  forward.dtype = backward.dtype = DType::kBfloat16;
+  const auto expect = [&](int64_t batch, int64_t tokens, int64_t at_once,
+                          int64_t at_once_backward) {
+    forward.shape = backward.shape = {batch, tokens, 12, 64};
+    EXPECT_EQ(samples_at_once(forward, device), at_once) << batch << " x " << tokens;
+    EXPECT_EQ(samples_at_once(backward, device), at_once_backward) << batch << " x " << tokens;
+    EXPECT_EQ(samples_at_once(forward, {132, kLarge}), batch);
+  };
+  expect(1, 1 << 20, 1, 1);
+  expect(6, 4096, 6, 2);  // 36 MiB, and twice as many with the gradient
+  expect(7, 4096, 4, 2);
+  expect(32, 4096, 4, 2);
+  expect(32, 0, 32, 32);
 }
 
 TEST(EmulatedTssa, LeavesOutResultsThatNobodyAsksFor) {

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
     }
   }
   reduce_rows<V>(cut, at, sums, reinterpret_cast<float*>(memory),
-                 partial + blockIdx.x * cut.channels());
+                 partial + at.block * cut.channels());
 }
 
 // shares [tile, H] = the memberships of the tile's first `count` tokens. parts [tile, lanes]. Ends
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 2 + kOneMore>)
   float* parts = reinterpret_cast<float*>(memory);  // [tile, lanes]
   const int64_t room = int64_t{cut.tile()} * cut.lanes, other = cut.rows * cut.channels();
   float* shares = parts + (room > other ? room : other);  // [tile, H]
-  const Place at(cut);
+  const Place at(cut, Order::kDescending);
   float inverse[V], one[V], moment[V] = {};
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
@@ -86,9 +86,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 2 + kOneMore>)
     __syncthreads();
   }
   if (static_cast<int>(threadIdx.x) < cut.heads) {
-    partial_pi[int64_t{blockIdx.x} * cut.heads + threadIdx.x] = static_cast<float>(pi_sum);
+    partial_pi[int64_t{at.block} * cut.heads + threadIdx.x] = static_cast<float>(pi_sum);
   }
-  reduce_rows<V>(cut, at, moment, parts, partial_moment + blockIdx.x * cut.channels());
+  reduce_rows<V>(cut, at, moment, parts, partial_moment + at.block * cut.channels());
 }
 
 // moment [B, C] = sums of Pi w^2 over (N_k + 1e-8), and pi_sum [B, H] = N_k.
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
       for (int v = 0; v < V; ++v) {
         store(&result.values[v], own ? to_float(tile[i].values[v]) * share[i] * damping[v] : 0.0f);
       }
-      *reinterpret_cast<Pack<T, V>*>(out + token * y.token_stride) = result;
+      stream_pack(out + token * y.token_stride, result);
     }
   }
 }

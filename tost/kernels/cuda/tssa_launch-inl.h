@@ -1,6 +1,7 @@
 // How calls are cut and queued; compiled by nvcc for the GPU and by the host's compiler for the
 // emulator.
 #include "tost/kernels/cuda/launch.h"
+#include "tost/kernels/cuda/sample_groups.h"
 #include "tost/kernels/cuda/tssa_backward.cuh"
 #include "tost/kernels/cuda/tssa_cuda.h"
 #include "tost/kernels/cuda/tssa_forward.cuh"
@@ -38,6 +39,19 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
   cut.split_tokens = (tiles + splits - 1) / splits * cut.tile();
   cut.splits = static_cast<int>(
       std::max<int64_t>(1, (shape.tokens + cut.split_tokens - 1) / cut.split_tokens));
+  return cut;
+}
+
+// Of so many samples at once.
+Cut group_cut(TssaShape shape, int64_t samples, const int64_t* lengths, int pack,
+              const DeviceFacts& device) {
+  shape.batch = samples;
+  return cut_of(shape, lengths, pack, device);
+}
+// What the last group has fewer of.
+Cut of_samples(Cut cut, int64_t samples, const int64_t* lengths) {
+  cut.batch = samples;
+  cut.lengths = lengths;
   return cut;
 }
 
@@ -83,18 +97,19 @@ struct ForwardScratch {
   int64_t bytes;
 };
 
+// What is summed over all samples is kept of all.
 struct BackwardScratch {
-  BackwardScratch(const Cut& cut, void* base) {
+  BackwardScratch(const Cut& cut, int64_t all_samples, void* base) {
     Pieces pieces(base);
+    partial_temp = pieces.take(all_samples * cut.splits * cut.heads);
     partial = pieces.take(cut.batch * cut.splits * cut.channels());
-    partial_temp = pieces.take(cut.batch * cut.splits * cut.heads);
     grad_moment = pieces.take(cut.batch * cut.channels());
     logit_sum = pieces.take(cut.batch * cut.channels());
     spread = pieces.take(cut.batch * cut.heads);
     grad_logit = pieces.take(cut.batch * cut.heads * cut.tokens);
     bytes = pieces.used();
   }
-  float *partial, *partial_temp, *grad_moment, *logit_sum, *spread, *grad_logit;
+  float *partial_temp, *partial, *grad_moment, *logit_sum, *spread, *grad_logit;
   int64_t bytes;
 };
 
@@ -136,9 +151,10 @@ int run_whole(const TssaForwardArgs& args, const Cut& cut, Stream stream) {
   return last_error();
 }
 
+// But for the sum of partial_temp.
 template <class T, int V, int kThreads>
-int run_backward(const TssaBackwardArgs& args, const Cut& cut, void* workspace, Stream stream) {
-  const BackwardScratch scratch(cut, workspace);
+int run_backward(const TssaBackwardArgs& args, const Cut& cut, const BackwardScratch& scratch,
+                 float* partial_temp, Stream stream) {
   const auto w = tokens_in<T>(args.w), grad = tokens_in<T>(args.grad_y);
   const Kept kept{args.pi, args.energy, args.moment, args.pi_sum};
   const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
@@ -157,11 +173,9 @@ int run_backward(const TssaBackwardArgs& args, const Cut& cut, void* workspace, 
               kColumnBytes, stream, cut, kept, scratch.grad_moment, scratch.spread);
   TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2, 3), stream, w, grad, cut, kept,
               scratch.grad_moment, (LogitInputs{scratch.spread, args.temp, args.grad_pi}),
-              (LogitResults{scratch.grad_logit, scratch.partial, scratch.partial_temp}));
+              (LogitResults{scratch.grad_logit, scratch.partial, partial_temp}));
   queue_sum_rows(scratch.partial, cut.batch, cut.splits, channels, kPartsOfChannels,
                  scratch.logit_sum, stream);
-  queue_sum_rows(scratch.partial_temp, 1, cut.batch * cut.splits, cut.heads, kPartsOfHeads,
-                 args.grad_temp, stream);
   TOST_LAUNCH(gradient, grid, block, 0, stream, w, grad, cut, kept, scratch.grad_moment,
               scratch.grad_logit, scratch.logit_sum, tokens_out<T>(args.grad_w));
   return last_error();
@@ -206,14 +220,27 @@ bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device) {
                     device);
 }
 
+int64_t samples_at_once(const TssaForwardArgs& args, const DeviceFacts& device) {
+  const int64_t values = args.shape.tokens * args.shape.channels();
+  return group_of(args.shape.batch, values * element_size(args.dtype), device);
+}
+int64_t samples_at_once(const TssaBackwardArgs& args, const DeviceFacts& device) {
+  const int64_t values = 2 * args.shape.tokens * args.shape.channels();
+  return group_of(args.shape.batch, values * element_size(args.dtype), device);
+}
+
 int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device) {
   const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
   if (whole_fits(args.shape, args.dtype, pack, device)) return 0;
-  return ForwardScratch(args, cut_of(args.shape, args.lengths, pack, device), nullptr).bytes;
+  const int64_t group = samples_at_once(args, device);
+  return ForwardScratch(args, group_cut(args.shape, group, args.lengths, pack, device), nullptr)
+      .bytes;
 }
 int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device) {
   const int pack = pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
-  return BackwardScratch(cut_of(args.shape, args.lengths, pack, device), nullptr).bytes;
+  const int64_t group = samples_at_once(args, device);
+  const Cut cut = group_cut(args.shape, group, args.lengths, pack, device);
+  return BackwardScratch(cut, args.shape.batch, nullptr).bytes;
 }
 
 int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts& device,
@@ -226,19 +253,33 @@ int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts
       return run_whole<T, V>(args, whole, stream);
     });
   }
-  const Cut cut = cut_of(args.shape, args.lengths, pack, device);
+  const int64_t group = samples_at_once(args, device);
+  const Cut cut = group_cut(args.shape, group, args.lengths, pack, device);
   return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
-    return run_forward<T, V, kThreads>(args, cut, workspace, stream);
+    return in_groups(args, group, [&](const TssaForwardArgs& part, int64_t) {
+      const Cut own = of_samples(cut, part.shape.batch, part.lengths);
+      return run_forward<T, V, kThreads>(part, own, workspace, stream);
+    });
   });
 }
 
 int tssa_backward(const TssaBackwardArgs& args, void* workspace, const DeviceFacts& device,
                   Stream stream) {
   const int pack = pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
-  const Cut cut = cut_of(args.shape, args.lengths, pack, device);
-  return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
-    return run_backward<T, V, kThreads>(args, cut, workspace, stream);
+  const int64_t group = samples_at_once(args, device);
+  const Cut cut = group_cut(args.shape, group, args.lengths, pack, device);
+  const BackwardScratch scratch(cut, args.shape.batch, workspace);
+  const int64_t rows = args.shape.batch * cut.splits;
+  const int error = for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
+    return in_groups(args, group, [&](const TssaBackwardArgs& part, int64_t first) {
+      const Cut own = of_samples(cut, part.shape.batch, part.lengths);
+      float* partial_temp = scratch.partial_temp + first * cut.splits * cut.heads;
+      return run_backward<T, V, kThreads>(part, own, scratch, partial_temp, stream);
+    });
   });
+  if (error != 0) return error;
+  queue_sum_rows(scratch.partial_temp, 1, rows, cut.heads, kPartsOfHeads, args.grad_temp, stream);
+  return last_error();
 }
 
 }  // namespace tost::kernels::cuda

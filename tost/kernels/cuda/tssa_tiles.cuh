@@ -49,11 +49,16 @@ struct TokensOut {
   int64_t batch_stride, token_stride;
 };
 
+// Every second pass over the same tokens begins at the end: what the one before read last is still
+// in the cache.
+enum class Order { kAscending, kDescending };
+
 // Where a thread stands.
 struct Place {
-  __device__ explicit Place(const Cut& cut)
-      : sample(blockIdx.x / cut.splits),
-        split(static_cast<int>(blockIdx.x % cut.splits)),
+  __device__ explicit Place(const Cut& cut, Order order = Order::kAscending)
+      : block(order == Order::kAscending ? blockIdx.x : gridDim.x - 1 - blockIdx.x),
+        sample(block / cut.splits),
+        split(static_cast<int>(block % cut.splits)),
         lane(static_cast<int>(threadIdx.x) % cut.lanes),
         row(static_cast<int>(threadIdx.x) / cut.lanes),
         head(lane / cut.head_lanes),
@@ -63,6 +68,7 @@ struct Place {
     own_end = own < 0 ? 0 : own < end ? own : end;
   }
 
+  unsigned block;  // of the pass, sample by sample
   int64_t sample;
   int split, lane, row, head;
   int64_t begin, end;  // tokens of this block
