@@ -75,6 +75,16 @@ void barrier() {
   swapcontext(&current.running->context, &current.scheduler);
 }
 
+float value_of(unsigned thread, float own) {
+  static thread_local std::vector<float> given;
+  given.resize(block_size.x);
+  given[thread_index.x] = own;
+  barrier();
+  const float found = given[thread];
+  barrier();
+  return found;
+}
+
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body) {
   std::vector<Fiber> fibers(block.x);
   const auto memory = std::make_unique<std::max_align_t[]>(shared_bytes / 16 + 1);

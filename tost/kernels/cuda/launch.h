@@ -14,11 +14,11 @@ constexpr int kMostThreads = 512;
 constexpr int kBlockThreads = 256;  // aimed at
 
 // Whether packs of so many values can be read at once.
-bool packs(const ConstTokens& t, int64_t bytes, int64_t values) {
+inline bool packs(const ConstTokens& t, int64_t bytes, int64_t values) {
   return reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(values * bytes) == 0 &&
          t.batch_stride % values == 0 && t.token_stride % values == 0;
 }
-bool packs(const Tokens& t, int64_t bytes, int64_t values) {
+inline bool packs(const Tokens& t, int64_t bytes, int64_t values) {
   return packs(ConstTokens{t.data, t.batch_stride, t.token_stride}, bytes, values);
 }
 

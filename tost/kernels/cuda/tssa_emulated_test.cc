@@ -84,8 +84,8 @@ class EmulatedTssa : public testing::TestWithParam<Case> {
       EXPECT_TRUE(supports(forward) && supports(backward));
       in_groups_ = samples_at_once(forward, device) < shape.batch;
       const bool once = reads_once(forward, device);
-      if (shared_bytes == kNone) EXPECT_FALSE(once && shape.tokens > 0);
-      if (once) EXPECT_EQ(forward_workspace(forward, device), 0);
+      EXPECT_FALSE(once && shared_bytes == kNone && shape.tokens > 0);
+      EXPECT_TRUE(!once || forward_workspace(forward, device) == 0);
       by_one_block_ = once;
       Workspace one(forward_workspace(forward, device)), two(backward_workspace(backward, device));
       EXPECT_EQ(tssa_forward(forward, one.data, device, nullptr), 0);

@@ -1,0 +1,1 @@
+#include "tost/kernels/cuda/rows_launch-inl.h"

@@ -1,0 +1,24 @@
+// What stands around the matrix products of a block in training, on a GPU: the arguments, formulas
+// and rounding of kernels/mlp_grad.h, with pointers of the device's; workspaces hold this file's
+// column_sums_workspace() floats. Of float32 and bfloat16 alone. Each queues its work on `stream`,
+// allocates nothing, waits for nothing, and returns a cudaError_t, 0 for success. Sums are formed
+// in an order that follows from the shape alone, so results repeat bit for bit.
+#pragma once
+
+#include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/kernels/mlp_grad.h"
+
+namespace tost::kernels::cuda {
+
+int64_t column_sums_workspace(int64_t rows, int64_t width);
+
+int norm_forward(const NormForwardArgs& args, Stream stream);
+int norm_backward(const NormBackwardArgs& args, Stream stream);
+int gelu_forward(const GeluForwardArgs& args, Stream stream);
+int gelu_backward(const GeluBackwardArgs& args, Stream stream);
+int scaled_add(const ScaledAddArgs& args, Stream stream);
+int kept_gradient(const KeptGradientArgs& args, Stream stream);
+int scale_rows(const ScaleRowsArgs& args, Stream stream);
+int gamma_gradient(const GammaGradientArgs& args, Stream stream);
+
+}  // namespace tost::kernels::cuda
