@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/cli/device_test_util.h"
 #include "tost/eval/precision.h"
+#include "tost/models/branch.h"
 #include "tost/models/image_classifier.h"
 #include "tost/models/language_model.h"
 #include "tost/models/module_device.h"
@@ -152,6 +153,33 @@ TEST(ModelsOnGpu, AutocastIsTheDevicesOwn) {
     ASSERT_TRUE(item.value().grad().defined()) << item.key();
     EXPECT_EQ(item.value().grad().scalar_type(), torch::kFloat) << item.key();
     EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
+  }
+}
+
+// Norm, products, GELU and residual in functions of their own, as on the CPU.
+TEST(ModelsOnGpu, JoinTheLayersOfABlock) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(5);
+  const VisionConfig c{.image_size = 16,
+                       .patch = 4,
+                       .dim = 16,
+                       .depth = 2,
+                       .heads = 2,
+                       .classes = 5,
+                       .drop_path = 0};
+  const auto model = shaken(make_image_classifier(c)), twin = make_image_classifier(c);
+  const auto images = torch::randn({3, 3, 16, 16});
+  twin->to(device);
+  const auto tokens = torch::randn({2, 9, 16}).to(device);
+  EXPECT_TRUE(branches_apply(tokens, *twin));
+  EXPECT_FALSE(branches_apply(tokens, *model));
+  for (const char* precision : {"fp32", "bf16"}) {
+    model->zero_grad();
+    twin->zero_grad();
+    const PrecisionScope scope(precision, device);
+    expect_same_training(
+        model, twin, device, [&](ImageClassifier& m) { return m.forward(images).square().sum(); },
+        precision == std::string("fp32") ? 2e-3 : 0.1);
   }
 }
 

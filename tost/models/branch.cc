@@ -24,7 +24,7 @@ class NormAndMap : public Function<NormAndMap> {
                                const Optional& norm_shift, const Tensor& weight,
                                const Optional& copy, const Optional& shift, double eps) {
     const Tensor norm_bias = or_none(norm_shift), working = or_none(copy), bias = or_none(shift);
-    const auto type = branch::compute_type();
+    const auto type = branch::compute_type(x);
     const Raw by_hand;
     Tensor mean, rstd;
     const Tensor n = branch::normed(rows_of(x), norm_weight, norm_bias, eps, type, &mean, &rstd);
@@ -81,7 +81,7 @@ class MapAndAdd : public Function<MapAndAdd> {
                         const Tensor& weight, const Optional& copy, const Optional& shift,
                         const Tensor& gamma, const Optional& factors) {
     const Tensor working = or_none(copy), bias = or_none(shift), keep = or_none(factors);
-    const auto type = branch::compute_type();
+    const auto type = branch::compute_type(x);
     const Raw by_hand;
     const Tensor value = at::mm(rows_of(y.to(type)), branch::in_type(weight, working, type).t());
     context->save_for_backward({y, weight, working, bias, gamma, keep});
@@ -124,14 +124,17 @@ class MapAndAdd : public Function<MapAndAdd> {
 
 bool branches_apply(const Tensor& x, const torch::nn::Module& block) {
   const bool type = x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16;
-  const bool cast = !at::autocast::is_autocast_enabled(at::kCPU) ||
-                    at::autocast::get_autocast_dtype(at::kCPU) == torch::kBFloat16;
-  if (!torch::GradMode::is_enabled() || !x.is_cpu() || x.numel() == 0 || !type || !cast) {
+  const auto device = x.device().type();
+  const bool cast = !at::autocast::is_autocast_enabled(device) ||
+                    at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
+  if (!torch::GradMode::is_enabled() || !branch::runs_on(x.device()) || x.numel() == 0 || !type ||
+      !cast) {
     return false;
   }
   bool wanted = x.requires_grad();
   for (const Tensor& p : block.parameters()) {
-    if (!p.is_cpu() || p.scalar_type() != torch::kFloat || !p.is_contiguous()) return false;
+    if (p.device() != x.device() || p.scalar_type() != torch::kFloat || !p.is_contiguous())
+      return false;
     wanted = wanted || p.requires_grad();
   }
   return wanted;

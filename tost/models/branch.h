@@ -10,9 +10,9 @@
 namespace tost {
 
 // Whether the functions below take x and the parameters of `block`: gradients are wanted,
-// everything is on the CPU, all parameters are float32 and contiguous, and autocast is off or to
-// bfloat16. Otherwise blocks are made of the layers one by one, which is the definition. So they
-// are in evaluation.
+// everything is on one device that they run on (ops/mlp_grad.h), all parameters are float32 and
+// contiguous, and autocast is off or to bfloat16. Otherwise blocks are made of the layers one by
+// one, which is the definition. So they are in evaluation.
 bool branches_apply(const torch::Tensor& x, const torch::nn::Module& block);
 
 struct NormedMap {

@@ -8,8 +8,8 @@ namespace tost::branch {
 
 using torch::autograd::variable_list;
 
-torch::ScalarType compute_type() {
-  return at::autocast::is_autocast_enabled(at::kCPU) ? torch::kBFloat16 : torch::kFloat;
+torch::ScalarType compute_type(const Tensor& x) {
+  return at::autocast::is_autocast_enabled(x.device().type()) ? torch::kBFloat16 : torch::kFloat;
 }
 
 Tensor in_type(const Tensor& weight, const Tensor& working, torch::ScalarType type) {

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "tost/models/device_autocast.h"
 #include "tost/ops/mlp_grad.h"
 
 namespace tost::branch {
@@ -14,7 +15,7 @@ using torch::Tensor;
 // Inside the functions every type is chosen by hand, and nothing is recorded.
 struct Raw {
   at::AutoDispatchBelowAutograd below;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::DispatchKey::AutocastCPU};
+  WithoutAutocast own_types;
 };
 
 // Inputs that may be missing, as torch's functions take them.
@@ -26,8 +27,8 @@ inline Tensor or_none(const Optional& x) {
   return x.has_value() ? *x : Tensor();
 }
 
-// Of matrix products: bfloat16 under autocast, else float32.
-torch::ScalarType compute_type();
+// Of matrix products: bfloat16 under autocast of x's device, else float32.
+torch::ScalarType compute_type(const Tensor& x);
 
 // A matrix in that type: itself, its working copy, or a rounded one.
 Tensor in_type(const Tensor& weight, const Tensor& working, torch::ScalarType type);

@@ -49,7 +49,7 @@ class MlpFunction : public Function<MlpFunction> {
                         const Optional& in_shift, const Tensor& out, const Optional& out_copy,
                         const Optional& out_shift, const Tensor& gamma, const Optional& factors,
                         Form form) {
-    const auto type = branch::compute_type();
+    const auto type = branch::compute_type(x);
     const Raw by_hand;
     const Tensor in_bias = or_none(in_shift), out_bias = or_none(out_shift);
     const Tensor keep = or_none(factors);
