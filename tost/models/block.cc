@@ -57,8 +57,7 @@ torch::Tensor Block::in_branches(const torch::Tensor& x, const torch::Tensor& le
 
 torch::Tensor Block::forward(const torch::Tensor& x, BlockTrace* trace,
                              const torch::Tensor& lengths) {
-  const bool joins = branches && trace == nullptr && is_training() && dropout_ == 0;
-  const bool joined = joins && branches_apply(x, *this);
+  const bool joined = branches && trace == nullptr && branches_apply(x, *this, dropout_);
   const auto run = [this, joined, lengths](const torch::Tensor& input) {
     return joined ? in_branches(input, lengths) : layer_by_layer(input, nullptr, lengths);
   };

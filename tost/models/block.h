@@ -40,7 +40,7 @@ class Block : public torch::nn::Module {
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;            // [C]
-  bool branches = true;                    // false: gradients go layer by layer, to compare
+  bool branches = true;                    // false: layer by layer always, to compare
   Recompute recompute = Recompute::kNone;  // where gradients are wanted and nothing is traced
 
  private:

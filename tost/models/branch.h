@@ -1,6 +1,6 @@
-// The branches of a block in training, each one differentiable function that keeps little for
-// backward: of the MLP its input and the values before the GELU, of a mixer's maps their inputs.
-// LayerNorm, GELU and gamma's product are computed again.
+// The branches of a block, each one differentiable function that keeps little for backward: of the
+// MLP its input and the values before the GELU, of a mixer's maps their inputs. LayerNorm, GELU and
+// gamma's product are computed again.
 #pragma once
 
 #include <torch/torch.h>
@@ -9,11 +9,12 @@
 
 namespace tost {
 
-// Whether the functions below take x and the parameters of `block`: gradients are wanted,
-// everything is on one device that they run on (ops/mlp_grad.h), all parameters are float32 and
-// contiguous, and autocast is off or to bfloat16. Otherwise blocks are made of the layers one by
-// one, which is the definition. So they are in evaluation.
-bool branches_apply(const torch::Tensor& x, const torch::nn::Module& block);
+// Whether the functions below take x and the parameters of `block`: in training, with gradients
+// wanted and no dropout of single values; and without gradients on a GPU, which no engine (infer/)
+// is for. Everything is on one device that they run on (ops/mlp_grad.h), all parameters are float32
+// and contiguous, and autocast is off or to bfloat16. Otherwise blocks are made of the layers one
+// by one, which is the definition.
+bool branches_apply(const torch::Tensor& x, const torch::nn::Module& block, double dropout = 0);
 
 struct NormedMap {
   torch::Tensor residual;  // x again: its gradient is added to the norm's in one pass

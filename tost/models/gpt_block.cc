@@ -68,8 +68,7 @@ Tensor GptBlock::forward(const Tensor& x, MixerState* state, int64_t position, G
                          const Tensor* place) {
   const CausalCall call{trace != nullptr ? &trace->mixer : nullptr, state, position, place};
   if (state != nullptr || trace != nullptr) return layer_by_layer(x, call, trace);
-  const bool joins = branches && is_training() && dropout_ == 0;
-  const bool joined = joins && branches_apply(x, *this);
+  const bool joined = branches && branches_apply(x, *this, dropout_);
   const auto run = [this, joined, call](const Tensor& input) {
     return joined ? in_branches(input) : layer_by_layer(input, call, nullptr);
   };

@@ -51,7 +51,7 @@ class GptBlock : public torch::nn::Module {
   std::shared_ptr<CausalMixer> attn;
   std::shared_ptr<GptMlp> mlp;
   torch::Tensor gamma1, gamma2;            // [C]
-  bool branches = true;                    // false: gradients go layer by layer, to compare
+  bool branches = true;                    // false: layer by layer always, to compare
   Recompute recompute = Recompute::kNone;  // of whole sequences where gradients are wanted
 
  private:
