@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/models/device_autocast.h"
+#include "tost/ops/softmax_gradient.h"
 
 namespace tost {
 namespace {
@@ -17,29 +18,10 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kPieceBytes = int64_t{256} << 10;  // of logits, in one core's cache
 
-// Turns logits [n, V] into their gradient, (softmax - onehot) * scale, zero where the target is -1,
-// and gives the sum of the losses. `want_gradient` false leaves the logits undefined.
-Tensor softmax_piece(const Tensor& logits, const Tensor& targets, const Tensor& scale,
-                     bool want_gradient) {
-  const Tensor index = targets.clamp_min(0).unsqueeze(1);
-  const bool wide = logits.scalar_type() == torch::kFloat || logits.scalar_type() == torch::kDouble;
-  Tensor x = wide ? logits : logits.to(torch::kFloat);
-  const Tensor kept = targets.ge(0).to(x.scalar_type()).unsqueeze(1);
-  const Tensor picked = x.gather(1, index);
-  const Tensor largest = x.amax(1, /*keepdim=*/true);
-  x.sub_(largest).exp_();
-  const Tensor sum = x.sum(1, /*keepdim=*/true);
-  const Tensor loss = ((sum.log() + largest - picked) * kept).sum();
-  if (!want_gradient) return loss;
-  x.mul_(kept * scale / sum).scatter_add_(1, index, kept * scale.neg());
-  if (!wide) logits.copy_(x);
-  return loss;
-}
-
-// The same over many rows; on the CPU in pieces that stay in the cache.
-Tensor softmax_rows(const Tensor& logits, const Tensor& targets, const Tensor& scale,
-                    bool want_gradient) {
-  if (!logits.is_cpu()) return softmax_piece(logits, targets, scale, want_gradient);
+// softmax_gradient(), on the CPU in pieces that stay in the cache.
+Tensor softmax_rows(const Tensor& logits, const Tensor& targets,
+                    const std::optional<Tensor>& scale) {
+  if (!logits.is_cpu()) return softmax_gradient(logits, targets, scale);
   const int64_t rows = logits.size(0);
   const int64_t piece = std::clamp<int64_t>(kPieceBytes / (4 * logits.size(1)), 1, rows);
   std::vector<double> losses(size_t((rows + piece - 1) / piece));
@@ -47,9 +29,9 @@ Tensor softmax_rows(const Tensor& logits, const Tensor& targets, const Tensor& s
     const torch::NoGradGuard no_grad;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * piece, count = std::min(piece, rows - first);
-      losses[size_t(i)] = softmax_piece(logits.narrow(0, first, count),
-                                        targets.narrow(0, first, count), scale, want_gradient)
-                              .item<double>();
+      losses[size_t(i)] =
+          softmax_gradient(logits.narrow(0, first, count), targets.narrow(0, first, count), scale)
+              .item<double>();
     }
   });
   double sum = 0;
@@ -67,7 +49,8 @@ void add_chunk(LossAndGradients& result, const Tensor& hidden, const Tensor& wei
   const Tensor h = hidden.narrow(0, first, count);
   const Tensor logits = at::mm(h, weight.t());
   const bool want_gradient = result.hidden.defined() || result.weight.defined();
-  result.loss += softmax_rows(logits, targets.narrow(0, first, count), scale, want_gradient);
+  result.loss += softmax_rows(logits, targets.narrow(0, first, count),
+                              want_gradient ? std::optional(scale) : std::nullopt);
   if (result.hidden.defined()) {
     Tensor out = result.hidden.narrow(0, first, count);
     at::mm_out(out, logits, weight);
@@ -172,6 +155,7 @@ void check_targets(const Tensor& targets, int64_t vocab) {
 Tensor head_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                           int64_t logit_bytes) {
   check(hidden, weight, targets);
+  if (logit_bytes == 0) logit_bytes = int64_t{hidden.is_cpu() ? 256 : 1024} << 20;
   return HeadCrossEntropy::apply(hidden, weight, targets, logit_bytes,
                                  torch::GradMode::is_enabled());
 }

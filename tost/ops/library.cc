@@ -1,6 +1,6 @@
 // The schemas of torch.ops.tost. The inner forward and backward exist so that graph compilers see
-// them as single operators; users call `tssa` and `tssa_causal`. Those with an underscore are what
-// mlp_grad.h calls, on rows [R, C].
+// them as single operators; users call `tssa` and `tssa_causal`. Those with an underscore stand
+// behind mlp_grad.h and softmax_gradient.h.
 #include <torch/library.h>
 
 TORCH_LIBRARY(tost, m) {
@@ -40,5 +40,6 @@ TORCH_LIBRARY(tost, m) {
       "_kept_gradient(Tensor grad_y, Tensor? keep, ScalarType dtype) -> (Tensor kept, Tensor "
       "sums)");
   m.def("_scale_rows(Tensor weight, Tensor gamma, ScalarType dtype) -> Tensor scaled");
+  m.def("_softmax_gradient(Tensor(a!) logits, Tensor targets, Tensor? scale) -> Tensor loss");
   m.def("_gamma_gradient(Tensor(a!) product, Tensor weight, Tensor gamma) -> Tensor dots");
 }

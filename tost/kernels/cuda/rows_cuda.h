@@ -21,4 +21,16 @@ int kept_gradient(const KeptGradientArgs& args, Stream stream);
 int scale_rows(const ScaleRowsArgs& args, Stream stream);
 int gamma_gradient(const GammaGradientArgs& args, Stream stream);
 
+// Cross entropy of logits [rows, width] and, in their place, its gradient: (softmax - onehot)
+// scale, rounded to dtype; zeros and a loss of 0 where the target is -1. Targets are below `width`.
+struct SoftmaxGradientArgs {
+  int64_t rows = 0, width = 0;
+  DType dtype = DType::kFloat32;
+  void* logits = nullptr;
+  const int64_t* targets = nullptr;  // [rows]
+  const double* scale = nullptr;     // one; null: no gradient, and the logits stay
+  float* losses = nullptr;           // [rows]
+};
+int softmax_gradient(const SoftmaxGradientArgs& args, Stream stream);
+
 }  // namespace tost::kernels::cuda

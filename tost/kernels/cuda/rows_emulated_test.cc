@@ -1,9 +1,11 @@
 // The GPU's passes over rows, run by the emulator, against the CPU's.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tost/kernels/cuda/emulated_test_util.h"
@@ -247,6 +249,51 @@ TEST_P(EmulatedRows, ScaledWeightsEqualTheCpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedRows, testing::ValuesIn(kCases));
+
+// Against float64; the targets among them at both ends, and rows that ask for nothing.
+void check_softmax(DType dtype, int64_t rows, int64_t width, bool gradient) {
+  SCOPED_TRACE(::testing::Message() << rows << " x " << width << ", gradient " << gradient);
+  Array logits(dtype, numbers(rows * width, 4, 3, 1)), losses(DType::kFloat32, rows, 0);
+  const Floats given = logits.values();
+  std::vector<int64_t> targets(static_cast<size_t>(rows));
+  for (int64_t r = 0; r < rows; ++r) targets[r] = r % 3 == 1 ? -1 : r * 7 % width;
+  targets.back() = width - 1;
+  const double scale = 0.125;
+  ASSERT_EQ(cuda::softmax_gradient({rows, width, dtype, logits.data(), targets.data(),
+                                    gradient ? &scale : nullptr, losses.data()},
+                                   nullptr),
+            0);
+  Floats wanted(given.size()), wanted_losses;
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i) sum += std::exp(double{given[r * width + i]});
+    const bool asked = targets[r] >= 0;
+    for (int64_t i = 0; i < width; ++i) {
+      const double share = std::exp(double{given[r * width + i]}) / sum;
+      wanted[r * width + i] =
+          asked ? static_cast<float>(scale * (share - double(i == targets[r]))) : 0.0f;
+    }
+    wanted_losses.push_back(
+        asked ? static_cast<float>(std::log(sum) - given[r * width + targets[r]]) : 0.0f);
+  }
+  expect_close(losses.values(), wanted_losses, 3e-6, "losses", 1);
+  const double limit = dtype == DType::kFloat32 ? 3e-6 : 1.0 / 256;
+  expect_close(logits.values(), gradient ? wanted : given, gradient ? limit : 0, "logits", scale);
+}
+
+TEST(EmulatedSoftmax, IsThatOfFloat64) {
+  for (const bool descending : {false, true}) {
+    emulator::descending = descending;
+    for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+      for (const auto& [rows, width] :
+           {std::pair<int64_t, int64_t>{1, 2}, {4, 7}, {5, 64}, {3, 5000}, {2, 4099}}) {
+        check_softmax(dtype, rows, width, true);
+        check_softmax(dtype, rows, width, false);
+      }
+    }
+  }
+  emulator::descending = false;
+}
 
 }  // namespace
 }  // namespace tost::kernels::cuda

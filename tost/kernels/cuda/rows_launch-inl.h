@@ -3,6 +3,7 @@
 #include "tost/kernels/cuda/launch.h"
 #include "tost/kernels/cuda/rows.cuh"
 #include "tost/kernels/cuda/rows_cuda.h"
+#include "tost/kernels/cuda/softmax_gradient.cuh"
 
 namespace tost::kernels::cuda {
 namespace {
@@ -128,6 +129,15 @@ int gamma_gradient(const GammaGradientArgs& a, Stream stream) {
     TOST_LAUNCH(rows, row_blocks(a.rows), kRowThreads, 0, stream, a);
     return last_error();
   });
+}
+
+int softmax_gradient(const SoftmaxGradientArgs& a, Stream stream) {
+  return for_type<8>(
+      a.dtype, in_packs(a.width, 8, static_cast<float*>(a.logits)), [&]<class T, int V>() {
+        const auto pass = softmax_gradient_pass<T, V>;
+        TOST_LAUNCH(pass, static_cast<unsigned>(a.rows), kSoftmaxThreads, kSoftmaxBytes, stream, a);
+        return last_error();
+      });
 }
 
 }  // namespace tost::kernels::cuda
