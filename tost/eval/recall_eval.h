@@ -17,14 +17,14 @@ struct RecallDistances {
 };
 
 struct RecallScores {
-  RecallCase size;
-  int64_t samples = 0, tokens = 0;         // tokens: those that are asked for
-  double accuracy = 0;                     // share of tokens that are the likeliest
-  double exact = 0;                        // share of samples with all tokens right
-  double loss = 0;                         // nats a token
-  std::vector<RecallDistances> distances;  // quarters of the tokens, near to far
-  int64_t state_bytes = 0;                 // what the model remembers of one sample at its end
-  double seconds = 0;                      // of reading
+  RecallCase size = {};
+  int64_t samples = 0, tokens = 0;              // tokens: those that are asked for
+  double accuracy = 0;                          // share of tokens that are the likeliest
+  double exact = 0;                             // share of samples with all tokens right
+  double loss = 0;                              // nats a token
+  std::vector<RecallDistances> distances = {};  // quarters of the tokens, near to far
+  int64_t state_bytes = 0;                      // what the model remembers of one sample at its end
+  double seconds = 0;                           // of reading
 };
 
 // Sums over batches of one case.

@@ -103,7 +103,7 @@ TEST_F(RowOps, NormAddsTheShiftFirst) {
         const auto expected = normed(moved, r, weight, nullptr, 1e-6);
         for (int64_t c = 0; c < width; ++c) {
           ASSERT_EQ((in_place ? x : beside).get(r, c), moved.get(r, c));
-          if (!in_place) ASSERT_EQ(x.get(r, c), before.get(r, c));
+          ASSERT_EQ(x.get(r, c), (in_place ? moved : before).get(r, c));
           ASSERT_NEAR(y.get(r, c), expected[static_cast<size_t>(c)], 1e-5);
         }
       }

@@ -37,7 +37,7 @@ struct TileProductArgs {
   const void* weight = nullptr;
   int64_t block_bytes = 0;  // from block to block
   int64_t steps = 0;
-  FetchAhead next;  // what the caller multiplies by next
+  FetchAhead next = {};  // what the caller multiplies by next
 };
 // Only where has_tiles() was true; saves and restores the configuration of the tile units. As in
 // row_ops.h, a row's result does not depend on the others.

@@ -33,7 +33,7 @@ struct PackedResult {
   bool add = false;              // onto what stands there
   const float* gamma = nullptr;  // [outputs], with `add`
   // Weights that the thread wants next, see ahead(): a hint that products on tile units follow.
-  kernels::FetchAhead next;
+  kernels::FetchAhead next = {};
 };
 
 class PackedLinear {

@@ -14,7 +14,7 @@ inline constexpr int64_t kGuardLeast = 32;    // and how many there must be
 
 struct GuardState {
   // Of the last accepted steps, oldest first, at most kGuardWindow; beside each other.
-  std::vector<double> losses, norms;
+  std::vector<double> losses = {}, norms = {};
   int64_t skipped = 0;  // steps in all
   int64_t skipped_in_row = 0;
   int64_t rollbacks = 0;
