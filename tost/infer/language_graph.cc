@@ -41,7 +41,7 @@ void copy(const Blocks& from, Blocks& to) {
   }
 }
 
-// Holders of the state's tensors, of which none is shared with another tensor.
+// Holders of the state's tensors, of which none is shared with another tensor. 0: it has none.
 size_t most_holders(const Blocks& blocks) {
   size_t most = 0;
   for (const MixerState& block : blocks) {
@@ -99,11 +99,11 @@ LanguageGraphs::Resident* LanguageGraphs::resident_for(const LanguageState& stat
   Resident* free = nullptr;
   for (const auto& resident : residents_) {
     const bool here = matches(resident->blocks, state.blocks, is_same);
-    if (here && resident->position == state.position && most_holders(resident->blocks) == 2) {
+    const size_t holders = most_holders(resident->blocks);
+    if (here && resident->position == state.position && (holders == 2 || holders == 0)) {
       return resident.get();
     }
-    if (most_holders(resident->blocks) == 1 && matches(resident->blocks, state.blocks, same_shape))
-      free = resident.get();
+    if (holders <= 1 && matches(resident->blocks, state.blocks, same_shape)) free = resident.get();
   }
   if (free == nullptr) {
     if (residents_.size() >= kMostStates) return nullptr;
