@@ -81,6 +81,7 @@ class BenchLanguage : public BenchModel {
                           bool engine) override {
     Extend extend;
     int64_t bytes = 0;
+    std::shared_ptr<LanguageGraphs> graphs;
     if (engine) {
       auto made = std::make_shared<LanguageEngine>(model_, precision);
       bytes = made->step_bytes();
@@ -91,7 +92,11 @@ class BenchLanguage : public BenchModel {
         use_precision(*model_, precision);
         bytes = step_bytes(*model_);
       } else {
-        place_language(model_, precision, task.device, task.graphs);
+        if (task.test == "prefill" && task.graphs == "on") {
+          fail_usage(
+              "graphs on does not go with prefill: a text is read without; use auto or off.");
+        }
+        graphs = place_language(model_, precision, task.device, task.graphs);
         bytes = step_bytes(*model_) / (precision == "bf16" ? 2 : 1);
       }
       extend = [model = model_](const Tensor& ids, LanguageState& state) {
@@ -109,6 +114,7 @@ class BenchLanguage : public BenchModel {
         return run();
       };
     }
+    if (graphs != nullptr) runner.by_graphs = [graphs] { return graphs->replays() > 0; };
     runner.weight_bytes = bytes;
     return runner;
   }

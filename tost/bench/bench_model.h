@@ -31,6 +31,8 @@ struct BenchTask {
 struct BenchRunner {
   std::function<void()> prepare = [] {};
   std::function<torch::Tensor()> run;
+  // Whether run() has come to replaying graphs.
+  std::function<bool()> by_graphs = [] { return false; };
   int64_t weight_bytes = 0;  // that run() reads at least once (in decode: each step)
 };
 
@@ -44,8 +46,9 @@ class BenchModel {
   virtual int64_t default_size() const = 0;
   // Random, the same for the same task.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
-  // Throws a usage Error where this model has no such precision or engine. The last call: the
-  // runner takes what it needs of this model and may drop the rest.
+  // Throws a usage Error where this model has no such precision or engine, and where graphs are
+  // "on" and the test has none. The last call: the runner takes what it needs of this model and may
+  // drop the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   const std::string& precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;

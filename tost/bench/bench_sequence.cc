@@ -51,6 +51,7 @@ class BenchSequence : public BenchModel {
     SequenceBatch batch;
     batch.ids = input.to(task.device);
     if (model_->config().pairs) batch.second = batch.ids;
+    runner.by_graphs = [plain] { return plain->call().replays() > 0; };
     runner.run = [model = model_, plain, batch] { return plain->logits(batch); };
     return runner;
   }

@@ -1,6 +1,7 @@
 #include "tost/bench/decode_bench.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
@@ -21,6 +22,7 @@ struct Placed {
   std::shared_ptr<LanguageModel> model;
   torch::Device device;
   int64_t step_bytes = 0;
+  std::shared_ptr<LanguageGraphs> graphs = nullptr;
 };
 
 // That a step reads on a GPU: all but the rows of the tables it looks up.
@@ -38,8 +40,8 @@ Placed place(const std::shared_ptr<LanguageModel>& model, const DecodeBenchOptio
              const std::string& precision) {
   const torch::Device device = device_from_name(options.device);
   if (device.is_cpu()) return {model, device, read_by_engine(model, precision)->step_bytes()};
-  place_language(model, precision, device, options.graphs);
-  return {model, device, bytes_of_step(*model, precision)};
+  auto graphs = place_language(model, precision, device, options.graphs);
+  return {model, device, bytes_of_step(*model, precision), std::move(graphs)};
 }
 
 DecodeBenchRow measure(const Placed& placed, const DecodeBenchOptions& options, int64_t context) {
@@ -61,6 +63,8 @@ DecodeBenchRow measure(const Placed& placed, const DecodeBenchOptions& options, 
   model.extend(prompt, state);
   synchronize(device);
   row.prefill_tokens_per_s = double(options.batch * context) / (1e-3 * ms_since(prefill));
+  const auto replays = [&] { return placed.graphs != nullptr ? placed.graphs->replays() : 0; };
+  const int64_t replays_before = replays();
   std::vector<double> times;
   for (int64_t i = -1 - GraphedCall::kWarmUps; i < options.tokens; ++i) {
     const auto ids = torch::randint(0, vocab, {options.batch, 1});
@@ -69,6 +73,7 @@ DecodeBenchRow measure(const Placed& placed, const DecodeBenchOptions& options, 
     synchronize(device);
     if (i >= 0) times.push_back(ms_since(start));
   }
+  row.graphs = replays() - replays_before >= options.tokens;
   row.step_ms = median(times);
   row.state_bytes = state_bytes(state);
   row.resident_bytes = device.is_cpu() ? resident_bytes() : device_peak_bytes(device);

@@ -21,6 +21,7 @@ struct DecodeBenchOptions {
 struct DecodeBenchRow {
   std::string model, precision;
   int64_t context = 0;
+  bool graphs = false;       // the steps timed were replays of graphs
   int64_t weight_bytes = 0;  // that a step reads: all but the rows of the tables it looks up
   int64_t state_bytes = 0;
   int64_t resident_bytes = 0;  // on a GPU: most that its tensors took
@@ -31,8 +32,8 @@ struct DecodeBenchRow {
 };
 
 // Checks that stepwise logits equal those of the whole sequence, then measures. Models with learned
-// positions refuse contexts beyond their block. Throws usage Errors for bad options, a data Error
-// if the logits disagree.
+// positions refuse contexts beyond their block. Throws usage Errors for bad options and for graphs
+// "on" that cannot be, a data Error if the logits disagree.
 std::vector<DecodeBenchRow> run_decode_bench(
     const DecodeBenchOptions& options, const std::function<void(const DecodeBenchRow&)>& report);
 

@@ -20,6 +20,7 @@
 #include "tost/ops/device.h"
 #include "tost/ops/device_graph.h"
 #include "tost/ops/device_memory.h"
+#include "tost/ops/graphed_call.h"
 
 namespace tost {
 namespace {
@@ -121,12 +122,17 @@ Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenc
 void fill_times(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
                 ModelBenchRow& row) {
   const auto start = Clock::now();
+  // What is captured is captured by then.
+  const int64_t warmup = c.task.device.is_cpu()
+                             ? options.warmup
+                             : std::max<int64_t>(options.warmup, GraphedCall::kWarmUps);
   row.times_ms = time_calls(
-      options.warmup, options.repeat, runner.prepare, [&] { runner.run(); },
+      warmup, options.repeat, runner.prepare, [&] { runner.run(); },
       [&] {
         synchronize(c.task.device);
         return ms_since(start);
       });
+  row.graphs = runner.by_graphs();
   const bool decode = c.task.test == "decode";
   if (decode) {
     for (double& ms : row.times_ms) ms /= double(c.task.steps);
@@ -185,14 +191,14 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
     BenchRunner runner;
     try {
       runner = model->make_runner(c.task, input, c.precision, c.engine);
-    } catch (const Error& error) {
+      row.weight_bytes = runner.weight_bytes;
+      checked_logits(runner, wanted, row);
+      fill_times(options, c, runner, row);
+    } catch (const Error& error) {  // also of graphs that cannot be
       if (error.kind() != ErrorKind::kUsage) throw;
       row.missing = error.what();
       return row;
     }
-    row.weight_bytes = runner.weight_bytes;
-    checked_logits(runner, wanted, row);
-    fill_times(options, c, runner, row);
     if (options.work && c.engine) fill_work(options, c, runner, row);
     const bool here = c.task.device.is_cpu();
     if (!here) row.peak_bytes = device_peak_bytes(c.task.device);

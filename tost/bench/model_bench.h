@@ -42,6 +42,7 @@ struct ModelBenchRow {
   std::string device = "cpu";  // or the GPU's name
   int64_t batch = 0, size = 0, threads = 0;
   bool engine = false;
+  bool graphs = false;  // what was timed were replays of graphs
   std::string missing;  // why nothing was measured; "": it was
   double error = 0;     // largest deviation from the plain fp32 logits, relative to the largest
   std::vector<double> times_ms;                   // of a repetition; of decode, a step of it

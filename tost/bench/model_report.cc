@@ -36,6 +36,7 @@ Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
            {"device", r.device},
            {"precision", r.precision},
            {"engine", r.engine},
+           {"graphs", r.graphs},
            {"missing", done ? Json() : Json(r.missing)},
            {"median_ms", measured(r.median_ms)},
            {"low_ms", measured(r.low_ms)},
@@ -67,7 +68,7 @@ std::string markdown_row(const ModelBenchRow& r) {
                                  std::to_string(r.size),
                                  r.device == "cpu" ? std::to_string(r.threads) : r.device,
                                  r.precision,
-                                 path_of(r.engine)};
+                                 r.graphs ? "graphs" : path_of(r.engine)};
   if (!r.missing.empty()) {
     cells.insert(cells.end(), {"–", "–", "–", "–", "–", r.missing});
   } else {

@@ -39,6 +39,10 @@ class Runner {
           optimizer_->apply(/*scaled=*/true);
           return Tensors{};
         }) {
+    if (options.graphs == "on") {
+      forward_backward_.demand_graphs();
+      update_.demand_graphs();
+    }
     if (!device_.is_cpu()) model_->move_to(device_);
     if (plain) {
       model_->check(precision);
@@ -59,6 +63,7 @@ class Runner {
     for (const Tensor& p : model_->module().parameters()) count += p.numel();
     return count;
   }
+  bool by_graphs() const { return forward_backward_.replays() > 0 && update_.replays() > 0; }
   // Weights, both moments and working copies.
   int64_t state_bytes() const { return 12 * parameters() + copy_bytes_; }
 
@@ -181,7 +186,8 @@ StepCost cost(const TrainBenchOptions& options, const Runner& runner, Runner::Ti
           .update_ms = median(times.update),
           .bytes = times.bytes,
           .state_bytes = runner.state_bytes(),
-          .loss = times.first_loss};
+          .loss = times.first_loss,
+          .graphs = runner.by_graphs()};
 }
 
 StepCost measure_twin(TrainBenchOptions options, const std::string& precision) {

@@ -38,6 +38,7 @@ struct StepCost {
   int64_t bytes = 0;
   int64_t state_bytes = 0;  // weights, moments and bfloat16 copies
   double loss = 0;          // of the first step
+  bool graphs = false;      // the steps timed were replays of graphs
 };
 
 struct TrainBenchRow {
@@ -55,7 +56,8 @@ void check_train_bench(const TrainBenchOptions& options);
 
 // Attention's own products are no part of the floor. Step, floor and plain form alternate; the twin
 // follows. `report` is called with each row as it is done. Uses the threads torch is set to. Throws
-// the usage Errors of check_train_bench(), and a data Error if the plain form's loss differs.
+// the usage Errors of check_train_bench(), one for graphs "on" that cannot be, and a data Error if
+// the plain form's loss differs.
 std::vector<TrainBenchRow> run_train_bench(const TrainBenchOptions& options,
                                            const std::function<void(const TrainBenchRow&)>& report);
 

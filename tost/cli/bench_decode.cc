@@ -22,8 +22,8 @@ void print_head(const DecodeBenchOptions& bench, const std::string& where) {
               static_cast<long long>(bench.batch), where.c_str(),
               here ? (", " + kernels::current_isa()).c_str() : "",
               static_cast<long long>(bench.tokens));
-  std::printf("%-18s %-5s %8s %9s %9s %9s %8s %10s %11s\n", "model", "", "context", "step ms",
-              "read ms", "step/read", "GB/s", "state", "prefill t/s");
+  std::printf("%-18s %-5s %8s %9s %9s %9s %8s %10s %11s%s\n", "model", "", "context", "step ms",
+              "read ms", "step/read", "GB/s", "state", "prefill t/s", here ? "" : " graphs");
 }
 
 struct Options {
@@ -35,6 +35,7 @@ nlohmann::json row_json(const DecodeBenchRow& r) {
   return {{"model", r.model},
           {"precision", r.precision},
           {"context", r.context},
+          {"graphs", r.graphs},
           {"weight_bytes", r.weight_bytes},
           {"state_bytes", r.state_bytes},
           {"resident_bytes", r.resident_bytes},
@@ -50,16 +51,18 @@ void run(const Options& options) {
   DecodeBenchOptions bench = options.bench;
   bench.device = options.run.device;
   bench.graphs = options.run.graphs;
+  const bool on_cpu = device_from_name(bench.device).is_cpu();
   const std::string where = device_label(device_from_name(bench.device));
   nlohmann::json list = nlohmann::json::array();
   run_decode_bench(bench, [&](const DecodeBenchRow& r) {
     list.push_back(row_json(r));
     if (options.run.json) return;
     if (list.size() == 1) print_head(bench, where);
-    std::printf("%-18s %-5s %8lld %9.2f %9.2f %9.3f %8.1f %10s %11.0f\n", r.model.c_str(),
+    const char* graphs = on_cpu ? "" : r.graphs ? "    yes" : "     no";
+    std::printf("%-18s %-5s %8lld %9.2f %9.2f %9.3f %8.1f %10s %11.0f%s\n", r.model.c_str(),
                 r.precision.c_str(), static_cast<long long>(r.context), r.step_ms, r.read_ms,
                 r.step_ms / r.read_ms, r.read_gb_per_s, human_bytes(r.state_bytes).c_str(),
-                r.prefill_tokens_per_s);
+                r.prefill_tokens_per_s, graphs);
     std::fflush(stdout);
   });
   if (!options.run.json) return;

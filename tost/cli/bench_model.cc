@@ -75,7 +75,10 @@ nlohmann::json read_earlier(const std::string& file) {
 // To stderr as each is done: the table comes when all are.
 void print_progress(const ModelBenchRow& row) {
   std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
-            << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ");
+            << ", " << row.precision << ", "
+            << (row.engine   ? "engine: "
+                : row.graphs ? "graphs: "
+                             : "plain: ");
   if (!row.missing.empty()) {
     std::cerr << row.missing << "\n";
     return;

@@ -36,6 +36,7 @@ json cost_json(const StepCost& cost, double floor_ms) {
   if (cost.ms == 0) return nullptr;
   return {{"ms", cost.ms},
           {"over_floor", cost.ms / floor_ms},
+          {"graphs", cost.graphs},
           {"forward_ms", cost.forward_ms},
           {"backward_ms", cost.backward_ms},
           {"update_ms", cost.update_ms},
@@ -60,7 +61,7 @@ void print_cost(const char* name, const StepCost& cost, double floor_ms) {
             << std::setprecision(1) << std::setw(9) << cost.ms << " ms  " << std::setprecision(3)
             << cost.ms / floor_ms << " of the floor  (forward " << std::setprecision(1)
             << cost.forward_ms << ", backward " << cost.backward_ms << ", update " << cost.update_ms
-            << ")";
+            << (cost.graphs ? ", by graphs)" : ")");
   if (cost.bytes > 0) {
     std::cout << "  " << human_bytes(cost.bytes) << " + " << human_bytes(cost.state_bytes);
   }

@@ -42,6 +42,7 @@ TEST(BenchOnGpu, SlowMeasuresModelsOfEveryKind) {
         EXPECT_EQ(row.read_ms > 0, options.floors);
         EXPECT_EQ(row.products_ms > 0, options.floors && row.test != "decode");
         EXPECT_LE(row.error, allowed_error(row.precision));
+        EXPECT_EQ(row.graphs, options.graphs == "auto" && row.test != "prefill");
       }
       options.precisions = {"bf16"};
       options.floors = false;
@@ -90,6 +91,7 @@ TEST(BenchOnGpu, SlowMeasuresTrainingSteps) {
         EXPECT_GT(cost->update_ms, 0);
         const bool by_parts = cost == &row.plain || options.graphs == "off";
         EXPECT_EQ(cost->forward_ms > 0, by_parts);
+        EXPECT_EQ(cost->graphs, !by_parts);
         EXPECT_EQ(cost->bytes > 0, by_parts && built_with_cuda());
       }
       EXPECT_NEAR(row.step.loss, row.plain.loss, 0.2);  // weights of its own
@@ -123,8 +125,66 @@ TEST(BenchOnGpu, SlowMeasuresDecoding) {
     EXPECT_GT(row.step_ms, 0);
     EXPECT_GT(row.read_ms, 0);
     EXPECT_GT(row.state_bytes, 0);
+    EXPECT_EQ(row.graphs, row.model == "tost_gpt_char");  // the other's state grows
   }
   EXPECT_EQ(rows[0].weight_bytes, 2 * rows[1].weight_bytes);
+}
+
+// What is demanded and cannot be is not measured; what may be left out says that it was.
+TEST(BenchOnGpu, SlowSaysWhetherGraphsRan) {
+  TOST_TEST_GPU(device);
+  ModelBenchOptions options = tiny("tost_gpt_char");
+  options.floors = false;
+  options.precisions = {"fp32"};
+  options.warmup = 0;
+  options.graphs = "on";
+  auto rows = run_model_bench(options, [](const ModelBenchRow&) {});
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_NE(rows[0].missing.find("prefill"), std::string::npos);
+  EXPECT_EQ(rows[1].missing, "");
+  EXPECT_TRUE(rows[1].graphs);
+  if (built_with_cuda()) GTEST_SKIP() << "a real GPU captures";
+
+  const testing::NoCaptures refused;
+  for (const char* graphs : {"on", "auto"}) {
+    const bool ends = std::string(graphs) == "on";
+    options.graphs = graphs;
+    for (const char* model : {"tost_nano_p4", "tost_gpt_char", "tost_seq_tiny"}) {
+      options.models = {model};
+      options.tests = {std::string(model) == "tost_gpt_char" ? "decode" : "forward"};
+      rows = run_model_bench(options, [](const ModelBenchRow&) {});
+      ASSERT_EQ(rows.size(), 1u);
+      EXPECT_EQ(rows[0].missing.find("graphs on cannot be") == 0, ends) << rows[0].missing;
+      EXPECT_EQ(rows[0].median_ms > 0, !ends);
+      EXPECT_FALSE(rows[0].graphs);
+    }
+    DecodeBenchOptions decode;
+    decode.models = {"tost_gpt_char"};
+    decode.precisions = {"fp32"};
+    decode.device = "cuda", decode.graphs = graphs;
+    decode.contexts = {4}, decode.tokens = 2;
+    TrainBenchOptions train;
+    train.config.vocab = 11, train.config.block = 8, train.config.dim = 8;
+    train.config.depth = 1, train.config.heads = 2;
+    train.repeat = 1;
+    train.plain = false;
+    train.device = "cuda", train.graphs = graphs;
+    const auto run_both = [&] {
+      for (const auto& row : run_decode_bench(decode, [](const DecodeBenchRow&) {})) {
+        EXPECT_FALSE(row.graphs);
+      }
+      for (const auto& row : run_train_bench(train, [](const TrainBenchRow&) {})) {
+        EXPECT_FALSE(row.step.graphs || row.twin.graphs);
+        EXPECT_GT(row.step.forward_ms, 0);
+      }
+    };
+    if (!ends) {
+      run_both();
+      continue;
+    }
+    EXPECT_THROW(run_decode_bench(decode, [](const DecodeBenchRow&) {}), Error);
+    EXPECT_THROW(run_train_bench(train, [](const TrainBenchRow&) {}), Error);
+  }
 }
 
 TEST(BenchOnGpu, ReadsItsMemory) {

@@ -7,10 +7,12 @@
 #include "tost/cli/device_test_util.h"
 #include "tost/eval/image_runner.h"
 #include "tost/eval/language_place.h"
+#include "tost/eval/sequence_runner.h"
 #include "tost/infer/language_graph.h"
 #include "tost/models/causal_mixer.h"
 #include "tost/models/module_device.h"
 #include "tost/models/token_mixer.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/stand_in_gpu.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/run_test_util.h"
@@ -158,7 +160,7 @@ TEST(TextsByGraphs, AreReplayedAndKeptApart) {
   a = b = {};
   model->extend(prompt, a);
   EXPECT_TRUE(model->extend(next, a).equal(wanted[0]));  // in a place that is free again
-  EXPECT_EQ(graphs->take_complaint(), "");
+  EXPECT_TRUE(graphs->by_graphs());
   EXPECT_THROW(model->extend(torch::full({2, 1}, 40), a), Error);
   EXPECT_EQ(a.position, 4);
 }
@@ -172,6 +174,46 @@ TEST(TextsByGraphs, AreRefusedWhereTheStateGrows) {
   LanguageState state;
   for (int i = 0; i < 4; ++i) model->extend(torch::zeros({1, 1}, torch::kLong), state);
   EXPECT_EQ(state.position, 4);
+}
+
+// `auto` goes on, `on` says why not.
+TEST(GraphsThatCannotBe, EndWhatDemandsThem) {
+  TOST_TEST_GPU(device);
+  if (built_with_cuda()) GTEST_SKIP() << "a real GPU captures";
+  const testing::NoCaptures refused;
+  VisionConfig c{.image_size = 16, .patch = 4, .dim = 16, .depth = 1, .heads = 2, .classes = 5};
+  const auto pictures = shaken(make_image_classifier(c), device);
+  const auto texts = shaken(make_language_model(language("tssa")), device);
+  const auto sequences = [&](const std::string& graphs) {
+    SequenceConfig config = sequence_preset("tost_seq_tiny");
+    config.dim = 16, config.depth = 1, config.heads = 2, config.vocab = 9, config.classes = 2;
+    const auto model = shaken(make_sequence_classifier(config), device);
+    SequenceRunner runner(*model, "fp32", true, graphs);
+    SequenceBatch batch;
+    batch.ids = torch::ones({2, 5}, torch::kLong);
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(runner.logits(batch).isfinite().all().item<bool>());
+    EXPECT_EQ(runner.call().replays(), 0);
+  };
+  const auto images = [&](const std::string& graphs) {
+    ImageRunner runner(*pictures, "fp32", true, graphs), plain(*pictures, "fp32", true, "off");
+    const Tensor x = torch::randn({2, 3, 16, 16});
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(runner.logits(x).equal(plain.logits(x)));
+  };
+  const auto decode = [&](const std::string& graphs) {
+    const auto reader = place_language(texts, "fp32", device, graphs);
+    LanguageState state;
+    for (int i = 0; i < 6; ++i) texts->extend(torch::zeros({1, 1}, torch::kLong), state);
+    EXPECT_EQ(state.position, 6);
+    EXPECT_EQ(reader->replays(), 0);
+    EXPECT_FALSE(reader->by_graphs());
+  };
+  const std::vector<std::function<void(const std::string&)>> all{images, sequences, decode};
+  for (const auto& work : all) {
+    work("auto");
+    const auto why = testing::usage_error_of([&] { work("on"); });
+    EXPECT_NE(why.find("graphs on cannot be: this device captures nothing"), std::string::npos)
+        << why;
+  }
 }
 
 std::vector<std::string> run(const fs::path& out, const json& values, RunMode mode = RunMode::kNew,
@@ -222,12 +264,13 @@ json language_values(const testing::TempDir& dir) {
   return values;
 }
 
-// With and without graphs, and with them in two processes.
-void expect_same_training(const testing::TempDir& dir, json values) {
+// With and without graphs, and with them in two processes. `said`: of the one by graphs.
+void expect_same_training(const testing::TempDir& dir, json values,
+                          const std::vector<std::string>& said = {}) {
   values["graphs"] = "off";
   run(dir.path() / "plain", values);
   values["graphs"] = "on";
-  EXPECT_EQ(run(dir.path() / "graphs", values), std::vector<std::string>{});
+  EXPECT_EQ(run(dir.path() / "graphs", values), said);
   expect_same_runs(dir.path() / "plain", dir.path() / "graphs");
   run(dir.path() / "parts", values, RunMode::kNew, 5);
   run(dir.path() / "parts", json::object(), RunMode::kResume);
@@ -256,20 +299,24 @@ TEST(TrainingByGraphs, SlowOfSequencesIsTheSame) {
     rows += std::string(1, label) + "\t" + std::string(size_t(4 + i * 7 % 9), label) + "x\n";
   }
   write_file_atomic(dir.path() / "train.tsv", rows);
-  expect_same_training(dir, {{"model", "tost_seq_tiny"},
-                             {"data", (dir.path() / "train.tsv").string()},
-                             {"data_format", "text"},
-                             {"holdout", 0.25},
-                             {"batch", 6},
-                             {"eval_batch", 7},
-                             {"epochs", 3},
-                             {"warmup_steps", 3},
-                             {"threads", 1},
-                             {"dropout", 0.1},
-                             {"dim", 16},
-                             {"depth", 1},
-                             {"heads", 2},
-                             {"device", "cuda"}});
+  expect_same_training(
+      dir,
+      {{"model", "tost_seq_tiny"},
+       {"data", (dir.path() / "train.tsv").string()},
+       {"data_format", "text"},
+       {"holdout", 0.25},
+       {"batch", 6},
+       {"eval_batch", 7},
+       {"epochs", 3},
+       {"warmup_steps", 3},
+       {"threads", 1},
+       {"dropout", 0.1},
+       {"dim", 16},
+       {"depth", 1},
+       {"heads", 2},
+       {"device", "cuda"}},
+      {"Some of it runs without graphs: there are graphs for 6 sets of shapes, and "
+       "this is one more."});
 }
 
 // Two lengths in turns, and few targets, whose rows alone the head reads.
@@ -306,6 +353,15 @@ TEST(TrainingByGraphs, SlowSkipsTheSameSteps) {
     EXPECT_EQ(found, wanted);
   }
   expect_same_runs(dir.path() / "plain", dir.path() / "graphs");
+}
+
+TEST(TrainingByGraphs, SlowSaysThatItGoesOnWithout) {
+  TOST_TEST_GPU(device);
+  if (built_with_cuda()) GTEST_SKIP() << "a real GPU captures";
+  const testing::TempDir dir;
+  const testing::NoCaptures refused;
+  expect_same_training(dir, language_values(dir),
+                       {"It runs without graphs: this device captures nothing."});
 }
 
 TEST(TrainingByGraphs, AreRefusedWhereTheyCannotBe) {

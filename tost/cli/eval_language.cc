@@ -9,8 +9,8 @@
 #include "tost/cli/terminal.h"
 #include "tost/eval/language_choice.h"
 #include "tost/eval/language_lambada.h"
-#include "tost/eval/language_text.h"
 #include "tost/eval/language_place.h"
+#include "tost/eval/language_text.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -55,6 +55,11 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
       fail_usage(flag, " does not go with --task ", command.task, ", only with ",
                  join(tasks, " and "), ".");
     }
+  }
+  if (command.run.graphs == "on" && command.task != "lambada") {
+    fail_usage("graphs on does not go with --task ", command.task,
+               ", which reads whole texts, and single tokens alone are read by graphs; use auto or "
+               "off.");
   }
   if (is_recall_task(command.task)) return;
   require_data(app);

@@ -14,6 +14,7 @@ ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, b
               const PrecisionScope scope(precision_, device_of(model_));
               return Tensors{model_.forward(images[0])};
             }) {
+  if (graphs == "on") call_.demand_graphs();
   if (engine && VisionEngine::supports(model)) {
     engine_.emplace(model, precision);
   } else if (precision == "int8") {

@@ -2,16 +2,16 @@
 
 #include "tost/base/error.h"
 #include "tost/infer/language_engine.h"
-#include "tost/infer/language_graph.h"
 
 namespace tost {
 
-void place_language(const std::shared_ptr<LanguageModel>& model, const std::string& precision,
-                    torch::Device device, const std::string& graphs) {
+std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageModel>& model,
+                                               const std::string& precision, torch::Device device,
+                                               const std::string& graphs) {
   const bool by_graphs = graphs_wanted(graphs, device);
   if (device.is_cpu()) {
     read_by_engine(model, precision);
-    return;
+    return nullptr;
   }
   if (precision == "int8" || precision == "int4") {
     fail_usage(precision,
@@ -20,11 +20,14 @@ void place_language(const std::shared_ptr<LanguageModel>& model, const std::stri
   }
   const PrecisionScope known(precision, device);
   model->to(device);
-  if (!by_graphs || read_by_graphs(model, precision == "bf16") != nullptr) return;
-  if (graphs == "on") {
+  auto reader = by_graphs ? read_by_graphs(model, precision == "bf16") : nullptr;
+  if (graphs != "on") return reader;
+  if (reader == nullptr) {
     fail_usage("graphs on needs a model whose state keeps its size, and mixer softmax of model '",
                model->config().name, "' remembers every token; use auto or off.");
   }
+  reader->demand_graphs();
+  return reader;
 }
 
 std::string scope_precision(const std::string& precision, torch::Device device) {

@@ -5,15 +5,18 @@
 #include <string>
 
 #include "tost/eval/precision.h"
+#include "tost/infer/language_graph.h"
 #include "tost/models/language_model.h"
 
 namespace tost {
 
 // On the CPU the inference engine reads it at that precision; on a GPU it is moved there and its
 // modules run at fp32 or bf16, see scope_precision(), single steps as graphs where these are wanted
-// (graphs_wanted()) and its state keeps its size. Throws a usage Error for other precisions.
-void place_language(const std::shared_ptr<LanguageModel>& model, const std::string& precision,
-                    torch::Device device, const std::string& graphs = "auto");
+// (graphs_wanted()) and its state keeps its size: by what is given back, else null. Throws a usage
+// Error for other precisions, and for graphs "on" where its state grows.
+std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageModel>& model,
+                                               const std::string& precision, torch::Device device,
+                                               const std::string& graphs = "auto");
 
 // The PrecisionScope its calls stand in: autocast on a GPU, none where the engine sees to it.
 std::string scope_precision(const std::string& precision, torch::Device device);

@@ -15,6 +15,7 @@ SequenceRunner::SequenceRunner(SequenceClassifier& model, const std::string& pre
         const PrecisionScope scope(precision_, device_of(model_));
         return Tensors{forward_batch(model_, {t[0], t[1], t[2], t[3], {}})};
       }) {
+  if (graphs == "on") call_.demand_graphs();
   if (engine && SequenceEngine::supports(model)) {
     engine_.emplace(model, precision);
   } else if (precision == "int8") {

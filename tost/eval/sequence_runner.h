@@ -29,12 +29,14 @@ class SequenceRunner {
   torch::Tensor logits(const SequenceBatch& batch);
 
   bool by_engine() const { return engine_.has_value(); }
+  // What is run without the engine.
+  GraphedCall& call() { return call_; }
 
  private:
   SequenceClassifier& model_;
   std::string precision_;
   std::optional<SequenceEngine> engine_;
-  GraphedCall call_;  // what is run without it
+  GraphedCall call_;
 };
 
 }  // namespace tost

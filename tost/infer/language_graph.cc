@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tost/base/error.h"
 #include "tost/models/device_autocast.h"
 #include "tost/models/module_device.h"
 #include "tost/models/working_copy.h"
@@ -85,10 +86,7 @@ Tensor LanguageGraphs::extend(const Tensor& ids, LanguageState& state) {
   ++resident->position;
   ++state.position;
   state.blocks = resident->blocks;
-  if (!resident->call->by_graphs()) {
-    complaint_ = resident->call->take_complaint();
-    possible_ = false;
-  }
+  possible_ = resident->call->by_graphs();
   return logits;
 }
 
@@ -106,7 +104,11 @@ LanguageGraphs::Resident* LanguageGraphs::resident_for(const LanguageState& stat
     if (holders <= 1 && matches(resident->blocks, state.blocks, same_shape)) free = resident.get();
   }
   if (free == nullptr) {
-    if (residents_.size() >= kMostStates) return nullptr;
+    if (residents_.size() >= kMostStates) {
+      if (!demanded_) return nullptr;
+      fail_usage("graphs on decodes ", kMostStates,
+                 " states at a time, and this is one more; use graphs auto or off.");
+    }
     free = residents_.emplace_back(std::make_unique<Resident>()).get();
     const torch::Device device = device_of(model_);
     for (const MixerState& block : state.blocks) {
@@ -121,6 +123,7 @@ LanguageGraphs::Resident* LanguageGraphs::resident_for(const LanguageState& stat
       step(*free, ids, logits);
       return logits;
     });
+    if (demanded_) free->call->demand_graphs();
   }
   copy(state.blocks, free->blocks);
   free->place.fill_(state.position);

@@ -4,8 +4,6 @@
 
 #include <list>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "tost/models/language_model.h"
 #include "tost/ops/graphed_call.h"
@@ -15,8 +13,9 @@ namespace tost {
 // Takes single tokens after the first ones of texts, of models whose state keeps its size; the rest
 // is left to the modules. Results are those of the modules bit for bit. A state it has moved on
 // lies in memory of the reader's for as long as somebody holds it; states may be copied, set aside
-// and taken up again. Beyond kMostStates, and once a capture has failed, the modules take over. Not
-// thread-safe; all calls agree in inference mode.
+// and taken up again. Beyond kMostStates, and once a capture has failed, the modules take over, or,
+// where graphs are demanded, a usage Error says so. Not thread-safe; all calls agree in inference
+// mode.
 class LanguageGraphs : public LanguageReader {
  public:
   // The model lies on a device of which graphs_run_on() holds, must not change while this lives,
@@ -29,10 +28,13 @@ class LanguageGraphs : public LanguageReader {
   }
   torch::Tensor logits(const torch::Tensor& /*hidden*/) override { return {}; }
 
+  // For `graphs on`, see graphs_wanted().
+  void demand_graphs() { demanded_ = true; }
+
   // Steps that were replayed.
   int64_t replays() const;
-  // Why steps go through the modules after all, once; else empty.
-  std::string take_complaint() { return std::exchange(complaint_, {}); }
+  // False once a capture has failed.
+  bool by_graphs() const { return possible_; }
 
   // States held at a time, each of them a graph.
   static constexpr size_t kMostStates = 8;
@@ -44,8 +46,7 @@ class LanguageGraphs : public LanguageReader {
 
   LanguageModel& model_;
   std::list<std::unique_ptr<Resident>> residents_;
-  std::string complaint_;
-  bool possible_ = true;
+  bool possible_ = true, demanded_ = false;
 };
 
 // Makes graphs the model's reader. Null, and nothing is changed, where its state grows.

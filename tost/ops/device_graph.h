@@ -43,8 +43,8 @@ std::unique_ptr<DeviceGraph> make_device_graph(c10::Device device);
 // Whether anything is being captured, on any thread.
 bool capturing_graph();
 
-// choice: "on", "off", or "auto", which is "on" where graphs run. Throws a usage Error for other
-// words, and for "on" where there are none.
+// choice: "on", "off", or "auto", which is "on" where graphs run and goes on without them where
+// something cannot be one. Throws a usage Error for other words, and for "on" where there are none.
 bool graphs_wanted(const std::string& choice, c10::Device device);
 
 // Who makes the graphs of CUDA devices: set once, before main().

@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/ops/graphed_call.h"
 #include "tost/ops/tssa.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
@@ -169,6 +170,29 @@ TEST(GraphedCall, RunsMoreShapesThanItKeepsPlainly) {
     }
   }
   EXPECT_EQ(graphed.replays(), 2 * int64_t(GraphedCall::kMostShapes));
+  EXPECT_TRUE(graphed.by_graphs());
+  EXPECT_NE(graphed.take_complaint().find("6 sets of shapes"), std::string::npos);
+  EXPECT_EQ(graphed.take_complaint(), "");
+}
+
+// What is on one line of the command line's choice `on`.
+TEST(GraphedCall, EndsInOneSentenceWhereGraphsAreDemandedAndCannotBe) {
+  TOST_TEST_GPU(device);
+  GraphedCall waits(device, true,
+                    [](const Tensors& x) { return Tensors{x[0] * x[0].sum().item<double>()}; });
+  waits.demand_graphs();
+  for (int i = 0; i < GraphedCall::kWarmUps; ++i) waits({torch::ones({2})});
+  const auto why = testing::usage_error_of([&] { waits({torch::ones({2})}); });
+  EXPECT_NE(why.find("graphs on cannot be: "), std::string::npos) << why;
+  EXPECT_NE(why.find("use graphs auto or off."), std::string::npos) << why;
+  EXPECT_FALSE(waits.by_graphs());
+
+  GraphedCall adds(device, true, [](const Tensors& x) { return Tensors{x[0] + 1}; });
+  adds.demand_graphs();
+  const auto most = int64_t(GraphedCall::kMostShapes);
+  for (int64_t n = 1; n <= most; ++n) adds({torch::ones({n})});
+  const auto one_more = testing::usage_error_of([&] { adds({torch::ones({most + 1})}); });
+  EXPECT_NE(one_more.find("graphs for 6 sets of shapes"), std::string::npos) << one_more;
 }
 
 TEST(GraphsWanted, FollowsTheChoiceAndTheDevice) {

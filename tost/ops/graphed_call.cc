@@ -52,7 +52,12 @@ GraphedCall::Form* GraphedCall::form_of(const Tensors& given) {
   const auto key = key_of(given);
   const auto found = forms_.find(key);
   if (found != forms_.end()) return &found->second;
-  if (forms_.size() >= kMostShapes) return nullptr;
+  if (forms_.size() >= kMostShapes) {
+    if (demanded_ || !std::exchange(shapes_told_, true)) {
+      give_way(cat("there are graphs for ", kMostShapes, " sets of shapes, and this is one more"));
+    }
+    return nullptr;
+  }
   Form form;
   form.graph = forms_.empty() ? make_device_graph(device_) : forms_.begin()->second.graph->beside();
   for (const at::Tensor& x : given) {
@@ -76,11 +81,17 @@ bool GraphedCall::capture(Form& form) {
     form.graph->capture([&] { form.results = function_(form.given); });
     return form.captured = true;
   } catch (const c10::Error& error) {
-    complaint_ = cat("It runs without graphs: ", first_line(error.what_without_backtrace()));
     graphs_ = false;
     forms_.clear();
+    give_way(first_line(error.what_without_backtrace()));
     return false;
   }
+}
+
+void GraphedCall::give_way(const std::string& why) {
+  if (demanded_) fail_usage("graphs on cannot be: ", why, "; use graphs auto or off.");
+  complaint_ =
+      cat(graphs_ ? "Some of it runs without graphs: " : "It runs without graphs: ", why, ".");
 }
 
 }  // namespace tost

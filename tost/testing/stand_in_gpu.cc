@@ -19,6 +19,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -26,10 +27,23 @@
 #include "tost/testing/stand_in_graph.h"
 
 namespace tost::testing {
+namespace {
+std::atomic<int> refusals{0};
+}  // namespace
 
 bool gpu_for_tests() {
   at::globalContext().setAllowTF32CuDNN(false);  // its convolutions would differ from the CPU's
   return at::detail::getCUDAHooks().deviceCount() > 0;
+}
+
+NoCaptures::NoCaptures() {
+  ++refusals;
+}
+NoCaptures::~NoCaptures() {
+  --refusals;
+}
+bool captures_refused() {
+  return refusals > 0;
 }
 
 }  // namespace tost::testing

@@ -19,4 +19,14 @@ namespace tost::testing {
   [[maybe_unused]] const c10::Device device(c10::kCUDA, 0)
 bool gpu_for_tests();
 
+// While in scope the stand-in refuses to capture anything; a real GPU does not notice.
+class NoCaptures {
+ public:
+  NoCaptures();
+  ~NoCaptures();
+  NoCaptures(const NoCaptures&) = delete;
+  NoCaptures& operator=(const NoCaptures&) = delete;
+};
+bool captures_refused();
+
 }  // namespace tost::testing

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tost/ops/device_graph.h"
+#include "tost/testing/stand_in_gpu.h"
 
 #if !defined(TOST_TEST_WITH_CUDA)
 namespace tost::testing {
@@ -110,6 +111,7 @@ class StandInGraph final : public DeviceGraph {
 
  private:
   void record(function_ref<void()> work) override {
+    TORCH_CHECK(!captures_refused(), "this device captures nothing");
     // The CPU's generator is the one this device's operators draw from.
     auto generator = at::detail::getDefaultCPUGenerator();
     const Tensor state = generator.get_state();

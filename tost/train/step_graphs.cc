@@ -70,7 +70,10 @@ void StepGraphs::update(double lr, double gradient_scale) {
 
 std::string StepGraphs::take_complaint() {
   std::string complaint = forward_backward_.take_complaint();
-  return complaint.empty() ? update_.take_complaint() : complaint;
+  if (complaint.empty()) complaint = update_.take_complaint();
+  if (complaint == said_) return {};  // what stops one of the two mostly stops both
+  if (!complaint.empty()) said_ = complaint;
+  return complaint;
 }
 
 bool steps_by_graphs(const LoopConfig& config, const TrainTask& task, torch::Device device) {

@@ -39,7 +39,7 @@ class StepGraphs {
   // The optimiser's step, and the averages', by gradients times `gradient_scale` (1 without clip).
   void update(double lr, double gradient_scale);
 
-  // Why steps run without graphs, once; else empty.
+  // Why steps, or some of them, run without graphs, each reason once; else empty.
   std::string take_complaint();
 
  private:
@@ -51,6 +51,7 @@ class StepGraphs {
   const LoopConfig& config_;
   const torch::Device device_;
   bool begun_ = false;
+  std::string said_;
   GraphedCall forward_backward_, update_;
 };
 

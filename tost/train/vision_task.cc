@@ -117,6 +117,7 @@ TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
 
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
   EvalOptions options;
+  options.graphs = config_.graphs == "off" ? "off" : "auto";
   options.stop = stop;
   options.read_guard = read_guard_;
   const std::optional<EvalResult> result = tost::evaluate(*model_, *eval_loader_, options);
