@@ -45,7 +45,7 @@ nlohmann::json describe_machine() {
 // How TSSA is computed on a GPU.
 std::string gpu_path(const GpuFacts& gpu) {
   return gpu.has_kernels ? "fused kernels, float32 arithmetic; float64 by the plain definition"
-                         : "none: the kernels need compute capability 8.0 or newer";
+                         : "torch's operators: the kernels need compute capability 8.0 or newer";
 }
 
 nlohmann::json describe_gpus() {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/ops/device.h"
 #include "tost/ops/kernel_args.h"
 
 namespace tost {
@@ -31,6 +32,16 @@ inline kernels::cuda::DeviceFacts device_facts() {
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device));
   return {multiprocessors, at_most(shared, "TOST_GPU_SHARED"), at_most(cache, "TOST_GPU_CACHE")};
+}
+
+// Whether TSSA on this tensor may go by the kernels; shapes are another question.
+inline bool by_kernels(const at::Tensor& w) {
+  if (w.scalar_type() == at::kDouble) return false;
+  int major = 0, minor = 0;
+  const int device = w.device().index();
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return kernels_run_on(major, minor);
 }
 
 // Makes results beside `like`.

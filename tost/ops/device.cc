@@ -95,7 +95,7 @@ std::optional<GpuFacts> gpu_facts(int64_t index) {
                   .memory_bytes = static_cast<int64_t>(found.totalGlobalMem),
                   .shared_bytes = static_cast<int64_t>(found.sharedMemPerBlockOptin),
                   .l2_bytes = found.l2CacheSize,
-                  .has_kernels = found.major >= 8};
+                  .has_kernels = kernels_run_on(found.major, found.minor)};
 #else
   static_cast<void>(index);
   return std::nullopt;

@@ -20,12 +20,18 @@ int64_t gpu_count();
 // GPU asked for on, float32 convolutions on all of them multiply float32, as matrix products do.
 at::Device device_from_name(const std::string& name);
 
+// Whether TSSA's kernels run on GPUs of a compute capability. On older ones TSSA goes through
+// torch's operators.
+constexpr bool kernels_run_on(int major, int /*minor*/) {
+  return major >= 8;
+}
+
 struct GpuFacts {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   int64_t memory_bytes = 0, shared_bytes = 0, l2_bytes = 0;  // shared: most of one block
-  bool has_kernels = false;                                  // whether this build holds code for it
+  bool has_kernels = false;                                  // kernels_run_on()
 };
 // Nothing in a build without CUDA, and where the device does not answer.
 std::optional<GpuFacts> gpu_facts(int64_t index);

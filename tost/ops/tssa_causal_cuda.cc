@@ -1,4 +1,5 @@
-// The causal operators on CUDA. float64, and heads the kernels do not take, go through ATen.
+// The causal operators on CUDA. float64, heads the kernels do not take, and GPUs they do not run
+// on, go through ATen.
 #include <torch/library.h>
 
 #include "tost/ops/cuda_call.h"
@@ -19,7 +20,7 @@ CausalResult tssa_causal_cuda(const at::Tensor& w, const at::Tensor& temp,
                               const at::Tensor& denom_bias, const OptionalTensor& state,
                               int64_t position) {
   check_tssa_causal_inputs(w, temp, denom_bias, state, position);
-  if (w.scalar_type() != at::kDouble) {
+  if (by_kernels(w)) {
     const c10::cuda::CUDAGuard guard(w.device());
     CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/false, gpu_empty(w));
     if (kernels::cuda::supports(call.args)) {
@@ -30,8 +31,12 @@ CausalResult tssa_causal_cuda(const at::Tensor& w, const at::Tensor& temp,
   return tssa_causal_plain(w, temp, denom_bias, state, position);
 }
 
-// Where the kernels do not take a head, what is kept has the layout of the written-out form, which
-// backward then finds by the same question.
+bool narrow_heads(const at::Tensor& w, const at::Tensor& temp) {
+  return w.size(2) / temp.size(0) <= kernels::cuda::kWidestCausalHead;
+}
+
+// Where the kernels do not run, what is kept has the layout of the written-out form, which backward
+// then finds by the same questions.
 CausalForwardResult tssa_causal_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
                                              const at::Tensor& denom_bias,
                                              const OptionalTensor& state, int64_t position) {
@@ -39,7 +44,7 @@ CausalForwardResult tssa_causal_forward_cuda(const at::Tensor& w, const at::Tens
   if (w.scalar_type() == at::kDouble) {
     return tssa_causal_forward_double(w, temp, denom_bias, state, position);
   }
-  if (w.size(2) / temp.size(0) > kernels::cuda::kWidestCausalHead) {
+  if (!by_kernels(w) || !narrow_heads(w, temp)) {
     auto [y, pi, after, carry, pi_carry] = tssa_causal_forward_double(
         w.to(at::kDouble), temp.to(at::kDouble), denom_bias.to(at::kDouble), state, position);
     return {y.to(w.scalar_type()), pi.to(at::kFloat), after, carry.to(at::kFloat), pi_carry};
@@ -71,8 +76,7 @@ CausalGradients tssa_causal_backward_cuda(const OptionalTensor& grad_y,
                                           int64_t position, const at::Tensor& pi,
                                           const at::Tensor& carry, const at::Tensor& pi_carry) {
   check_tssa_causal_inputs(w, temp, denom_bias, std::nullopt, position);
-  if (w.scalar_type() == at::kDouble ||
-      w.size(2) / temp.size(0) > kernels::cuda::kWidestCausalHead) {
+  if (!by_kernels(w) || !narrow_heads(w, temp)) {
     return backward_by_aten(grad_y, grad_pi, w, temp, denom_bias, position, pi, carry, pi_carry);
   }
   const c10::cuda::CUDAGuard guard(w.device());

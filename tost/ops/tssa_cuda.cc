@@ -1,5 +1,5 @@
-// The bidirectional operators on CUDA. float64, and shapes the kernels do not take, go through
-// ATen.
+// The bidirectional operators on CUDA. float64, shapes the kernels do not take, and GPUs they do
+// not run on, go through ATen.
 #include <torch/library.h>
 
 #include "tost/ops/cuda_call.h"
@@ -24,7 +24,7 @@ TssaForwardResult forward_by_aten(const at::Tensor& w, const at::Tensor& temp,
 TssaForwardResult tssa_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
                                     const OptionalTensor& lengths) {
   check_tssa_inputs(w, temp, lengths);
-  if (w.scalar_type() == at::kDouble) return forward_by_aten(w, temp, lengths);
+  if (!by_kernels(w)) return forward_by_aten(w, temp, lengths);
   const c10::cuda::CUDAGuard guard(w.device());
   TssaForwardCall call(w, temp, adjacent_lengths(lengths), /*keep=*/true, gpu_empty(w));
   if (!kernels::cuda::supports(call.args)) return forward_by_aten(w, temp, lengths);
@@ -62,7 +62,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cuda(
   const auto by_aten = [&] {
     return backward_by_aten(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths);
   };
-  if (w.scalar_type() == at::kDouble) return by_aten();
+  if (!by_kernels(w)) return by_aten();
   const c10::cuda::CUDAGuard guard(w.device());
   TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum},
                         adjacent_lengths(lengths), gpu_empty(w));
