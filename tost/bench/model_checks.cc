@@ -8,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/precision.h"
+#include "tost/models/module_device.h"
 
 namespace tost {
 namespace {
@@ -47,7 +48,7 @@ void check_same_loss(LanguageModel& model, const LossOf& other, const std::strin
   const UnitLayerScale visible(model);
   const int64_t tokens = std::min<int64_t>(64, model.config().block);
   const Tensor ids = torch::randint(0, model.config().vocab, {1, tokens}, torch::kLong);
-  const PrecisionScope scope(precision);
+  const PrecisionScope scope(precision, device_of(model));
   const double found = model.loss(ids, ids).item<double>();
   const double wanted = other(ids, ids).item<double>();
   // Found over presets and seeds: 2e-7 and 1.5e-4; with a mixer twice too large above 2e-3.

@@ -14,7 +14,7 @@ namespace tost {
 using LossOf = std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)>;
 
 // Throws a data Error unless `other`, which computes on the weights of `model`, gives the loss of
-// `model` on random ids. Precision as in PrecisionScope.
+// `model` on random ids. Precision as in PrecisionScope, on the model's device.
 void check_same_loss(LanguageModel& model, const LossOf& other, const std::string& precision);
 
 // Throws a data Error that names `name` unless the logits after random ids read one by one are

@@ -61,7 +61,7 @@ class VisionBench : public TrainBenchModel {
   }
   void check(const std::string& precision) override {
     const torch::NoGradGuard no_grad;
-    const PrecisionScope scope(precision);
+    const PrecisionScope scope(precision, images_.device());
     const double found = loss().item<double>(), wanted = plain_loss().item<double>();
     const double allowed = (precision == "bf16" ? 2e-2 : 1e-4) * std::abs(wanted);
     if (!(std::abs(found - wanted) <= allowed)) {

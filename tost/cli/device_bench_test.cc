@@ -1,10 +1,12 @@
 // What bench measures of whole models, on a GPU, real or stood in for.
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
 #include "tost/bench/decode_bench.h"
 #include "tost/bench/memory_read.h"
 #include "tost/bench/model_bench_test_util.h"
+#include "tost/bench/model_checks.h"
 #include "tost/bench/train_bench.h"
 #include "tost/models/vision_presets.h"
 #include "tost/ops/device.h"
@@ -109,6 +111,26 @@ TEST(BenchOnGpu, SlowMeasuresTrainingSteps) {
   }
   options.recompute = "block";
   EXPECT_THROW(run_train_bench(options, [](const TrainBenchRow&) {}), Error);
+}
+
+TEST(BenchOnGpu, ChecksTheLossInTheDevicesPrecision) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(1);
+  LanguageConfig config;
+  config.vocab = 11, config.block = 8, config.dim = 8, config.depth = 1, config.heads = 2;
+  const auto model = make_language_model(config);
+  model->to(device);
+  for (const char* precision : {"bf16", "fp32"}) {
+    bool rounds = false;
+    check_same_loss(
+        *model,
+        [&](const torch::Tensor& ids, const torch::Tensor& targets) {
+          rounds = at::autocast::is_autocast_enabled(device.type());
+          return model->loss(ids, targets);
+        },
+        precision);
+    EXPECT_EQ(rounds, std::string(precision) == "bf16");
+  }
 }
 
 TEST(BenchOnGpu, SlowMeasuresDecoding) {
