@@ -165,6 +165,62 @@ TEST(TextsByGraphs, AreReplayedAndKeptApart) {
   EXPECT_EQ(a.position, 4);
 }
 
+// More batch sizes, one after the other, than there are places: that used least recently goes.
+TEST(TextsByGraphs, MakeRoomForOtherBatches) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(4);
+  const torch::NoGradGuard no_grad;
+  const auto model = shaken(make_language_model(language("tssa")), device);
+  const auto twin = std::make_shared<LanguageModel>(model->config());
+  load_state_dict(*twin, state_dict(*model));
+  twin->to(device);
+  twin->eval();
+  const auto graphs = read_by_graphs(twin, false);
+  const auto most = int64_t(LanguageGraphs::kMostStates);
+  // Reads a text of `steps` single tokens and lets go of it: how many of the steps were replayed.
+  const auto replayed = [&](int64_t batch, int steps) {
+    const int64_t before = graphs->replays();
+    LanguageState wanted, found;
+    const Tensor prompt = torch::randint(0, 40, {batch, 2});
+    model->extend(prompt, wanted), twin->extend(prompt, found);
+    for (int i = 0; i < steps; ++i) {
+      const Tensor ids = torch::randint(0, 40, {batch, 1});
+      EXPECT_TRUE(model->extend(ids, wanted).equal(twin->extend(ids, found))) << batch << " " << i;
+    }
+    return graphs->replays() - before;
+  };
+  for (int64_t batch = 1; batch <= most; ++batch) EXPECT_EQ(replayed(batch, 3), 1) << batch;
+  EXPECT_EQ(replayed(1, 2), 2);         // used again, so that the oldest is that of 2
+  EXPECT_EQ(replayed(most + 1, 3), 1);  // in the place of 2
+  EXPECT_EQ(replayed(1, 2), 2);
+  EXPECT_EQ(replayed(3, 2), 2);
+  EXPECT_EQ(replayed(2, 3), 1);  // captured anew
+
+  // Held states are no place for others: the modules go on, or a sentence says it.
+  std::vector<LanguageState> held(size_t(most) + 1);
+  for (LanguageState& state : held) {
+    twin->extend(torch::zeros({1, 2}, torch::kLong), state);
+    twin->extend(torch::zeros({1, 1}, torch::kLong), state);
+  }
+  EXPECT_EQ(held.back().position, 3);
+  graphs->demand_graphs();
+  EXPECT_NE(testing::usage_error_of([&] {
+              twin->extend(torch::zeros({1, 1}, torch::kLong), held.back());
+            }).find("8 states at a time"),
+            std::string::npos);
+}
+
+// Nothing to keep but the position.
+TEST(TextsByGraphs, AreReplayedWithoutAState) {
+  TOST_TEST_GPU(device);
+  const auto model = shaken(make_language_model(language("none")), device);
+  const auto graphs = read_by_graphs(model, false);
+  LanguageState state;
+  model->extend(torch::zeros({2, 2}, torch::kLong), state);
+  for (int i = 0; i < 5; ++i) model->extend(torch::zeros({2, 1}, torch::kLong), state);
+  EXPECT_EQ(graphs->replays(), 3);
+}
+
 TEST(TextsByGraphs, AreRefusedWhereTheStateGrows) {
   TOST_TEST_GPU(device);
   const auto model = make_language_model(language("softmax"));

@@ -70,65 +70,82 @@ LanguageGraphs::LanguageGraphs(LanguageModel& model, bool bf16) : model_(model) 
   if (bf16) keep_working_copies(model, /*own_gradients=*/false);
 }
 
-int64_t LanguageGraphs::replays() const {
-  int64_t sum = 0;
-  for (const auto& resident : residents_) sum += resident->call->replays();
-  return sum;
-}
-
 Tensor LanguageGraphs::extend(const Tensor& ids, LanguageState& state) {
   if (!possible_ || ids.dim() != 2 || ids.size(1) != 1 || ids.size(0) == 0) return {};
   if (state.position == 0 || state.blocks.size() != model_.blocks().size()) return {};
   model_.check_ids(ids, state.position);
   Resident* resident = resident_for(state);
   if (resident == nullptr) return {};
+  const int64_t before = resident->call->replays();
   const Tensor logits = (*resident->call)({ids})[0];
+  replays_ += resident->call->replays() - before;
   ++resident->position;
   ++state.position;
   state.blocks = resident->blocks;
   possible_ = resident->call->by_graphs();
+  if (!possible_) residents_.clear();
   return logits;
 }
 
-// The state itself, where it is resident and nobody else holds it; else a copy of it in the place
-// of one that nobody holds any more, or in a new one.
+// The state itself, where it is resident and nobody else holds it; else a copy of it.
 LanguageGraphs::Resident* LanguageGraphs::resident_for(const LanguageState& state) {
   const auto is_same = [](const Tensor& a, const Tensor& b) { return a.is_same(b); };
-  Resident* free = nullptr;
-  for (const auto& resident : residents_) {
-    const bool here = matches(resident->blocks, state.blocks, is_same);
-    const size_t holders = most_holders(resident->blocks);
-    if (here && resident->position == state.position && (holders == 2 || holders == 0)) {
-      return resident.get();
-    }
-    if (holders <= 1 && matches(resident->blocks, state.blocks, same_shape)) free = resident.get();
+  for (auto at = residents_.begin(); at != residents_.end(); ++at) {
+    const Resident& one = **at;
+    const size_t holders = most_holders(one.blocks);
+    if (one.position != state.position || (holders != 2 && holders != 0)) continue;
+    if (!matches(one.blocks, state.blocks, is_same)) continue;
+    residents_.splice(residents_.begin(), residents_, at);
+    return residents_.front().get();
   }
-  if (free == nullptr) {
-    if (residents_.size() >= kMostStates) {
-      if (!demanded_) return nullptr;
-      fail_usage("graphs on decodes ", kMostStates,
-                 " states at a time, and this is one more; use graphs auto or off.");
-    }
-    free = residents_.emplace_back(std::make_unique<Resident>()).get();
-    const torch::Device device = device_of(model_);
-    for (const MixerState& block : state.blocks) {
-      MixerState& own = free->blocks.emplace_back();
-      for (const auto& [name, tensor] : block) {
-        own[name] = torch::empty(tensor.sizes(), tensor.options().device(device));
-      }
-    }
-    free->place = torch::empty({1}, torch::dtype(torch::kLong).device(device));
-    free->call = std::make_unique<GraphedCall>(device, true, [this, free](const Tensors& ids) {
-      Tensors logits;
-      step(*free, ids, logits);
-      return logits;
-    });
-    if (demanded_) free->call->demand_graphs();
+  Resident* place = place_for(state);
+  if (place == nullptr) return nullptr;
+  copy(state.blocks, place->blocks);
+  place->place.fill_(state.position);
+  place->position = state.position;
+  return place;
+}
+
+// Of a resident of these shapes that nobody holds any more, or a new one, the first of the list.
+// Null where all there may be are held.
+LanguageGraphs::Resident* LanguageGraphs::place_for(const LanguageState& state) {
+  auto unused = residents_.end();  // the one used least recently
+  for (auto at = residents_.begin(); at != residents_.end(); ++at) {
+    if (most_holders((*at)->blocks) > 1) continue;
+    unused = at;
+    if (!matches((*at)->blocks, state.blocks, same_shape)) continue;
+    residents_.splice(residents_.begin(), residents_, at);
+    return residents_.front().get();
   }
-  copy(state.blocks, free->blocks);
-  free->place.fill_(state.position);
-  free->position = state.position;
-  return free;
+  if (residents_.size() < kMostStates) return new_resident(state);
+  if (unused != residents_.end()) {
+    residents_.erase(unused);
+    return new_resident(state);
+  }
+  if (!demanded_) return nullptr;
+  fail_usage("graphs on decodes ", kMostStates,
+             " states at a time, and this is one more; use graphs auto or off.");
+}
+
+LanguageGraphs::Resident* LanguageGraphs::new_resident(const LanguageState& state) {
+  auto made = std::make_unique<Resident>();
+  Resident* one = made.get();
+  const torch::Device device = device_of(model_);
+  for (const MixerState& block : state.blocks) {
+    MixerState& own = one->blocks.emplace_back();
+    for (const auto& [name, tensor] : block) {
+      own[name] = torch::empty(tensor.sizes(), tensor.options().device(device));
+    }
+  }
+  one->place = torch::empty({1}, torch::dtype(torch::kLong).device(device));
+  one->call = std::make_unique<GraphedCall>(device, true, [this, one](const Tensors& ids) {
+    Tensors logits;
+    step(*one, ids, logits);
+    return logits;
+  });
+  if (demanded_) one->call->demand_graphs();
+  residents_.push_front(std::move(made));
+  return one;
 }
 
 void LanguageGraphs::step(Resident& resident, const Tensors& ids, Tensors& logits) {

@@ -13,9 +13,10 @@ namespace tost {
 // Takes single tokens after the first ones of texts, of models whose state keeps its size; the rest
 // is left to the modules. Results are those of the modules bit for bit. A state it has moved on
 // lies in memory of the reader's for as long as somebody holds it; states may be copied, set aside
-// and taken up again. Beyond kMostStates, and once a capture has failed, the modules take over, or,
-// where graphs are demanded, a usage Error says so. Not thread-safe; all calls agree in inference
-// mode.
+// and taken up again. There is memory for kMostStates of them: for one more, that of the state used
+// least recently which nobody holds is freed. Where all are held, and once a capture has failed,
+// the modules take over, or, where graphs are demanded, a usage Error says so. Not thread-safe; all
+// calls agree in inference mode.
 class LanguageGraphs : public LanguageReader {
  public:
   // The model lies on a device of which graphs_run_on() holds, must not change while this lives,
@@ -32,20 +33,23 @@ class LanguageGraphs : public LanguageReader {
   void demand_graphs() { demanded_ = true; }
 
   // Steps that were replayed.
-  int64_t replays() const;
+  int64_t replays() const { return replays_; }
   // False once a capture has failed.
   bool by_graphs() const { return possible_; }
 
-  // States held at a time, each of them a graph.
+  // States with memory of the reader's, each of them a graph.
   static constexpr size_t kMostStates = 8;
 
  private:
   struct Resident;
   Resident* resident_for(const LanguageState& state);
+  Resident* place_for(const LanguageState& state);
+  Resident* new_resident(const LanguageState& state);
   void step(Resident& resident, const Tensors& ids, Tensors& logits);
 
   LanguageModel& model_;
-  std::list<std::unique_ptr<Resident>> residents_;
+  std::list<std::unique_ptr<Resident>> residents_;  // those used last come first
+  int64_t replays_ = 0;
   bool possible_ = true, demanded_ = false;
 };
 
