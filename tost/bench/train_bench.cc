@@ -68,7 +68,7 @@ class Runner {
   int64_t state_bytes() const { return 12 * parameters() + copy_bytes_; }
 
   struct Times {
-    std::vector<double> whole, forward, backward, update;
+    std::vector<double> whole, forward, backward, both, update;
     int64_t bytes = 0;
     double first_loss = NAN;
   };
@@ -90,6 +90,7 @@ class Runner {
     loss.backward();
     synchronize(device_);
     times.backward.push_back(ms_since(middle));
+    times.both.push_back(ms_since(start));
     const auto late = Clock::now();
     update();
     synchronize(device_);
@@ -121,7 +122,8 @@ class Runner {
     const auto start = Clock::now();
     const Tensor numbers = forward_backward_({})[0].cpu();
     times.forward.push_back(0);
-    times.backward.push_back(ms_since(start));
+    times.backward.push_back(0);
+    times.both.push_back(ms_since(start));
     const auto late = Clock::now();
     optimizer_->prepare(6e-4, clip_scale(numbers[1].item<double>(), 1.0));
     update_({});
@@ -177,12 +179,13 @@ int64_t warm_ups(const TrainBenchOptions& options) {
 }
 
 StepCost cost(const TrainBenchOptions& options, const Runner& runner, Runner::Times times) {
-  for (auto* list : {&times.whole, &times.forward, &times.backward, &times.update}) {
+  for (auto* list : {&times.whole, &times.forward, &times.backward, &times.both, &times.update}) {
     list->erase(list->begin(), list->begin() + warm_ups(options));
   }
   return {.ms = median(times.whole),
           .forward_ms = median(times.forward),
           .backward_ms = median(times.backward),
+          .forward_backward_ms = median(times.both),
           .update_ms = median(times.update),
           .bytes = times.bytes,
           .state_bytes = runner.state_bytes(),

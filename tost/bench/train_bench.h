@@ -31,9 +31,8 @@ std::vector<std::string> parse_precisions(const std::string& text);
 
 struct StepCost {
   double ms = 0;  // a whole step; 0: not measured
-  // Its parts; forward includes the loss. With graphs forward and backward are one, told as
-  // backward.
-  double forward_ms = 0, backward_ms = 0, update_ms = 0;
+  // Its parts; forward includes the loss. With graphs forward and backward are one: 0 each.
+  double forward_ms = 0, backward_ms = 0, forward_backward_ms = 0, update_ms = 0;
   // Gradients, activations and scratch at their peak; 0: not counted, as with graphs.
   int64_t bytes = 0;
   int64_t state_bytes = 0;  // weights, moments and bfloat16 copies

@@ -89,10 +89,12 @@ TEST(BenchOnGpu, SlowMeasuresTrainingSteps) {
       EXPECT_GT(row.floor_ms, 0);
       for (const StepCost* cost : {&row.step, &row.plain, &row.twin}) {
         EXPECT_GT(cost->ms, 0);
-        EXPECT_GT(cost->backward_ms, 0);
+        EXPECT_GT(cost->forward_backward_ms, 0);
+        EXPECT_LE(cost->forward_backward_ms, cost->ms);
         EXPECT_GT(cost->update_ms, 0);
         const bool by_parts = cost == &row.plain || options.graphs == "off";
         EXPECT_EQ(cost->forward_ms > 0, by_parts);
+        EXPECT_EQ(cost->backward_ms > 0, by_parts);
         EXPECT_EQ(cost->graphs, !by_parts);
         EXPECT_EQ(cost->bytes > 0, by_parts && built_with_cuda());
       }
