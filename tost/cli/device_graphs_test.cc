@@ -345,6 +345,18 @@ TEST(TrainingByGraphs, SlowOfTextsIsTheSame) {
   expect_same_training(dir, language_values(dir));
 }
 
+// Subspaces made orthonormal, and a triangular system a chunk, in every step.
+TEST(TrainingByGraphs, SlowOfTiedAndDeltaMixersIsTheSame) {
+  TOST_TEST_GPU(device);
+  const testing::TempDir pictures, texts;
+  json values = vision_values();
+  values["model_options"]["mixer"] = "tssa-tied";
+  expect_same_training(pictures, values);
+  values = language_values(texts);
+  values["mixer"] = "delta";
+  expect_same_training(texts, values);
+}
+
 // Padded batches of many lengths: more shapes than there are graphs.
 TEST(TrainingByGraphs, SlowOfSequencesIsTheSame) {
   TOST_TEST_GPU(device);

@@ -8,6 +8,7 @@
 #include "tost/models/branch.h"
 #include "tost/models/image_classifier.h"
 #include "tost/models/language_model.h"
+#include "tost/models/mixer_tssa_tied.h"
 #include "tost/models/module_device.h"
 #include "tost/models/recompute.h"
 #include "tost/models/sequence_classifier.h"
@@ -55,6 +56,35 @@ void expect_same_training(const std::shared_ptr<Model>& model, const std::shared
 std::vector<std::string> with(std::vector<std::string> names, std::vector<std::string> more) {
   names.insert(names.end(), more.begin(), more.end());
   return names;
+}
+
+// A GPU makes subspaces orthonormal by other steps than the CPU.
+TEST(TiedOnGpu, HasTheSubspacesOfTheCpuAndTheirGradient) {
+  TOST_TEST_GPU(device);
+  torch::manual_seed(5);
+  for (const int64_t dim : {12, 3}) {  // 3: square
+    const auto make = [&](torch::Device where) {
+      auto mixer = std::make_shared<TssaTiedMixer>(MixerConfig{.dim = dim, .heads = dim / 3});
+      mixer->to(torch::kDouble);
+      mixer->to(where);
+      return mixer;
+    };
+    const auto here = make(torch::kCPU), there = make(device);
+    const Tensor basis = torch::randn({dim / 3, dim, 3}, torch::kDouble);
+    const Tensor weight = torch::randn_like(basis);
+    for (const auto& mixer : {here, there}) {
+      const torch::NoGradGuard no_grad;
+      mixer->basis.copy_(basis);
+    }
+    expect_close(there->subspaces().detach(), here->subspaces().detach(), 1e-12, "subspaces");
+    {
+      const torch::NoGradGuard no_grad;
+      expect_close(there->subspaces(), here->subspaces(), 1e-12, "without gradients");
+    }
+    (here->subspaces() * weight).sum().backward();
+    (there->subspaces() * weight.to(device)).sum().backward();
+    expect_close(there->basis.grad(), here->basis.grad(), 1e-11, "gradient");
+  }
 }
 
 class VisionOnGpu : public ::testing::TestWithParam<std::string> {};

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "tost/base/error.h"
+#include "tost/ops/device.h"
 #include "tost/ops/graphed_call.h"
 #include "tost/ops/tssa.h"
 #include "tost/testing/errors.h"
@@ -113,6 +114,27 @@ TEST_F(NotCapturable, WaitingForTheDevice) {
   expect_refused([](const Tensor& x) { x.cpu(); }, "a copy to the host");
   expect_refused([](const Tensor& x) { x.nonzero(); }, "nonzero");
   expect_refused([](const Tensor& x) { x.index({x > 0}); }, "an index of truth values");
+}
+
+// Torch computes these on a GPU by libraries that do not say they can be captured.
+TEST_F(NotCapturable, Solvers) {
+  TOST_TEST_GPU(device);
+  if (built_with_cuda()) GTEST_SKIP() << "a real GPU may capture some of them";
+  const auto square = [](const Tensor& x) { return x.outer(x) + torch::diag(x + 5); };
+  expect_refused([&](const Tensor& x) { torch::linalg_qr(square(x)); }, "qr");
+  expect_refused([&](const Tensor& x) { torch::linalg_solve(square(x), x); }, "solve");
+  expect_refused([&](const Tensor& x) { torch::linalg_inv_ex(square(x)); }, "inverse");
+  expect_refused([&](const Tensor& x) { torch::linalg_eigvalsh(square(x)); }, "eigenvalues");
+  const Tensor x = numbers({1, 0, 2}, device);
+  Tensor solved;
+  const auto graph = make_device_graph(device);
+  graph->capture([&] {
+    solved = torch::linalg_solve_triangular(square(x).tril(), x.unsqueeze(1), /*upper=*/false);
+  });
+  graph->replay();
+  const Tensor wanted =
+      torch::linalg_solve_triangular(square(x.cpu()).tril(), x.cpu().unsqueeze(1), false);
+  EXPECT_TRUE(torch::allclose(solved.cpu(), wanted));
 }
 
 // A real capture refuses these as well, unless the memory is pinned; then it would read it anew at

@@ -61,10 +61,9 @@ std::vector<Tensor> tensors_in(const Stack& values) {
 // Operators whose results have a size that depends on values, which a GPU waits for.
 bool sized_by_values(const std::string& name, const Stack& arguments) {
   static const std::set<std::string> names{
-      "aten::nonzero",      "aten::masked_select",      "aten::_unique",
-      "aten::_unique2",     "aten::unique_consecutive", "aten::unique_dim",
-      "aten::bincount",     "aten::repeat_interleave",  "aten::unique_dim_consecutive",
-      "aten::_linalg_eigh", "aten::linalg_eig"};
+      "aten::nonzero",  "aten::masked_select",      "aten::_unique",
+      "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim",
+      "aten::bincount", "aten::repeat_interleave",  "aten::unique_dim_consecutive"};
   if (names.contains(name)) return true;
   if (!name.starts_with("aten::index") && !name.starts_with("aten::_index_put")) return false;
   for (const IValue& value : arguments) {
@@ -78,9 +77,22 @@ bool sized_by_values(const std::string& name, const Stack& arguments) {
   return false;
 }
 
+// Operators of solvers (cuSOLVER, MAGMA), which may wait for the device or copy to the host.
+bool by_a_solver(const std::string& name) {
+  static const std::set<std::string> plain{"aten::linalg_vector_norm", "aten::linalg_cross",
+                                           "aten::linalg_solve_triangular"};
+  static const std::set<std::string> others{"aten::geqrf", "aten::ormqr", "aten::cholesky",
+                                            "aten::cholesky_inverse",
+                                            "aten::_cholesky_solve_helper"};
+  const bool linalg = name.starts_with("aten::linalg_") || name.starts_with("aten::_linalg_");
+  return (linalg && !plain.contains(name)) || others.contains(name);
+}
+
 void check_capturable(const c10::OperatorHandle& op, const Stack& arguments) {
   TORCH_CHECK(!sized_by_values(op.operator_name().name, arguments), op.operator_name(),
               " has a size that depends on values, and cannot be captured");
+  TORCH_CHECK(!by_a_solver(op.operator_name().name), op.operator_name(),
+              " goes through a solver, and cannot be captured");
   for (const c10::Argument& result : op.schema().returns()) {
     const auto* alias = result.alias_info();
     TORCH_CHECK(alias == nullptr || alias->isWrite(), op.operator_name(),
