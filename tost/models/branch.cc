@@ -130,7 +130,7 @@ bool branches_apply(const Tensor& x, const torch::nn::Module& block, double drop
   const bool gradients = torch::GradMode::is_enabled(), training = block.is_training();
   const bool asked =
       gradients ? training && dropout == 0 : x.is_cuda() && !(training && dropout > 0);
-  if (!asked || !branch::runs_on(x.device()) || x.numel() == 0 || !type || !cast) return false;
+  if (!asked || x.numel() == 0 || !type || !cast || !branch::runs_on(x.device())) return false;
   bool wanted = !gradients || x.requires_grad();
   for (const Tensor& p : block.parameters()) {
     if (p.device() != x.device() || p.scalar_type() != torch::kFloat || !p.is_contiguous())

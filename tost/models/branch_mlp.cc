@@ -127,11 +127,12 @@ class MlpFunction : public Function<MlpFunction> {
 }  // namespace
 
 Tensor mlp_branch(const Tensor& x, const MlpBranch& mlp, const Tensor& keep) {
+  const bool nothing_kept = mlp.recompute || !torch::GradMode::is_enabled();
   return MlpFunction::apply(x.to(torch::kFloat), mlp.norm.weight, given(mlp.norm.bias),
                             mlp.in.weight, given(working_values(mlp.in.copy)), given(mlp.in.bias),
                             mlp.out.weight, given(working_values(mlp.out.copy)),
                             given(mlp.out.bias), mlp.gamma, given(keep),
-                            Form{mlp.norm.eps(), mlp.tanh_gelu, mlp.recompute});
+                            Form{mlp.norm.eps(), mlp.tanh_gelu, nothing_kept});
 }
 
 }  // namespace tost

@@ -124,6 +124,8 @@ struct BlockRows {
     args.h = h.const_data_ptr();
     args.bias = floats(bias, args.width);
     args.tanh = tanh;
+    TORCH_CHECK(grad.scalar_type() == h.scalar_type() && a.scalar_type() == h.scalar_type(),
+                "h, grad and a must be of one type");
     args.grad_a = args.grad_h = sized(grad, h.numel()).mutable_data_ptr();
     args.a = sized(a, h.numel()).mutable_data_ptr();
     args.grad_bias = with_sums ? sums.mutable_data_ptr<float>() : nullptr;

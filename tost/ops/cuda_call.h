@@ -16,32 +16,39 @@
 
 namespace tost {
 
-// `value`, lowered to the number of bytes that the environment gives.
-inline int64_t at_most(int value, const char* variable) {
+// `value`, lowered to the number of bytes that the environment gives, or else `otherwise`.
+inline int64_t at_most(int value, const char* variable, int64_t otherwise) {
   const char* limit = std::getenv(variable);
-  return limit != nullptr ? std::min<int64_t>(value, std::atoi(limit)) : value;
+  return limit != nullptr ? std::min<int64_t>(value, std::atoi(limit)) : otherwise;
 }
 
-// Of the current device. TOST_GPU_SHARED and TOST_GPU_CACHE lower the shared memory of a block and
-// the second-level cache that kernels may plan with: with TOST_GPU_SHARED=0 no block keeps a whole
-// sample, with TOST_GPU_CACHE=1 samples go through the passes one by one.
+// Where memory is faster than this, in bytes a second, the launches for another group of samples
+// take as long as reading it from the cache saves: by counting, not measured.
+inline constexpr double kFastMemory = 2.5e12;
+
+// Of the current device. The environment lowers what kernels may plan with: with TOST_GPU_SHARED=0
+// no block keeps a whole sample; with TOST_GPU_CACHE=bytes batches go in groups that such a second-
+// level cache holds, whatever the memory's speed (1: sample by sample).
 inline kernels::cuda::DeviceFacts device_facts() {
-  int device = 0, multiprocessors = 0, shared = 0, cache = 0;
+  int device = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device));
-  return {multiprocessors, at_most(shared, "TOST_GPU_SHARED"), at_most(cache, "TOST_GPU_CACHE")};
+  const auto attribute = [device](cudaDeviceAttr which) {
+    int value = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+    return value;
+  };
+  const int shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const int cache = attribute(cudaDevAttrL2CacheSize);
+  // Two transfers a clock, which is in kHz, of a bus in bits.
+  const double memory =
+      2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
+  return {attribute(cudaDevAttrMultiProcessorCount), at_most(shared, "TOST_GPU_SHARED", shared),
+          at_most(cache, "TOST_GPU_CACHE", memory < kFastMemory ? cache : 0)};
 }
 
-// Whether TSSA on this tensor may go by the kernels; shapes are another question.
+// Whether work on this tensor may go by the kernels; shapes are another question.
 inline bool by_kernels(const at::Tensor& w) {
-  if (w.scalar_type() == at::kDouble) return false;
-  int major = 0, minor = 0;
-  const int device = w.device().index();
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  return kernels_run_on(major, minor);
+  return w.scalar_type() != at::kDouble && gpu_has_kernels(w.device().index());
 }
 
 // Makes results beside `like`.

@@ -102,6 +102,21 @@ std::optional<GpuFacts> gpu_facts(int64_t index) {
 #endif
 }
 
+bool gpu_has_kernels(int64_t index) {
+  int major = 0, minor = 0;
+#if defined(TOST_WITH_CUDA)
+  const int device = static_cast<int>(index);
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    cudaGetLastError();  // not for the next launch to find
+    return false;
+  }
+#else
+  static_cast<void>(index);
+#endif
+  return kernels_run_on(major, minor);
+}
+
 void synchronize(at::Device device) {
   if (device.is_cuda()) at::detail::getCUDAHooks().deviceSynchronize(device.index());
 }

@@ -20,7 +20,7 @@ int64_t gpu_count();
 // GPU asked for on, float32 convolutions on all of them multiply float32, as matrix products do.
 at::Device device_from_name(const std::string& name);
 
-// Whether TSSA's kernels run on GPUs of a compute capability. On older ones TSSA goes through
+// Whether our kernels run on GPUs of a compute capability. On older ones everything goes through
 // torch's operators.
 constexpr bool kernels_run_on(int major, int /*minor*/) {
   return major >= 8;
@@ -35,6 +35,8 @@ struct GpuFacts {
 };
 // Nothing in a build without CUDA, and where the device does not answer.
 std::optional<GpuFacts> gpu_facts(int64_t index);
+// kernels_run_on() of that GPU alone, which takes microseconds; false without CUDA.
+bool gpu_has_kernels(int64_t index);
 
 // Waits until all that was queued on the device is done.
 void synchronize(at::Device device);

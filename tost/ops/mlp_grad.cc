@@ -32,9 +32,7 @@ bool runs_on(at::Device device) {
   if (!device.is_cuda()) return false;
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tost::_norm_forward", "");
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CUDA)) return false;
-  if (!built_with_cuda()) return true;  // somebody else stands in
-  const auto facts = gpu_facts(device.index());
-  return facts.has_value() && facts->has_kernels;
+  return !built_with_cuda() || gpu_has_kernels(device.index());  // without, somebody stands in
 }
 
 Tensor rows_of(const Tensor& x) {

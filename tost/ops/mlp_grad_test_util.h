@@ -59,7 +59,14 @@ inline void check_gelu(at::Device device, torch::ScalarType type, int64_t rows, 
     expect_near(own, exact[0], type);
     expect_near(again, y.detach(), type);
     expect_near(sums, exact[0].sum(0), torch::kFloat);
-    EXPECT_FALSE(branch::back_through_gelu(again, {}, tanh, own, again).defined());
+    const Tensor bare = h.to(torch::kDouble).requires_grad_(true);
+    const Tensor z = torch::gelu(bare, tanh ? "tanh" : "none");
+    const auto bare_exact = torch::autograd::grad({z}, {bare}, {grad.to(torch::kDouble)});
+    Tensor bare_own = grad.to(device).clone(), kept = torch::empty_like(bare_own);
+    EXPECT_FALSE(branch::back_through_gelu(h.to(device), {}, tanh, bare_own, kept).defined());
+    expect_near(bare_own, bare_exact[0], type);
+    expect_near(kept, z.detach(), type);
+    expect_near(branch::activated(h.to(device), {}, tanh), z.detach(), type);
   }
 }
 

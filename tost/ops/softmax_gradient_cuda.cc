@@ -14,11 +14,14 @@ using at::Tensor;
 Tensor softmax_gradient_cuda(const Tensor& logits, const Tensor& targets,
                              const std::optional<Tensor>& scale) {
   const auto type = logits.scalar_type();
-  const bool taken = (type == at::kFloat || type == at::kBFloat16) && logits.is_contiguous() &&
+  const bool taken = by_kernels(logits) && (type == at::kFloat || type == at::kBFloat16) && logits.is_contiguous() &&
                      targets.is_contiguous() && logits.numel() > 0;
   if (!taken) return softmax_gradient_plain(logits, targets, scale);
   TORCH_CHECK(logits.dim() == 2 && targets.numel() == logits.size(0), "targets ", targets.sizes(),
               " do not fit logits ", logits.sizes());
+  TORCH_CHECK(targets.device() == logits.device() &&
+                  (!scale.has_value() || scale->device() == logits.device()),
+              "logits, targets and scale must be on one device");
   const c10::cuda::CUDAGuard guard(logits.device());
   const Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   kernels::cuda::SoftmaxGradientArgs args;

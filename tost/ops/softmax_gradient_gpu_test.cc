@@ -25,12 +25,17 @@ TEST(GpuOperators, GiveCrossEntropyAndItsGradientAsTorchDoes) {
       const Tensor wanted = 0.25 * torch::autograd::grad({loss}, {exact})[0];
       const Tensor own = logits.to(device).clone(), given = own.clone();
       const Tensor scale = torch::full({}, 0.25, own.options().dtype(torch::kDouble));
-      const double size = loss.item<double>(), limit = type == torch::kBFloat16 ? 2e-3 : 2e-6;
+      const double size = loss.item<double>(), limit = type == torch::kBFloat16 ? 5e-3 : 5e-6;
       EXPECT_NEAR(softmax_gradient(given, targets.to(device), std::nullopt).item<double>(), size,
                   3e-6 * size);
       EXPECT_NEAR(softmax_gradient(own, targets.to(device), scale).item<double>(), size,
                   3e-6 * size);
-      EXPECT_LE((own.cpu().to(torch::kDouble) - wanted).abs().max().item<double>(), limit);
+      // Beside the largest of each row, but for that of the target.
+      const Tensor off = (own.cpu().to(torch::kDouble) - wanted).abs();
+      const Tensor others =
+          wanted.abs().scatter(1, targets.clamp_min(0).unsqueeze(1), 0.0).amax(1, true);
+      EXPECT_LE((off - limit * wanted.abs()).max().item<double>(), limit * 0.01);
+      EXPECT_LE((off - limit * wanted.abs() - limit * others).max().item<double>(), 1e-9);
     }
   }
 }

@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 2 : 1>)
     for (int v = 0; v < V; ++v) {
       store(&result.values[v], g[i][v] + 2.0f * x[i][v] * (da / energy[i][v] - terms[i][v]));
     }
-    *reinterpret_cast<Pack<T, V>*>(out + (at.token + i) * grad_w.token_stride) = result;
+    store_pack(out + (at.token + i) * grad_w.token_stride, result);
   }
 }
 

@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 3 : 1>)
     for (int v = 0; v < V; ++v) {
       store(&result.values[v], -(x[i][v] * share) / (1.0f + moment[i][v]));
     }
-    *reinterpret_cast<Pack<T, V>*>(out + (at.token + i) * y.token_stride) = result;
+    store_pack(out + (at.token + i) * y.token_stride, result);
   }
 }
 

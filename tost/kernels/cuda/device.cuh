@@ -87,6 +87,27 @@ template <class T, int V>
 __device__ __forceinline__ Pack<T, V> load_pack(const T* p) {
   return *reinterpret_cast<const Pack<T, V>*>(p);
 }
+// One store. An assignment is split where the compiler takes the pack apart, and nothing joins the
+// pieces again.
+template <class T, int V>
+__device__ __forceinline__ void store_pack(T* p, const Pack<T, V>& pack) {
+#if defined(__CUDACC__)
+  if constexpr (sizeof(pack) == sizeof(uint4)) {
+    const uint4 bits = *reinterpret_cast<const uint4*>(&pack);
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+                 "r"(bits.x), "r"(bits.y), "r"(bits.z), "r"(bits.w)
+                 : "memory");
+    return;
+  } else if constexpr (sizeof(pack) == sizeof(uint2)) {
+    const uint2 bits = *reinterpret_cast<const uint2*>(&pack);
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(bits.x),
+                 "r"(bits.y)
+                 : "memory");
+    return;
+  }
+#endif
+  *reinterpret_cast<Pack<T, V>*>(p) = pack;
+}
 // A store of what the kernels do not read again: caches may let it go before what they do.
 template <class T, int V>
 __device__ __forceinline__ void stream_pack(T* p, const Pack<T, V>& pack) {

@@ -9,8 +9,8 @@
 namespace tost::kernels::cuda {
 
 inline constexpr int kWarp = 32, kWarps = 8, kRowThreads = kWarp * kWarps;
-// Rows whose loads are under way together, and rows of a block of a column pass: from the shape
-// alone, so that sums over them repeat bit for bit.
+// Rows, or packs of one, whose loads are under way together, and rows of a block of a column pass:
+// from the shape alone, so that sums over them repeat bit for bit.
 inline constexpr int kRowsAtOnce = 4;
 inline constexpr int64_t kSplitRows = 2 * kRowsAtOnce * kWarps;
 
@@ -40,10 +40,6 @@ __device__ __forceinline__ Pack<float, V> floats_or(const float* p, int64_t i, f
   TOST_UNROLL
   for (int v = 0; v < V; ++v) pack.values[v] = otherwise;
   return pack;
-}
-template <class T, int V>
-__device__ __forceinline__ void store_pack(T* p, const Pack<T, V>& pack) {
-  *reinterpret_cast<Pack<T, V>*>(p) = pack;
 }
 
 template <class T, int V>
@@ -124,24 +120,38 @@ __global__ void __launch_bounds__(kRowThreads) gamma_rows(GammaGradientArgs a) {
   const float gamma = at.inside ? a.gamma[at.row] : 0.0f;
   const float* weight = a.weight + at.row * a.width;
   T* product = static_cast<T*>(a.product) + at.row * a.width;
+  constexpr int64_t kStep = int64_t{kWarp} * V;
   float dot = 0;
-  over_packs<V>(at, a.width, [&](int64_t i) {
-    const auto values = load_pack<float, V>(weight + i);
-    auto pack = load_pack<T, V>(product + i);
+  for (int64_t first = int64_t{at.lane} * V; at.inside && first < a.width;
+       first += kRowsAtOnce * kStep) {
+    Pack<float, V> values[kRowsAtOnce];
+    Pack<T, V> packs[kRowsAtOnce];
     TOST_UNROLL
-    for (int v = 0; v < V; ++v) {
-      const float value = to_float(pack.values[v]);
-      dot += value * values.values[v];
-      store(&pack.values[v], gamma * value);
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      const int64_t i = first + k * kStep < a.width ? first + k * kStep : first;
+      values[k] = load_pack<float, V>(weight + i);
+      packs[k] = load_pack<T, V>(product + i);
     }
-    store_pack(product + i, pack);
-  });
+    TOST_UNROLL
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      if (first + k * kStep >= a.width) continue;
+      TOST_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const float value = to_float(packs[k].values[v]);
+        dot += value * values[k].values[v];
+        store(&packs[k].values[v], gamma * value);
+      }
+      store_pack(product + first + k * kStep, packs[k]);
+    }
+  }
   dot = warp_sum(dot);
   if (at.inside && at.lane == 0) a.dots[at.row] = dot;
 }
 
-// A pass over columns: op.load(row, column) reads what a thread needs of a pack, op.run() has it,
-// writes results, and adds to the sums down the columns. partial [kSums, splits, width].
+// A pass over columns: op.of(column) reads what all rows share, op.load(row, column) what a thread
+// needs of a pack, before op.run() has both, writes results, and adds to the sums down the columns.
+// The compiler would read nothing ahead of a result, which might lie there. partial [kSums, splits,
+// width].
 template <class Op, int V, int kSums>
 __global__ void __launch_bounds__(kRowThreads)
     column_pass(Op op, int64_t rows, int64_t width, float* partial) {
@@ -153,6 +163,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t end = (split + 1) * kSplitRows < rows ? (split + 1) * kSplitRows : rows;
   float sums[kSums > 0 ? kSums : 1][V] = {};
   if (inside) {
+    const auto shared = op.of(column);
     for (int64_t first = split * kSplitRows + warp; first < end; first += kRowsAtOnce * kWarps) {
       typename Op::Inputs in[kRowsAtOnce];
       TOST_UNROLL
@@ -162,7 +173,7 @@ __global__ void __launch_bounds__(kRowThreads)
       }
       TOST_UNROLL
       for (int i = 0; i < kRowsAtOnce; ++i) {
-        if (first + i * kWarps < end) op.run(in[i], first + i * kWarps, column, sums);
+        if (first + i * kWarps < end) op.run(shared, in[i], first + i * kWarps, column, sums);
       }
     }
   }
@@ -184,6 +195,8 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
+struct Nothing {};
+
 struct Gelu {
   float value, slope;
 };
@@ -194,7 +207,9 @@ __device__ __forceinline__ Gelu gelu_of(float x) {
     return {x * cumulative, cumulative + x * 0.39894228f * expf(-0.5f * x * x)};
   } else {
     constexpr float kRoot = 0.79788456f, kCubic = 0.044715f;
-    const float t = tanhf(kRoot * x * (1.0f + kCubic * x * x)), factor = 0.5f + 0.5f * t;
+    const float inner = kRoot * x * (1.0f + kCubic * x * x);
+    const float t = 1.0f - 2.0f / (1.0f + expf(2.0f * inner));  // tanh, to what 1 + t can hold
+    const float factor = 0.5f + 0.5f * t;
     const float inner_slope = kRoot + 3 * kRoot * kCubic * x * x;
     return {x * factor, factor + 0.5f * x * (1.0f - t * t) * inner_slope};
   }
@@ -204,12 +219,14 @@ template <class T, int V, bool kTanh>
 struct GeluForward {
   GeluForwardArgs a;
   using Inputs = Pack<T, V>;
+  using Bias = Pack<float, V>;
 
+  __device__ Bias of(int64_t column) const { return floats_or<V>(a.bias, column, 0.0f); }
   __device__ Inputs load(int64_t row, int64_t column) const {
     return load_pack<T, V>(static_cast<const T*>(a.h) + row * a.width + column);
   }
-  __device__ void run(const Inputs& h, int64_t row, int64_t column, float (&)[1][V]) const {
-    const auto bias = floats_or<V>(a.bias, column, 0.0f);
+  __device__ void run(const Bias& bias, const Inputs& h, int64_t row, int64_t column,
+                      float (&)[1][V]) const {
     Pack<T, V> result;
     TOST_UNROLL
     for (int v = 0; v < V; ++v) {
@@ -225,14 +242,16 @@ struct GeluBackward {
   struct Inputs {
     Pack<T, V> h, grad;
   };
+  using Bias = Pack<float, V>;
 
+  __device__ Bias of(int64_t column) const { return floats_or<V>(a.bias, column, 0.0f); }
   __device__ Inputs load(int64_t row, int64_t column) const {
     const int64_t place = row * a.width + column;
     return {load_pack<T, V>(static_cast<const T*>(a.h) + place),
             load_pack<T, V>(static_cast<const T*>(a.grad_a) + place)};
   }
-  __device__ void run(const Inputs& in, int64_t row, int64_t column, float (&sums)[1][V]) const {
-    const auto bias = floats_or<V>(a.bias, column, 0.0f);
+  __device__ void run(const Bias& bias, const Inputs& in, int64_t row, int64_t column,
+                      float (&sums)[1][V]) const {
     const int64_t place = row * a.width + column;
     Pack<T, V> again, result;
     TOST_UNROLL
@@ -254,21 +273,28 @@ struct ScaledAdd {
   struct Inputs {
     Pack<float, V> x;
     Pack<T, V> branch;
+    float keep;
+  };
+  struct Channels {
+    Pack<float, V> bias, gamma;
   };
 
+  __device__ Channels of(int64_t column) const {
+    return {floats_or<V>(a.bias, column, 0.0f), load_pack<float, V>(a.gamma + column)};
+  }
   __device__ Inputs load(int64_t row, int64_t column) const {
     const int64_t place = row * a.width + column;
     return {load_pack<float, V>(a.x + place),
-            load_pack<T, V>(static_cast<const T*>(a.branch) + place)};
+            load_pack<T, V>(static_cast<const T*>(a.branch) + place),
+            a.keep != nullptr ? a.keep[row / a.group] : 1.0f};
   }
-  __device__ void run(const Inputs& in, int64_t row, int64_t column, float (&)[1][V]) const {
-    const auto bias = floats_or<V>(a.bias, column, 0.0f);
-    const auto gamma = load_pack<float, V>(a.gamma + column);
-    const float keep = a.keep != nullptr ? a.keep[row / a.group] : 1.0f;
+  __device__ void run(const Channels& c, const Inputs& in, int64_t row, int64_t column,
+                      float (&)[1][V]) const {
     Pack<float, V> result = in.x;
     TOST_UNROLL
     for (int v = 0; v < V; ++v) {
-      result.values[v] += keep * gamma.values[v] * (to_float(in.branch.values[v]) + bias.values[v]);
+      const float value = to_float(in.branch.values[v]) + c.bias.values[v];
+      result.values[v] += in.keep * c.gamma.values[v] * value;
     }
     store_pack(a.y + row * a.width + column, result);
   }
@@ -277,17 +303,22 @@ struct ScaledAdd {
 template <class T, int V>
 struct KeptGradient {
   KeptGradientArgs a;
-  using Inputs = Pack<float, V>;
+  struct Inputs {
+    Pack<float, V> grad;
+    float keep;
+  };
 
+  __device__ Nothing of(int64_t) const { return {}; }
   __device__ Inputs load(int64_t row, int64_t column) const {
-    return load_pack<float, V>(a.grad_y + row * a.width + column);
+    return {load_pack<float, V>(a.grad_y + row * a.width + column),
+            a.keep != nullptr ? a.keep[row / a.group] : 1.0f};
   }
-  __device__ void run(const Inputs& grad, int64_t row, int64_t column, float (&sums)[1][V]) const {
-    const float keep = a.keep != nullptr ? a.keep[row / a.group] : 1.0f;
+  __device__ void run(Nothing, const Inputs& in, int64_t row, int64_t column,
+                      float (&sums)[1][V]) const {
     Pack<T, V> result;
     TOST_UNROLL
     for (int v = 0; v < V; ++v) {
-      const float value = keep * grad.values[v];
+      const float value = in.keep * in.grad.values[v];
       store(&result.values[v], value);
       sums[0][v] += value;
     }
@@ -305,12 +336,13 @@ struct NormSums {
     float mean, rstd;
   };
 
+  __device__ Nothing of(int64_t) const { return {}; }
   __device__ Inputs load(int64_t row, int64_t column) const {
     const int64_t place = row * a.width + column;
     return {load_pack<float, V>(a.x + place),
             load_pack<T, V>(static_cast<const T*>(a.grad_y) + place), a.mean[row], a.rstd[row]};
   }
-  __device__ void run(const Inputs& in, int64_t, int64_t, float (&sums)[2][V]) const {
+  __device__ void run(Nothing, const Inputs& in, int64_t, int64_t, float (&sums)[2][V]) const {
     TOST_UNROLL
     for (int v = 0; v < V; ++v) {
       const float grad = to_float(in.grad.values[v]);
@@ -328,10 +360,12 @@ struct ScaleRows {
     float gamma;
   };
 
+  __device__ Nothing of(int64_t) const { return {}; }
   __device__ Inputs load(int64_t row, int64_t column) const {
     return {load_pack<float, V>(a.weight + row * a.width + column), a.gamma[row]};
   }
-  __device__ void run(const Inputs& in, int64_t row, int64_t column, float (&)[1][V]) const {
+  __device__ void run(Nothing, const Inputs& in, int64_t row, int64_t column,
+                      float (&)[1][V]) const {
     Pack<T, V> result;
     TOST_UNROLL
     for (int v = 0; v < V; ++v) store(&result.values[v], in.gamma * in.weight.values[v]);

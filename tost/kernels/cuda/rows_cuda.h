@@ -22,7 +22,8 @@ int scale_rows(const ScaleRowsArgs& args, Stream stream);
 int gamma_gradient(const GammaGradientArgs& args, Stream stream);
 
 // Cross entropy of logits [rows, width] and, in their place, its gradient: (softmax - onehot)
-// scale, rounded to dtype; zeros and a loss of 0 where the target is -1. Targets are below `width`.
+// scale, rounded to dtype; zeros and a loss of 0 where the target is -1, NaN where it is not below
+// `width`.
 struct SoftmaxGradientArgs {
   int64_t rows = 0, width = 0;
   DType dtype = DType::kFloat32;

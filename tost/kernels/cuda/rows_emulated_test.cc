@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -279,6 +280,26 @@ void check_softmax(DType dtype, int64_t rows, int64_t width, bool gradient) {
   expect_close(losses.values(), wanted_losses, 3e-6, "losses", 1);
   const double limit = dtype == DType::kFloat32 ? 3e-6 : 1.0 / 256;
   expect_close(logits.values(), gradient ? wanted : given, gradient ? limit : 0, "logits", scale);
+}
+
+// What a definition by gathering would stop at, or pass on.
+TEST(EmulatedSoftmax, SaysWhereATargetOrALogitIsNone) {
+  constexpr int64_t kRows = 4, kWidth = 40;
+  Floats values = numbers(kRows * kWidth, 1, 0, 1);
+  values[kWidth + 3] = std::numeric_limits<float>::quiet_NaN();
+  values[2 * kWidth + 3] = -std::numeric_limits<float>::infinity();
+  Array logits(DType::kFloat32, values), losses(DType::kFloat32, kRows, 0);
+  const int64_t targets[kRows] = {kWidth, 0, 0, 0};
+  const double scale = 1;
+  ASSERT_EQ(
+      cuda::softmax_gradient(
+          {kRows, kWidth, DType::kFloat32, logits.data(), targets, &scale, losses.data()}, nullptr),
+      0);
+  const Floats found = losses.values(), gradient = logits.values();
+  EXPECT_TRUE(std::isnan(found[0]) && std::isnan(found[1]));
+  EXPECT_TRUE(std::isnan(gradient[0]) && std::isnan(gradient[kWidth]));
+  EXPECT_TRUE(std::isfinite(found[2]) && std::isfinite(found[3]));
+  EXPECT_EQ(gradient[2 * kWidth + 3], 0);
 }
 
 TEST(EmulatedSoftmax, IsThatOfFloat64) {

@@ -1,5 +1,5 @@
-// Batches that the second-level cache does not hold go through the passes in groups that it does:
-// the first pass reads a group from memory, the later ones from the cache.
+// Batches that the second-level cache does not hold go through the passes in groups that it does,
+// where that pays: the first pass reads a group from memory, the later ones from the cache.
 #pragma once
 
 #include <algorithm>

@@ -3,13 +3,15 @@
 #pragma once
 
 #include <cfloat>
+#include <cmath>
 
 #include "tost/kernels/cuda/device.cuh"
 #include "tost/kernels/cuda/rows_cuda.h"
 
 namespace tost::kernels::cuda {
 
-inline constexpr int kSoftmaxThreads = 512;
+// Two rows a multiprocessor: what all of them hold stays in the second-level cache.
+inline constexpr int kSoftmaxThreads = 1024;
 inline constexpr int64_t kSoftmaxBytes = 2 * kSoftmaxThreads / 32 * int64_t{sizeof(float)};
 
 // The largest of some values and the sum of exp(x - largest) over them; NaN passes into the sum.
@@ -49,8 +51,10 @@ __global__ void __launch_bounds__(kSoftmaxThreads) softmax_gradient_pass(Softmax
   constexpr int64_t kStep = int64_t{kSoftmaxThreads} * V;
   T* row = static_cast<T*>(a.logits) + int64_t{blockIdx.x} * a.width;
   const int64_t target = a.targets[blockIdx.x];
-  const bool asked = target >= 0 && target < a.width;
-  const float wanted = asked ? to_float(row[target]) : 0.0f;  // before it is written
+  const bool asked = target >= 0;
+  const float wanted = !asked             ? 0.0f
+                       : target < a.width ? to_float(row[target])  // before it is written
+                                          : NAN;
   Exponentials own;
   for (int64_t i = int64_t{threadIdx.x} * V; i < a.width; i += kStep) {
     const auto pack = load_pack<T, V>(row + i);
@@ -65,17 +69,22 @@ __global__ void __launch_bounds__(kSoftmaxThreads) softmax_gradient_pass(Softmax
     own.add(largest, sum);
   }
   const Exponentials all = join_block(own, reinterpret_cast<float*>(memory));
-  if (threadIdx.x == 0) a.losses[blockIdx.x] = asked ? logf(all.sum) + all.largest - wanted : 0.0f;
+  if (threadIdx.x == 0)
+    a.losses[blockIdx.x] = asked ? logf(all.sum) + (all.largest - wanted) : 0.0f;
   if (a.scale == nullptr) return;
-  const float scale = asked ? static_cast<float>(*a.scale) : 0.0f, factor = scale / all.sum;
-  for (int64_t i = int64_t{threadIdx.x} * V; i < a.width; i += kStep) {
+  const float scale = asked ? static_cast<float>(*a.scale) : 0.0f;
+  const float factor = target < a.width ? scale / all.sum : NAN;
+  const int64_t steps = (a.width + kStep - 1) / kStep;
+  for (int64_t step = steps - 1; step >= 0; --step) {  // what was read last is nearest
+    const int64_t i = step * kStep + int64_t{threadIdx.x} * V;
+    if (i >= a.width) continue;
     auto pack = load_pack<T, V>(row + i);
     TOST_UNROLL
     for (int v = 0; v < V; ++v) {
       const float share = asked ? expf(to_float(pack.values[v]) - all.largest) * factor : 0.0f;
       store(&pack.values[v], i + v == target ? share - scale : share);
     }
-    *reinterpret_cast<Pack<T, V>*>(row + i) = pack;
+    store_pack(row + i, pack);
   }
 }
 

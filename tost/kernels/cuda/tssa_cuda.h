@@ -15,7 +15,7 @@ namespace tost::kernels::cuda {
 struct DeviceFacts {
   int multiprocessors = 1;
   int64_t shared_bytes = 48 << 10;  // most shared memory of a block, opted into
-  int64_t cache_bytes = 0;          // second-level cache; 0: not known
+  int64_t cache_bytes = 0;          // second-level cache that groups are to fit; 0: no groups
 };
 
 using Stream = void*;  // a cudaStream_t
@@ -39,9 +39,9 @@ int64_t backward_workspace(const CausalBackwardArgs& args);
 // multiprocessors.
 bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device);
 
-// Samples that go through all passes together, before the next ones begin: all, or where the second-
-// level cache does not hold what they read, as many as it does, so that the later passes read from
-// there.
+// Samples that go through all passes together, before the next ones begin: all, or where the
+// second- level cache does not hold what they read, as many as it does, so that the later passes
+// read from there.
 int64_t samples_at_once(const TssaForwardArgs& args, const DeviceFacts& device);
 int64_t samples_at_once(const TssaBackwardArgs& args, const DeviceFacts& device);
 

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int v = 0; v < V; ++v) {
       store(&result.values[v], own ? to_float(result.values[v]) * share * damping[v] : 0.0f);
     }
-    *reinterpret_cast<Pack<T, V>*>(out + token * y.token_stride) = result;
+    store_pack(out + token * y.token_stride, result);
   }
 }
 
