@@ -47,7 +47,7 @@ class Comparison {
     y_error_ = std::max(y_error_, (found_y - y).abs().max().item<double>());
     largest_y_ = std::max(largest_y_, y.abs().max().item<double>());
     entropy_ -= torch::xlogy(found_pi, found_pi).sum().item<double>();
-    const auto mass = found_pi.sum({0, 2});
+    const auto mass = found_pi.sum(at::IntArrayRef({0, 2}));
     mass_ = mass_.defined() ? mass_ + mass : mass;
   }
 

@@ -90,7 +90,7 @@ CausalGradients tssa_causal_backward_double(const std::optional<at::Tensor>& gra
   const auto pull = reverse_sum(at::where(energy < 1e-12, 0.0, a_grad * q * inverse.square()));
   const auto grad_w = p * (2 * x * raised - g * damping) + 2 * x * (a_grad * inverse - pull);
 
-  auto temp_grad = (logit_grad * (q * inverse).sum(-1)).sum({0, 2});
+  auto temp_grad = (logit_grad * (q * inverse).sum(-1)).sum(at::IntArrayRef({0, 2}));
   const int64_t begin = std::min(position, denom_bias.size(1));
   const int64_t biased = std::min(tokens, denom_bias.size(1) - begin);
   const auto bias = denom_bias.narrow(1, begin, biased).squeeze(-1).to(w.scalar_type());

@@ -69,7 +69,8 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_double(
   if (grad_pi.has_value()) pi_grad = pi_grad + own_alone(*grad_pi, lengths, 2);
   const auto logit_grad = pi * (pi_grad - (pi * pi_grad).sum(1, /*keepdim=*/true));
   const auto v = x * inv_norm;
-  const auto grad_temp = (logit_grad * v.square().sum(-1)).sum({0, 2}).unsqueeze(-1);
+  const auto grad_temp =
+      (logit_grad * v.square().sum(-1)).sum(at::IntArrayRef({0, 2})).unsqueeze(-1);
   const auto a_grad = (logit_grad * temp.to(w.scalar_type())).unsqueeze(-1);
   const auto pull = at::where(clamped, 0.0, (a_grad * v.square()).sum(-2, /*keepdim=*/true));
   const auto grad_w = p * (2 * moment_grad * x - g * damping) + 2 * v * inv_norm * (a_grad - pull);
