@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/cli/device_test_util.h"
 #include "tost/eval/precision.h"
+#include "tost/models/block.h"
 #include "tost/models/branch.h"
 #include "tost/models/image_classifier.h"
 #include "tost/models/language_model.h"
@@ -201,8 +202,16 @@ TEST(ModelsOnGpu, JoinTheLayersOfABlock) {
   const auto images = torch::randn({3, 3, 16, 16});
   twin->to(device);
   const auto tokens = torch::randn({2, 9, 16}).to(device);
-  EXPECT_TRUE(branches_apply(tokens, *twin));
   EXPECT_FALSE(branches_apply(tokens, *model));
+  int64_t blocks = 0;
+  for (const auto& module : twin->modules()) {
+    auto* block = dynamic_cast<Block*>(module.get());
+    if (block == nullptr) continue;
+    const auto last = block->forward(tokens).grad_fn();
+    EXPECT_NE(last->name().find("MlpFunction"), std::string::npos) << last->name();
+    ++blocks;
+  }
+  EXPECT_EQ(blocks, 2);
   for (const char* precision : {"fp32", "bf16"}) {
     model->zero_grad();
     twin->zero_grad();
