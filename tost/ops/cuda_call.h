@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 #include "tost/kernels/cuda/tssa_cuda.h"
 #include "tost/ops/device.h"
@@ -26,12 +27,10 @@ inline int64_t at_most(int value, const char* variable, int64_t otherwise) {
 // take as long as reading it from the cache saves: by counting, not measured.
 inline constexpr double kFastMemory = 2.5e12;
 
-// Of the current device. The environment lowers what kernels may plan with: with TOST_GPU_SHARED=0
-// no block keeps a whole sample; with TOST_GPU_CACHE=bytes batches go in groups that such a second-
-// level cache holds, whatever the memory's speed (1: sample by sample).
-inline kernels::cuda::DeviceFacts device_facts() {
-  int device = 0;
-  C10_CUDA_CHECK(cudaGetDevice(&device));
+// The environment lowers what kernels may plan with: with TOST_GPU_SHARED=0 no block keeps a whole
+// sample; with TOST_GPU_CACHE=bytes batches go in groups that such a second-level cache holds,
+// whatever the memory's speed (1: sample by sample).
+inline kernels::cuda::DeviceFacts ask_device(int device) {
   const auto attribute = [device](cudaDeviceAttr which) {
     int value = 0;
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
@@ -44,6 +43,20 @@ inline kernels::cuda::DeviceFacts device_facts() {
       2e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   return {attribute(cudaDevAttrMultiProcessorCount), at_most(shared, "TOST_GPU_SHARED", shared),
           at_most(cache, "TOST_GPU_CACHE", memory < kFastMemory ? cache : 0)};
+}
+
+// Of the current device; asked once, since clocks are slow to tell.
+inline const kernels::cuda::DeviceFacts& device_facts() {
+  static const auto all = [] {
+    int count = 0;
+    C10_CUDA_CHECK(cudaGetDeviceCount(&count));
+    std::vector<kernels::cuda::DeviceFacts> facts;
+    for (int device = 0; device < count; ++device) facts.push_back(ask_device(device));
+    return facts;
+  }();
+  int device = 0;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  return all.at(static_cast<size_t>(device));
 }
 
 // Whether work on this tensor may go by the kernels; shapes are another question.

@@ -28,7 +28,7 @@ TssaForwardResult tssa_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
   const c10::cuda::CUDAGuard guard(w.device());
   TssaForwardCall call(w, temp, adjacent_lengths(lengths), /*keep=*/true, gpu_empty(w));
   if (!kernels::cuda::supports(call.args)) return forward_by_aten(w, temp, lengths);
-  const auto device = device_facts();
+  const auto& device = device_facts();
   const auto workspace = gpu_workspace(kernels::cuda::forward_workspace(call.args, device), w);
   gpu_check(
       kernels::cuda::tssa_forward(call.args, workspace.mutable_data_ptr(), device, gpu_stream()));
@@ -67,7 +67,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cuda(
   TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum},
                         adjacent_lengths(lengths), gpu_empty(w));
   if (!kernels::cuda::supports(call.args)) return by_aten();
-  const auto device = device_facts();
+  const auto& device = device_facts();
   const auto workspace = gpu_workspace(kernels::cuda::backward_workspace(call.args, device), w);
   gpu_check(
       kernels::cuda::tssa_backward(call.args, workspace.mutable_data_ptr(), device, gpu_stream()));
