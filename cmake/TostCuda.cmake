@@ -12,27 +12,9 @@ get_filename_component(tost_cuda_home ${tost_cuda_home}/../.. ABSOLUTE)
 # Those of the compiler, before others that a system may have.
 find_path(TOST_CUDA_INCLUDE cuda_runtime.h HINTS ${tost_cuda_home}/include REQUIRED)
 
-tost_import_library(tost_c10_cuda ${TOST_TORCH_DIR}/lib/libc10_cuda.so)
-tost_import_library(tost_libtorch_cuda ${TOST_TORCH_DIR}/lib/libtorch_cuda.so)
-# The runtime torch uses, never a second one.
-file(GLOB tost_cudart ${TOST_TORCH_DIR}/../nvidia/cu*/lib/libcudart.so.*
-     ${TOST_TORCH_DIR}/../nvidia/cuda_runtime/lib/libcudart.so.*)
-if(NOT tost_cudart)
-  file(GLOB tost_cudart ${tost_cuda_home}/lib64/libcudart.so)
-endif()
-if(NOT tost_cudart)
-  message(FATAL_ERROR "No libcudart beside torch in '${TOST_TORCH_DIR}' nor in '${tost_cuda_home}'.")
-endif()
-list(GET tost_cudart 0 tost_cudart)
-tost_import_library(tost_cudart_runtime ${tost_cudart})
-if(NOT TARGET tost_torch_cuda)
-  add_library(tost_torch_cuda INTERFACE IMPORTED GLOBAL)
-  target_include_directories(tost_torch_cuda SYSTEM INTERFACE ${TOST_CUDA_INCLUDE})
-  target_link_libraries(tost_torch_cuda INTERFACE tost_torch_cpu tost_c10_cuda tost_cudart_runtime)
-  # Nothing calls libtorch_cuda by name, yet its kernels have to be there; what it needs itself it finds beside it.
-  target_link_options(tost_torch_cuda INTERFACE
-    "LINKER:--push-state,--no-as-needed,${TOST_TORCH_DIR}/lib/libtorch_cuda.so,--pop-state" LINKER:--allow-shlib-undefined)
-endif()
+set(TOST_CUDA_HOME ${tost_cuda_home} CACHE INTERNAL "toolkit of the compiler")
+include(${CMAKE_CURRENT_LIST_DIR}/TostTorchCuda.cmake)
+target_include_directories(tost_torch_cuda SYSTEM INTERFACE ${TOST_CUDA_INCLUDE})
 message(STATUS "CUDA: ${TOST_NVCC} for ${TOST_CUDA_ARCHITECTURES}")
 
 # tost_cuda_objects(target a.cu ...): compiles them by nvcc into the target.

@@ -23,5 +23,6 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tostConfig.cmake.in ${CM
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/tostConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/tostConfig.cmake ${CMAKE_BINARY_DIR}/tostConfigVersion.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/TostTorch.cmake ${CMAKE_CURRENT_LIST_DIR}/FindPCRE2.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/TostTorch.cmake ${CMAKE_CURRENT_LIST_DIR}/TostTorchCuda.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindPCRE2.cmake
         DESTINATION ${package_dir})

@@ -1,0 +1,23 @@
+# The CUDA libraries of a torch wheel as the imported target tost_torch_cuda, which brings tost_torch_cpu. Needs no compiler
+# for GPUs, so that programs that use an installed tost need none. TOST_CUDA_HOME: a toolkit, where the wheel has no
+# libcudart of its own.
+tost_import_library(tost_c10_cuda ${TOST_TORCH_DIR}/lib/libc10_cuda.so)
+tost_import_library(tost_libtorch_cuda ${TOST_TORCH_DIR}/lib/libtorch_cuda.so)
+# The runtime torch uses, never a second one.
+file(GLOB tost_cudart ${TOST_TORCH_DIR}/../nvidia/cu*/lib/libcudart.so.*
+     ${TOST_TORCH_DIR}/../nvidia/cuda_runtime/lib/libcudart.so.*)
+if(NOT tost_cudart)
+  file(GLOB tost_cudart ${TOST_CUDA_HOME}/lib64/libcudart.so)
+endif()
+if(NOT tost_cudart)
+  message(FATAL_ERROR "No libcudart beside torch in '${TOST_TORCH_DIR}' nor in '${TOST_CUDA_HOME}'.")
+endif()
+list(GET tost_cudart 0 tost_cudart)
+tost_import_library(tost_cudart_runtime ${tost_cudart})
+if(NOT TARGET tost_torch_cuda)
+  add_library(tost_torch_cuda INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(tost_torch_cuda INTERFACE tost_torch_cpu tost_c10_cuda tost_cudart_runtime)
+  # Nothing calls libtorch_cuda by name, yet its kernels have to be there; what it needs itself it finds beside it.
+  target_link_options(tost_torch_cuda INTERFACE
+    "LINKER:--push-state,--no-as-needed,${TOST_TORCH_DIR}/lib/libtorch_cuda.so,--pop-state" LINKER:--allow-shlib-undefined)
+endif()
