@@ -300,6 +300,7 @@ struct ScaledAdd {
   }
 };
 
+// Also of a weight whose every row has a factor.
 template <class T, int V>
 struct KeptGradient {
   KeptGradientArgs a;
@@ -349,27 +350,6 @@ struct NormSums {
       sums[0][v] += grad * ((in.x.values[v] - in.mean) * in.rstd);
       sums[1][v] += grad;
     }
-  }
-};
-
-template <class T, int V>
-struct ScaleRows {
-  ScaleRowsArgs a;
-  struct Inputs {
-    Pack<float, V> weight;
-    float gamma;
-  };
-
-  __device__ Nothing of(int64_t) const { return {}; }
-  __device__ Inputs load(int64_t row, int64_t column) const {
-    return {load_pack<float, V>(a.weight + row * a.width + column), a.gamma[row]};
-  }
-  __device__ void run(Nothing, const Inputs& in, int64_t row, int64_t column,
-                      float (&)[1][V]) const {
-    Pack<T, V> result;
-    TOST_UNROLL
-    for (int v = 0; v < V; ++v) store(&result.values[v], in.gamma * in.weight.values[v]);
-    store_pack(static_cast<T*>(a.scaled) + row * a.width + column, result);
   }
 };
 

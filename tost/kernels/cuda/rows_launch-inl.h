@@ -118,8 +118,11 @@ int kept_gradient(const KeptGradientArgs& a, Stream stream) {
 }
 
 int scale_rows(const ScaleRowsArgs& a, Stream stream) {
+  KeptGradientArgs rows;
+  rows.rows = a.rows, rows.width = a.width, rows.dtype = a.dtype;
+  rows.grad_y = a.weight, rows.keep = a.gamma, rows.kept = a.scaled;
   return for_type<4>(a.dtype, in_packs(a.width, 4, a.weight, a.scaled), [&]<class T, int V>() {
-    return queue_columns<V, 0>(ScaleRows<T, V>{a}, nullptr, stream);
+    return queue_columns<V, 0>(KeptGradient<T, V>{rows}, nullptr, stream);
   });
 }
 
