@@ -13,6 +13,7 @@
 
 #include "tost/kernels/mlp_grad.h"
 #include "tost/ops/kernel_call.h"
+#include "tost/ops/tssa_check.h"
 
 namespace tost::branch {
 
@@ -39,17 +40,20 @@ inline const float* floats(const at::Tensor& x, int64_t count) {
   return sized(x, count).const_data_ptr<float>();
 }
 inline const float* floats(const Optional& x, int64_t count) {
-  return x.has_value() && x->defined() ? floats(*x, count) : nullptr;
+  return given(x) ? floats(*x, count) : nullptr;
 }
 inline at::Tensor float_vector(int64_t size, const at::Tensor& like) {
   return at::empty({size}, like.options().dtype(at::kFloat));
 }
-// Rows that share a factor.
-inline int64_t rows_a_factor(int64_t rows, const Optional& keep) {
-  if (!keep.has_value() || !keep->defined()) return 1;
-  TORCH_CHECK(rows == 0 || (keep->numel() > 0 && rows % keep->numel() == 0), keep->numel(),
-              " factors do not divide ", rows, " rows");
-  return rows == 0 ? 1 : rows / keep->numel();
+// One factor for each group of rows, or none.
+template <class Args>
+void set_factors(Args& args, const Optional& keep) {
+  if (!given(keep)) return;
+  const int64_t count = keep->numel();
+  TORCH_CHECK(args.rows == 0 || (count > 0 && args.rows % count == 0), count,
+              " factors do not divide ", args.rows, " rows");
+  args.keep = floats(*keep, count);
+  args.group = args.rows == 0 ? 1 : args.rows / count;
 }
 
 template <class Device>
@@ -118,7 +122,7 @@ struct BlockRows {
                               const Tensor& a) {
     const Guard guard(h.device());
     auto args = args_of<kernels::GeluBackwardArgs>(h, h);
-    const bool with_sums = bias.has_value() && bias->defined();
+    const bool with_sums = given(bias);
     const Tensor sums = float_vector(with_sums ? args.width : 0, h);
     const Tensor scratch = with_sums ? workspace(args.width, h) : sums;
     args.h = h.const_data_ptr();
@@ -143,8 +147,7 @@ struct BlockRows {
     args.branch = sized(branch, x.numel()).const_data_ptr();
     args.bias = floats(bias, args.width);
     args.gamma = floats(gamma, args.width);
-    args.group = rows_a_factor(args.rows, keep);
-    args.keep = keep.has_value() ? floats(keep, keep->numel()) : nullptr;
+    set_factors(args, keep);
     args.y = y.mutable_data_ptr<float>();
     Device::run(args);
     return y;
@@ -154,14 +157,13 @@ struct BlockRows {
   static std::tuple<Tensor, Tensor> kept_gradient(const Tensor& grad_y, const Optional& keep,
                                                   at::ScalarType dtype) {
     const Guard guard(grad_y.device());
-    const bool as_is = dtype == at::kFloat && !(keep.has_value() && keep->defined());
+    const bool as_is = dtype == at::kFloat && !given(keep);
     const Tensor kept =
-        at::empty(as_is ? at::IntArrayRef(0) : grad_y.sizes(), grad_y.options().dtype(dtype));
+        as_is ? float_vector(0, grad_y) : at::empty(grad_y.sizes(), grad_y.options().dtype(dtype));
     auto args = args_of<kernels::KeptGradientArgs>(grad_y, kept);
     const Tensor sums = float_vector(args.width, grad_y), scratch = workspace(args.width, grad_y);
     args.grad_y = grad_y.const_data_ptr<float>();
-    args.group = rows_a_factor(args.rows, keep);
-    args.keep = keep.has_value() ? floats(keep, keep->numel()) : nullptr;
+    set_factors(args, keep);
     args.kept = as_is ? nullptr : kept.mutable_data_ptr();
     args.sums = sums.mutable_data_ptr<float>();
     args.workspace = scratch.mutable_data_ptr<float>();

@@ -1,31 +1,18 @@
 #include "tost/ops/mlp_grad.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/mm.h>
 
 #include <optional>
 #include <tuple>
 
 #include "tost/ops/device.h"
+#include "tost/ops/inner_operator.h"
 
 namespace tost::branch {
 
 using at::Tensor;
 using Optional = std::optional<Tensor>;
-
-namespace {
-
-// An inner operator (library.cc) through the dispatcher.
-template <class Signature>
-auto inner(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-Optional if_defined(const Tensor& x) {
-  return x.defined() ? Optional(x) : std::nullopt;
-}
-
-}  // namespace
 
 bool runs_on(at::Device device) {
   if (device.is_cpu()) return true;
@@ -41,9 +28,9 @@ Tensor rows_of(const Tensor& x) {
 
 Tensor normed(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
               at::ScalarType type, Tensor* mean, Tensor* rstd) {
-  static const auto op =
-      inner<std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Optional&,
-                                               double, at::ScalarType)>("tost::_norm_forward");
+  static const auto op = inner_operator<std::tuple<Tensor, Tensor, Tensor>(
+      const Tensor&, const Tensor&, const Optional&, double, at::ScalarType)>(
+      "tost::_norm_forward");
   auto [y, means, rstds] = op.call(x, weight, if_defined(bias), eps, type);
   if (mean != nullptr) *mean = means;
   if (rstd != nullptr) *rstd = rstds;
@@ -53,7 +40,7 @@ Tensor normed(const Tensor& x, const Tensor& weight, const Tensor& bias, double 
 NormGradients norm_gradients(const Tensor& grad, const Tensor& residual, const Tensor& x,
                              const Tensor& mean, const Tensor& rstd, const Tensor& weight,
                              bool with_bias) {
-  static const auto op = inner<std::tuple<Tensor, Tensor, Tensor>(
+  static const auto op = inner_operator<std::tuple<Tensor, Tensor, Tensor>(
       const Tensor&, const Optional&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>(
       "tost::_norm_backward");
   const auto [grad_x, grad_weight, grad_bias] =
@@ -62,13 +49,14 @@ NormGradients norm_gradients(const Tensor& grad, const Tensor& residual, const T
 }
 
 Tensor activated(const Tensor& h, const Tensor& bias, bool tanh) {
-  static const auto op = inner<Tensor(const Tensor&, const Optional&, bool)>("tost::_gelu_forward");
+  static const auto op =
+      inner_operator<Tensor(const Tensor&, const Optional&, bool)>("tost::_gelu_forward");
   return op.call(h, if_defined(bias), tanh);
 }
 
 Tensor back_through_gelu(const Tensor& h, const Tensor& bias, bool tanh, Tensor& grad, Tensor& a) {
   static const auto op =
-      inner<Tensor(const Tensor&, const Optional&, bool, const Tensor&, const Tensor&)>(
+      inner_operator<Tensor(const Tensor&, const Optional&, bool, const Tensor&, const Tensor&)>(
           "tost::_gelu_backward");
   const Tensor sums = op.call(h, if_defined(bias), tanh, grad, a);
   return bias.defined() ? sums : Tensor();
@@ -77,14 +65,14 @@ Tensor back_through_gelu(const Tensor& h, const Tensor& bias, bool tanh, Tensor&
 Tensor added(const Tensor& x, const Tensor& branch, const Tensor& bias, const Tensor& gamma,
              const Tensor& keep) {
   static const auto op =
-      inner<Tensor(const Tensor&, const Tensor&, const Optional&, const Tensor&, const Optional&)>(
-          "tost::_scaled_add");
+      inner_operator<Tensor(const Tensor&, const Tensor&, const Optional&, const Tensor&,
+                            const Optional&)>("tost::_scaled_add");
   return op.call(x, branch, if_defined(bias), gamma, if_defined(keep));
 }
 
 AddGradients::AddGradients(const Tensor& grad_y, const Tensor& keep, at::ScalarType type) {
   static const auto op =
-      inner<std::tuple<Tensor, Tensor>(const Tensor&, const Optional&, at::ScalarType)>(
+      inner_operator<std::tuple<Tensor, Tensor>(const Tensor&, const Optional&, at::ScalarType)>(
           "tost::_kept_gradient");
   std::tie(kept, sums) = op.call(grad_y, if_defined(keep), type);
   if (type == at::kFloat && !keep.defined()) kept = grad_y;
@@ -92,7 +80,7 @@ AddGradients::AddGradients(const Tensor& grad_y, const Tensor& keep, at::ScalarT
 
 Tensor AddGradients::of_input(const Tensor& weight_values, const Tensor& gamma_values) const {
   static const auto op =
-      inner<Tensor(const Tensor&, const Tensor&, at::ScalarType)>("tost::_scale_rows");
+      inner_operator<Tensor(const Tensor&, const Tensor&, at::ScalarType)>("tost::_scale_rows");
   return at::mm(kept, op.call(weight_values, gamma_values, kept.scalar_type()));
 }
 
@@ -102,7 +90,7 @@ Tensor AddGradients::of_input(const Tensor& weight_values, const Tensor& gamma_v
 void AddGradients::of_parameters(const Tensor& a, const Tensor& weight_values,
                                  const Tensor& bias_values, const Tensor& gamma_values) {
   static const auto op =
-      inner<Tensor(const Tensor&, const Tensor&, const Tensor&)>("tost::_gamma_gradient");
+      inner_operator<Tensor(const Tensor&, const Tensor&, const Tensor&)>("tost::_gamma_gradient");
   weight = at::mm(kept.t(), a);
   gamma = op.call(weight, weight_values, gamma_values);
   if (!bias_values.defined()) return;

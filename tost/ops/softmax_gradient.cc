@@ -1,8 +1,9 @@
 #include "tost/ops/softmax_gradient.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
+
+#include "tost/ops/inner_operator.h"
 
 namespace tost {
 
@@ -10,9 +11,7 @@ using at::Tensor;
 
 Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
                         const std::optional<Tensor>& scale) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tost::_softmax_gradient", "")
-                             .typed<decltype(softmax_gradient)>();
+  static const auto op = inner_operator<decltype(softmax_gradient)>("tost::_softmax_gradient");
   return op.call(logits, targets, scale);
 }
 

@@ -2,12 +2,12 @@
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "tost/ops/inner_operator.h"
 #include "tost/ops/tssa_check.h"
 #include "tost/ops/tssa_inner.h"
 
@@ -17,16 +17,13 @@ using torch::autograd::variable_list;
 
 std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp,
                                         const std::optional<at::Tensor>& lengths) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("tost::tssa", "").typed<decltype(tssa)>();
+  static const auto op = inner_operator<decltype(tssa)>("tost::tssa");
   return op.call(w, temp, given(lengths) ? lengths : std::nullopt);
 }
 
 TssaForwardResult tssa_forward(const at::Tensor& w, const at::Tensor& temp,
                                const std::optional<at::Tensor>& lengths) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tost::tssa_forward", "")
-                             .typed<decltype(tssa_forward)>();
+  static const auto op = inner_operator<decltype(tssa_forward)>("tost::tssa_forward");
   return op.call(w, temp, lengths);
 }
 
@@ -36,17 +33,11 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward(const std::optional<at::Tensor>
                                                  const at::Tensor& pi, const at::Tensor& energy,
                                                  const at::Tensor& moment, const at::Tensor& pi_sum,
                                                  const std::optional<at::Tensor>& lengths) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tost::tssa_backward", "")
-                             .typed<decltype(tssa_backward)>();
+  static const auto op = inner_operator<decltype(tssa_backward)>("tost::tssa_backward");
   return op.call(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths);
 }
 
 namespace {
-
-std::optional<at::Tensor> if_defined(const at::Tensor& x) {
-  return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
-}
 
 // Gradients that can be differentiated again: through the written-out form.
 variable_list differentiable_gradients(const at::Tensor& w, const at::Tensor& temp,

@@ -2,12 +2,12 @@
 #include "tost/ops/tssa_causal.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "tost/ops/inner_operator.h"
 #include "tost/ops/tssa_causal_inner.h"
 
 namespace tost {
@@ -23,9 +23,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 CausalResult dispatch_causal(const at::Tensor& w, const at::Tensor& temp,
                              const at::Tensor& denom_bias, const OptionalTensor& state,
                              c10::SymInt position) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tost::tssa_causal", "")
-                             .typed<decltype(dispatch_causal)>();
+  static const auto op = inner_operator<decltype(dispatch_causal)>("tost::tssa_causal");
   return op.call(w, temp, denom_bias, state, std::move(position));
 }
 
@@ -39,9 +37,7 @@ CausalResult tssa_causal(const at::Tensor& w, const at::Tensor& temp, const at::
 CausalForwardResult tssa_causal_forward(const at::Tensor& w, const at::Tensor& temp,
                                         const at::Tensor& denom_bias, const OptionalTensor& state,
                                         c10::SymInt position) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tost::tssa_causal_forward", "")
-                             .typed<decltype(tssa_causal_forward)>();
+  static const auto op = inner_operator<decltype(tssa_causal_forward)>("tost::tssa_causal_forward");
   return op.call(w, temp, denom_bias, state, std::move(position));
 }
 
@@ -50,17 +46,12 @@ CausalGradients tssa_causal_backward(const OptionalTensor& grad_y, const Optiona
                                      const at::Tensor& denom_bias, c10::SymInt position,
                                      const at::Tensor& pi, const at::Tensor& carry,
                                      const at::Tensor& pi_carry) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("tost::tssa_causal_backward", "")
-                             .typed<decltype(tssa_causal_backward)>();
+  static const auto op =
+      inner_operator<decltype(tssa_causal_backward)>("tost::tssa_causal_backward");
   return op.call(grad_y, grad_pi, w, temp, denom_bias, std::move(position), pi, carry, pi_carry);
 }
 
 namespace {
-
-OptionalTensor if_defined(const at::Tensor& x) {
-  return x.defined() ? OptionalTensor(x) : std::nullopt;
-}
 
 // Gradients that can be differentiated again: through the written-out form.
 variable_list differentiable_gradients(const variable_list& inputs, const OptionalTensor& state,
