@@ -12,7 +12,7 @@
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
-namespace {
+namespace scaling_bench_test {
 
 ScalingOptions tiny() {
   ScalingOptions options;
@@ -250,5 +250,5 @@ TEST(ScalingReport, PlotNamesMixersAndBothPanels) {
   }
 }
 
-}  // namespace
+}  // namespace scaling_bench_test
 }  // namespace tost

@@ -8,7 +8,7 @@
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
-namespace {
+namespace train_bench_test {
 
 TrainBenchOptions tiny() {
   TrainBenchOptions options;
@@ -108,5 +108,5 @@ TEST(TrainBench, HasNoPlainFormOfAdditions) {
   EXPECT_NO_THROW(check_plain_form(config));
 }
 
-}  // namespace
+}  // namespace train_bench_test
 }  // namespace tost

@@ -16,7 +16,7 @@
 namespace tost {
 namespace {
 
-struct Options {
+struct BenchDataFlags {
   DataBenchOptions bench;
   BenchOutput output;
   int64_t threads = 0;
@@ -30,17 +30,17 @@ std::string formatted(const std::string& format, const std::vector<DataBenchRow>
 }
 
 // To stderr as each is done: the table comes when all are.
-void print_progress(const DataBenchRow& row) {
+void print_data_progress(const DataBenchRow& row) {
   std::cerr << row.source << ", " << row.recipe << ", " << row.workers << " workers: " << std::fixed
             << std::setprecision(0) << row.median << " " << row.unit << "\n";
 }
 
-void run(Options& o) {
+void run_bench_data(BenchDataFlags& o) {
   check_output(o.output);
   set_threads(o.threads);
   o.bench.step = !o.no_step;
   o.bench.stop = stop_flag();
-  const auto rows = run_data_bench(o.bench, print_progress);
+  const auto rows = run_data_bench(o.bench, print_data_progress);
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
   if (rows.empty()) return;
   write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
@@ -58,7 +58,7 @@ void add_lists(CLI::App& command, DataBenchOptions& b) {
   list("--workers", b.workers, "Threads that make batches");
 }
 
-void add_rest(CLI::App& command, Options& o) {
+void add_data_options(CLI::App& command, BenchDataFlags& o) {
   auto& b = o.bench;
   const auto value = [&](const char* flag, auto& to, const char* text) {
     command.add_option(flag, to, text)->capture_default_str();
@@ -82,16 +82,16 @@ void add_rest(CLI::App& command, Options& o) {
 }  // namespace
 
 void add_bench_data_command(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchDataFlags>();
   CLI::App* command = bench.add_subcommand(
       "data", "Loading and augmenting against plain decoding and what training steps consume");
   add_lists(*command, options->bench);
-  add_rest(*command, *options);
+  add_data_options(*command, *options);
   add_example(*command,
               "  tost bench data\n"
               "  tost bench data --source jpeg --recipe imagenet --workers 1,2,4 --pictures 256\n"
               "  tost bench data --no-step --output loading.md,loading.json");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_data(*options); });
 }
 
 }  // namespace tost

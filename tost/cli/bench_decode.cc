@@ -26,7 +26,7 @@ void print_head(const DecodeBenchOptions& bench, const std::string& where) {
               "read ms", "step/read", "GB/s", "state", "prefill t/s", here ? "" : " graphs");
 }
 
-struct Options {
+struct BenchDecodeFlags {
   RunOptions run;
   DecodeBenchOptions bench;
 };
@@ -46,7 +46,7 @@ nlohmann::json row_json(const DecodeBenchRow& r) {
           {"prefill_tokens_per_s", r.prefill_tokens_per_s}};
 }
 
-void run(const Options& options) {
+void run_bench_decode(const BenchDecodeFlags& options) {
   set_threads(options.run.threads);
   DecodeBenchOptions bench = options.bench;
   bench.device = options.run.device;
@@ -77,7 +77,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench_decode_command(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchDecodeFlags>();
   auto& b = options->bench;
   CLI::App* command = bench.add_subcommand(
       "decode", "A decoding step of language models against one read of their weights");
@@ -97,7 +97,7 @@ void add_bench_decode_command(CLI::App& bench) {
   add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost bench decode --models tost_gpt_base --contexts 16,900 --threads 2");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_decode(*options); });
 }
 
 }  // namespace tost

@@ -14,12 +14,12 @@
 namespace tost {
 namespace {
 
-struct Options {
+struct BenchLoadFlags {
   RunOptions run;
   LoadBenchOptions bench;
 };
 
-void run(const Options& options) {
+void run_bench_load(const BenchLoadFlags& options) {
   set_threads(options.run.threads);
   nlohmann::json list = nlohmann::json::array();
   const auto rows = run_load_bench(options.bench);
@@ -48,7 +48,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench_load_command(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchLoadFlags>();
   auto& b = options->bench;
   CLI::App* command =
       bench.add_subcommand("load", "Loading a model file against one read of its bytes");
@@ -58,7 +58,7 @@ void add_bench_load_command(CLI::App& bench) {
   command->add_option("--folder", b.folder, "For the files; by default the temporary folder");
   add_run_options(*command, options->run);
   add_example(*command, "  tost bench load --threads 2");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_load(*options); });
 }
 
 }  // namespace tost

@@ -22,7 +22,7 @@
 namespace tost {
 namespace {
 
-struct Options {
+struct BenchModelFlags {
   ModelBenchOptions bench;
   std::string tokens;
   std::vector<std::string> engines;  // empty: both, on a GPU off alone
@@ -38,7 +38,7 @@ std::string formatted(const std::string& format, const std::vector<ModelBenchRow
   return model_bench_markdown(rows, bench_origin()) + (work.empty() ? "" : "\n" + work);
 }
 
-void check(Options& o) {
+void check(BenchModelFlags& o) {
   check_output(o.output);
   check_plot_file("plot", o.plot);
   check_plot_file("plot-work", o.plot_work);
@@ -73,7 +73,7 @@ nlohmann::json read_earlier(const std::string& file) {
 }
 
 // To stderr as each is done: the table comes when all are.
-void print_progress(const ModelBenchRow& row) {
+void print_model_progress(const ModelBenchRow& row) {
   std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
             << ", " << row.precision << ", "
             << (row.engine   ? "engine: "
@@ -86,14 +86,14 @@ void print_progress(const ModelBenchRow& row) {
   std::cerr << std::fixed << std::setprecision(2) << row.median_ms << " ms\n";
 }
 
-void run(Options& o) {
+void run_bench_model(BenchModelFlags& o) {
   check(o);
   nlohmann::json earlier;
   if (!o.compare.empty()) earlier = read_earlier(o.compare);
   if (!o.save_weights.empty()) save_bench_weights(o.bench, o.save_weights);
   if (!o.save_logits.empty()) save_bench_logits(o.bench, o.save_logits);
   if (!o.save_weights.empty() || !o.save_logits.empty()) return;
-  const auto rows = run_model_bench(o.bench, print_progress);
+  const auto rows = run_model_bench(o.bench, print_model_progress);
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
   if (rows.empty()) return;
   write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
@@ -107,7 +107,7 @@ void run(Options& o) {
   }
 }
 
-void add_lists(CLI::App& command, Options& o) {
+void add_lists(CLI::App& command, BenchModelFlags& o) {
   auto& b = o.bench;
   const auto list = [&](const char* flag, auto& to, const char* text) {
     command.add_option(flag, to, text)->delimiter(',');
@@ -128,7 +128,7 @@ void add_lists(CLI::App& command, Options& o) {
   list("--engine", o.engines, "on, off (the plain modules) or both (default)");
 }
 
-void add_rest(CLI::App& command, Options& o) {
+void add_model_options(CLI::App& command, BenchModelFlags& o) {
   auto& b = o.bench;
   command.add_option("--device", b.device, "cpu, cuda, cuda:N, or auto; on a GPU --engine is off")
       ->capture_default_str();
@@ -157,17 +157,17 @@ void add_rest(CLI::App& command, Options& o) {
 }  // namespace
 
 void add_bench_model_command(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchModelFlags>();
   CLI::App* command = bench.add_subcommand(
       "model", "Whole networks: speed, memory, and the floors of both, in all combinations");
   add_lists(*command, *options);
-  add_rest(*command, *options);
+  add_model_options(*command, *options);
   add_example(*command,
               "  tost bench model --model tost_cab_tiny_12_p16,tost_cab_small_12_p16 --batch 1,16\n"
               "  tost bench model --model tost_gpt_base --tokens 512,8k --precision fp32,bf16\n"
               "  tost bench model --format json --output now.json\n"
               "  tost bench model --compare now.json");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_model(*options); });
 }
 
 }  // namespace tost

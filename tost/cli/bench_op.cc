@@ -86,7 +86,7 @@ void print_row(const OpBenchRow& r) {
             << std::flush;
 }
 
-void run(const BenchOpOptions& options) {
+void run_bench_op(const BenchOpOptions& options) {
   set_threads(options.run.threads);
   auto bench = options.bench;
   bench.shapes = parse_op_shapes(options.shapes);
@@ -142,7 +142,7 @@ void add_bench_op_command(CLI::App& bench) {
   add_example(*command,
               "  tost bench op --shapes 32x197,1x16384 --threads 2\n"
               "  tost bench op --causal --shapes 8x1024 --dtype bfloat16");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_op(*options); });
 }
 
 }  // namespace tost

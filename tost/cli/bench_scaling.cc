@@ -95,7 +95,7 @@ void write_files(const BenchScalingOptions& options, const ScalingOptions& bench
   if (!options.plot.empty()) write_plot_file(options.plot, scaling_plot(bench, result));
 }
 
-void run(const BenchScalingOptions& options) {
+void run_bench_scaling(const BenchScalingOptions& options) {
   set_threads(options.run.threads);
   const auto bench = checked(options);
   if (!options.run.json) {
@@ -191,7 +191,7 @@ void add_bench_scaling_command(CLI::App& bench) {
               "  tost bench scaling --mixers tssa,softmax --tokens 1k,4k,16k --threads 2\n"
               "  tost bench scaling --network tost_lra_text --tokens 1k,4k,16k\n"
               "  tost bench scaling --causal --dim 256 --heads 4 --tokens 1k,64k,1M");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_scaling(*options); });
 }
 
 }  // namespace tost

@@ -111,7 +111,7 @@ std::string sample_text(const TrainBenchOptions& bench) {
   return cat(bench.config.block, " tokens");
 }
 
-void run(BenchTrainOptions& options) {
+void run_bench_train(BenchTrainOptions& options) {
   set_threads(options.run.threads);
   TrainBenchOptions& bench = options.bench;
   bench.device = options.run.device;
@@ -178,7 +178,7 @@ void add_bench_train_command(CLI::App& bench) {
   add_run_options(*command, options->run);
   add_example(*command, "  tost bench train --model tost_cab_small_12_p16 --batch 16");
   add_example(*command, "  tost bench train --model tost_gpt_base --batch 1 --precision fp32,bf16");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_train(*options); });
 }
 
 }  // namespace tost

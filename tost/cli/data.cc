@@ -17,7 +17,7 @@
 namespace tost {
 namespace {
 
-struct Options {
+struct DataCommandFlags {
   RunOptions run;
   DataSpec data;
   SequenceOptions sequences;
@@ -30,7 +30,7 @@ struct Options {
   bool quiet = false;
 };
 
-nlohmann::json describe_split(const Options& options, const std::string& split) {
+nlohmann::json describe_split(const DataCommandFlags& options, const std::string& split) {
   const auto dataset = open_image_dataset(options.data, split);
   std::vector<int64_t> counts(dataset->classes().size());
   for (int64_t i = 0; i < dataset->size(); ++i) ++counts.at(static_cast<size_t>(dataset->label(i)));
@@ -78,7 +78,7 @@ void check_exists(const DataSpec& data) {
             did_you_mean(data.path, kGenerated));
 }
 
-void run_show(Options& options) {
+void run_show(DataCommandFlags& options) {
   if (means_sequences(options.sequences, options.data)) {
     return show_sequences(options.sequences, options.run);
   }
@@ -93,7 +93,7 @@ void run_show(Options& options) {
                    : print_description(splits);
 }
 
-std::unique_ptr<ImageDataset> pictures_for_sheet(Options& options) {
+std::unique_ptr<ImageDataset> pictures_for_sheet(DataCommandFlags& options) {
   if (!means_sequences(options.sequences, options.data)) {
     check_exists(options.data);
     return open_image_dataset(options.data, options.split);
@@ -101,7 +101,7 @@ std::unique_ptr<ImageDataset> pictures_for_sheet(Options& options) {
   return pictures_of(open_sequence_dataset(options.sequences.spec, options.split));
 }
 
-void run_sheet(Options& options) {
+void run_sheet(DataCommandFlags& options) {
   const auto dataset = pictures_for_sheet(options);
   if (options.count > dataset->size()) {
     fail_usage("--count is ", options.count, ", but the ", options.split, " split has ",
@@ -118,7 +118,7 @@ void run_sheet(Options& options) {
             << ")\n";
 }
 
-void run_make_shapes(const Options& options) {
+void run_make_shapes(const DataCommandFlags& options) {
   const auto dataset = open_image_dataset(options.data, options.split);
   ProgressLine progress(options.run.json || options.quiet);
   ExportOptions wanted;
@@ -139,7 +139,7 @@ void run_make_shapes(const Options& options) {
 
 void add_show(CLI::App& data) {
   CLI::App* command = data.add_subcommand("show", "Classes, counts and lengths of every split");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataCommandFlags>();
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(
       "Folder or file of the data, or generated: shapes, listops, pathfinder, pathx");
@@ -161,7 +161,7 @@ void add_show(CLI::App& data) {
 
 void add_sheet(CLI::App& data) {
   CLI::App* command = data.add_subcommand("sheet", "A contact sheet of the first pictures as PNG");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataCommandFlags>();
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(
       "Folder of the pictures, or generated: shapes, pathfinder, pathx");
@@ -186,7 +186,7 @@ void add_make(CLI::App& data) {
   add_make_sequences(*make);
   CLI::App* command =
       make->add_subcommand("shapes", "Textured shapes before clutter, as an image folder of PNG");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataCommandFlags>();
   command->add_option("--out", options->out, "Folder to write")->required();
   command->add_option("--split", options->split, "train, validation or test")
       ->capture_default_str();

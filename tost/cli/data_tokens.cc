@@ -11,7 +11,7 @@
 namespace tost {
 namespace {
 
-struct Options {
+struct DataTokensFlags {
   RunOptions run;
   TextSpec text;
   std::string out;
@@ -19,7 +19,7 @@ struct Options {
   bool quiet = false;
 };
 
-nlohmann::json report(const TokenExport& result, const Options& options) {
+nlohmann::json report(const TokenExport& result, const DataTokensFlags& options) {
   nlohmann::json splits = nlohmann::json::object();
   for (const auto& [split, tokens] : result.tokens) {
     splits[split] = {{"tokens", tokens}, {"bytes", result.bytes.at(split)}};
@@ -31,7 +31,7 @@ nlohmann::json report(const TokenExport& result, const Options& options) {
           {"splits", splits}};
 }
 
-void run_tokens(const Options& options) {
+void run_tokens(const DataTokensFlags& options) {
   set_threads(options.run.threads);
   ProgressLine progress(options.run.json || options.quiet);
   TokenExportOptions wanted;
@@ -60,7 +60,7 @@ void run_tokens(const Options& options) {
 
 void add_data_tokens_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand("tokens", "Write a text as files of 16-bit token ids");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataTokensFlags>();
   command
       ->add_option("text", options->text.path, "Text file, or folder with input.txt or train.txt")
       ->required();

@@ -16,7 +16,7 @@
 #include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
-namespace {
+namespace device_graphs_test {
 
 using testing::test_name;
 using torch::Tensor;
@@ -265,5 +265,5 @@ TEST(GraphsThatCannotBe, EndWhatDemandsThem) {
   }
 }
 
-}  // namespace
+}  // namespace device_graphs_test
 }  // namespace tost

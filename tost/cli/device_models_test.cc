@@ -18,7 +18,7 @@
 #include "tost/testing/stand_in_gpu.h"
 
 namespace tost {
-namespace {
+namespace device_models_test {
 
 using torch::Tensor;
 
@@ -265,5 +265,5 @@ TEST_P(SequencesOnGpu, TrainAsOnTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(Mixers, SequencesOnGpu, ::testing::ValuesIn(mixer_names()), test_name);
 
-}  // namespace
+}  // namespace device_models_test
 }  // namespace tost

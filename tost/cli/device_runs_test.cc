@@ -25,7 +25,7 @@
 #include "tost/train/train_run.h"
 
 namespace tost {
-namespace {
+namespace device_runs_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -227,5 +227,5 @@ TEST(TextsOnGpu, SlowAreScoredWrittenKeptAndExplainedAsOnTheCpu) {
   expect_close_json(to_json(*a), to_json(*b), "report");
 }
 
-}  // namespace
+}  // namespace device_runs_test
 }  // namespace tost

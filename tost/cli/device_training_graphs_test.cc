@@ -11,7 +11,7 @@
 #include "tost/train/train_run.h"
 
 namespace tost {
-namespace {
+namespace device_training_graphs_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -191,5 +191,5 @@ TEST(TrainingByGraphs, AreRefusedWhereTheyCannotBe) {
   EXPECT_THROW(run(dir.path() / "other", values), Error);
 }
 
-}  // namespace
+}  // namespace device_training_graphs_test
 }  // namespace tost

@@ -45,7 +45,7 @@ nlohmann::json per_class(const EvalResult& result, const std::vector<std::string
   return rows;
 }
 
-void print_text(const nlohmann::json& report) {
+void print_eval(const nlohmann::json& report) {
   std::cout << std::fixed << std::setprecision(2) << "top1    "
             << 100 * report["top1"].get<double>() << " %\n"
             << "top5    " << 100 * report["top5"].get<double>() << " %\n"
@@ -112,7 +112,7 @@ void run_image_eval(EvalCommand& options) {
                             {"strength", options.corruption.strength}};
   }
   if (options.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
-  options.run.json ? print_json(report) : print_text(report);
+  options.run.json ? print_json(report) : print_eval(report);
 }
 
 std::vector<CLI::Option*> add_image_eval_options(CLI::App& command, EvalCommand& options) {

@@ -154,7 +154,7 @@ void print_number(const json& report, const char* key, const char* name, int dig
             << std::setprecision(digits) << scale * report[key].get<double>() << unit << "\n";
 }
 
-void print_text(const json& report) {
+void print_eval_language(const json& report) {
   print_number(report, "loss", "loss", 4, 1, " nats a token");
   print_number(report, "standard_error", "standard error", 4);
   print_number(report, "perplexity", "perplexity", 3);
@@ -237,7 +237,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   const bool recall = is_recall_task(command.task);
   if (!recall) (*report)["data"] = command.data.path;
   if (command.run.json) return print_json(*report);
-  recall ? print_recall(*report) : print_text(*report);
+  recall ? print_recall(*report) : print_eval_language(*report);
 }
 
 }  // namespace tost

@@ -81,7 +81,7 @@ void print_share(const json& top1) {
   std::cout << "\n";
 }
 
-void print_text(const json& report) {
+void print_eval_sequence(const json& report) {
   std::cout << std::fixed << std::setprecision(2) << "top1       "
             << 100 * report["top1"].get<double>() << " %\n"
             << std::setprecision(4) << "loss       " << report["loss"].get<double>() << "\n"
@@ -157,7 +157,7 @@ void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const js
   report["split"] = split;
   report["model"] = loaded.info.config.name;
   if (command.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
-  command.run.json ? print_json(report) : print_text(report);
+  command.run.json ? print_json(report) : print_eval_sequence(report);
 }
 
 }  // namespace tost

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kMaxPromptBytes = int64_t{1} << 32;
 
-struct Options {
+struct GenerateFlags {
   RunOptions run;
   std::string checkpoint;
   std::string prompt, prompt_file, prompts_file;
@@ -62,7 +62,7 @@ struct Prompt {
   std::string text, where;
 };
 
-std::vector<Prompt> read_prompts(const Options& o, bool may_be_empty) {
+std::vector<Prompt> read_prompts(const GenerateFlags& o, bool may_be_empty) {
   if (!o.prompts_file.empty()) {
     std::vector<Prompt> prompts;
     for (auto& line : lines_of(read_prompt_file(o.prompts_file))) {
@@ -85,7 +85,7 @@ std::vector<Prompt> read_prompts(const Options& o, bool may_be_empty) {
   return {{o.prompt, "The prompt"}};
 }
 
-void check_options(const Options& o) {
+void check_options(const GenerateFlags& o) {
   constexpr int64_t kMostSamples = 100'000;
   const int given =
       int(o.prompt_given) + int(!o.prompt_file.empty()) + int(!o.prompts_file.empty());
@@ -153,7 +153,7 @@ void print_texts(const std::vector<Prompt>& prompts, const GenerateResult& resul
   }
 }
 
-nlohmann::json to_json(const Options& o, const std::string& file,
+nlohmann::json to_json(const GenerateFlags& o, const std::string& file,
                        const std::vector<Prompt>& prompts, const GenerateResult& result) {
   nlohmann::json texts = nlohmann::json::array();
   for (size_t i = 0; i < result.texts.size(); ++i) {
@@ -167,7 +167,7 @@ nlohmann::json to_json(const Options& o, const std::string& file,
           {"stats", to_json(result.stats)}};
 }
 
-LoadedLanguage load(const Options& o) {
+LoadedLanguage load(const GenerateFlags& o) {
   auto loaded = load_language_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
   if (loaded.info.tokenizer == nullptr) {
     fail_data("'", loaded.file.string(),
@@ -178,7 +178,7 @@ LoadedLanguage load(const Options& o) {
   return loaded;
 }
 
-void print(const Options& o, const std::string& file, const std::vector<Prompt>& prompts,
+void print(const GenerateFlags& o, const std::string& file, const std::vector<Prompt>& prompts,
            const GenerateResult& result, bool streamed) {
   if (o.run.json) {
     print_json(to_json(o, file, prompts, result));
@@ -190,7 +190,7 @@ void print(const Options& o, const std::string& file, const std::vector<Prompt>&
   if (o.stats && !o.run.json) print_stats(result.stats);
 }
 
-void run_generate(const Options& o) {
+void run_generate(const GenerateFlags& o) {
   set_threads(o.run.threads);
   check_generate(o.generate);
   check_options(o);
@@ -221,7 +221,7 @@ void run_generate(const Options& o) {
   if (stop_flag()->load()) set_exit_code(kExitInterrupted);
 }
 
-void add_text_options(CLI::App& command, Options& o) {
+void add_text_options(CLI::App& command, GenerateFlags& o) {
   command.add_option("--prompt", o.prompt, "Text to continue")
       ->each([&o](const std::string&) { o.prompt_given = true; })
       ->default_str("a line break");
@@ -244,7 +244,7 @@ void add_text_options(CLI::App& command, Options& o) {
       ->capture_default_str();
 }
 
-void add_sampling_options(CLI::App& command, Options& o) {
+void add_sampling_options(CLI::App& command, GenerateFlags& o) {
   auto& s = o.generate.sampling;
   command.add_option("--temperature", s.temperature, "0: the most likely token")
       ->capture_default_str();
@@ -267,7 +267,7 @@ void add_sampling_options(CLI::App& command, Options& o) {
 
 void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateFlags>();
   options->prompt = "\n";
   command
       ->add_option("checkpoint", options->checkpoint,

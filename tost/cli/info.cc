@@ -199,7 +199,7 @@ void print_gpus(const nlohmann::json& info) {
   }
 }
 
-void print_text(const nlohmann::json& info) {
+void print_info(const nlohmann::json& info) {
   const auto words = [](const nlohmann::json& list) {
     return join(list.get<std::vector<std::string>>(), ", ");
   };
@@ -255,7 +255,7 @@ void run_info(const InfoOptions& options) {
     print_language_models(info["language_models"]);
     return print_sequence_models(info["sequence_models"]);
   }
-  print_text(info);
+  print_info(info);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct LraFlags {
   LraOptions lra;
   std::vector<std::string> tasks, data, set;
   std::string out = "lra";
@@ -35,7 +35,7 @@ void add_data(const std::string& text, LraOptions& options) {
   }
 }
 
-LraOptions options_of(const Options& options) {
+LraOptions options_of(const LraFlags& options) {
   LraOptions lra = options.lra;
   if (options.tasks != std::vector<std::string>{"all"}) lra.tasks = options.tasks;
   for (const std::string& text : options.data) add_data(text, lra);
@@ -51,7 +51,7 @@ std::string join_numbers(const std::vector<int64_t>& numbers) {
   return join(parts, ",");
 }
 
-std::string command_line(const Options& o) {
+std::string lra_command_line(const LraFlags& o) {
   std::string command = "tost lra " + join(o.tasks, " ") + " --protocol " + o.lra.protocol;
   if (o.lra.one) command += " --one";
   if (o.lra.reduced) command += " --reduced";
@@ -62,7 +62,7 @@ std::string command_line(const Options& o) {
   return command + " --out " + quoted(o.out);
 }
 
-std::string title_of(const Options& o) {
+std::string title_of(const LraFlags& o) {
   const std::string title = "Long Range Arena, " + lra_protocol_title(o.lra);
   return o.lra.reduced ? title + ", reduced" : title;
 }
@@ -81,7 +81,7 @@ void show_plan(const LraPlan& plan, const SweepOptions& sweep, bool as_json) {
   if (as_json) print_json(report);
 }
 
-void print_result(const LraResult& result, const Options& options) {
+void print_result(const LraResult& result, const LraFlags& options) {
   if (options.run.json) {
     json report = to_json(result.table);
     report["out"] = options.out;
@@ -96,7 +96,7 @@ void print_result(const LraResult& result, const Options& options) {
   std::cout << options.out << "\n";
 }
 
-void run_lra_command(const Options& options) {
+void run_lra_command(const LraFlags& options) {
   if (options.run.threads < 0 || options.run.threads > 4096) {
     fail_usage("--threads is ", options.run.threads, "; 0 (all cores) to 4096 are possible.");
   }
@@ -106,7 +106,7 @@ void run_lra_command(const Options& options) {
                            .only = {},
                            .overwrite = options.overwrite,
                            .threads = options.run.threads,
-                           .command = command_line(options)};
+                           .command = lra_command_line(options)};
   if (options.dry_run) return show_plan(plan, sweep, options.run.json);
   SweepView view(options.quiet);
   const LraResult result = run_lra(plan, title_of(options), sweep, view, stop_flag());
@@ -121,7 +121,7 @@ void run_lra_command(const Options& options) {
 void add_lra_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("lra", "Train and compare token mixers on the Long Range Arena");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LraFlags>();
   command
       ->add_option("tasks", options->tasks,
                    "all, or some of listops, text, retrieval, image, pathfinder, pathx")

@@ -20,7 +20,7 @@
 namespace tost {
 namespace {
 
-struct Options {
+struct PredictFlags {
   RunOptions run;
   std::string checkpoint;
   std::vector<std::string> images, texts, text_files;
@@ -43,7 +43,7 @@ nlohmann::json to_json(const std::vector<Prediction>& predictions) {
   return list;
 }
 
-void print_text(const std::vector<Prediction>& predictions) {
+void print_predict(const std::vector<Prediction>& predictions) {
   for (const Prediction& prediction : predictions) {
     std::cout << prediction.path << "\n";
     for (const RankedClass& ranked : prediction.top) {
@@ -53,24 +53,24 @@ void print_text(const std::vector<Prediction>& predictions) {
   }
 }
 
-void print(const Options& options, const std::filesystem::path& file,
+void print(const PredictFlags& options, const std::filesystem::path& file,
            const std::vector<Prediction>& predictions) {
   if (options.run.json) {
     print_json({{"checkpoint", file.string()}, {"predictions", to_json(predictions)}});
   } else {
-    print_text(predictions);
+    print_predict(predictions);
   }
 }
 
 // The settings with the precision that was asked for, else the file's.
-PredictOptions settled(const Options& options, const std::string& stored, bool engine) {
+PredictOptions settled(const PredictFlags& options, const std::string& stored, bool engine) {
   PredictOptions predict = options.predict;
   predict.graphs = options.run.graphs;
   predict.precision = chosen_precision(options.precision, stored, classifier_precisions(engine));
   return predict;
 }
 
-void predict_pictures(const Options& options, Weights weights) {
+void predict_pictures(const PredictFlags& options, Weights weights) {
   LoadedModel loaded = load_model_file(options.checkpoint, weights);
   loaded.model->to(device_from_name(options.run.device));
   const bool engine = options.predict.engine && VisionEngine::supports(*loaded.model);
@@ -82,7 +82,7 @@ void predict_pictures(const Options& options, Weights weights) {
 constexpr char kReads[] =
     "sequence models read --text or --text-file; pixel models are scored by tost eval.";
 
-void predict_sequences(const Options& options, Weights weights) {
+void predict_sequences(const PredictFlags& options, Weights weights) {
   if (options.texts.empty() && options.text_files.empty())
     fail_usage("No text was given; ", kReads);
   constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
@@ -105,7 +105,7 @@ void predict_sequences(const Options& options, Weights weights) {
   print(options, loaded.file, predictions);
 }
 
-void run_predict(const KindFlags& flags, const Options& options) {
+void run_predict(const KindFlags& flags, const PredictFlags& options) {
   set_threads(options.run.threads);
   const Weights weights = options.ema ? Weights::kEma : Weights::kRaw;
   const std::string kind = model_kind(options.checkpoint, weights);
@@ -121,7 +121,7 @@ void run_predict(const KindFlags& flags, const Options& options) {
 
 void add_predict_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "Label images or texts with a trained model");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PredictFlags>();
   command
       ->add_option("checkpoint", options->checkpoint,
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")

@@ -121,7 +121,7 @@ void print_row(const char* name, const json& before, const json& after, const ch
             << std::setw(12) << scale * after[key].get<double>() << "\n";
 }
 
-void print_text(const QuantizeCommand& c, const json& report) {
+void print_quantize(const QuantizeCommand& c, const json& report) {
   const auto before = report["bytes_before"].get<int64_t>();
   const auto after = report["bytes_after"].get<int64_t>();
   std::cout << "wrote " << c.out << " (" << report["kind"].get<std::string>() << " model, "
@@ -167,7 +167,7 @@ void run_quantize(const QuantizeCommand& c) {
     report["after"] = score(c, result.kind, c.out, Weights::kRaw);
     if (report["after"].is_null()) return interrupted();
   }
-  c.run.json ? print_json(report) : print_text(c, report);
+  c.run.json ? print_json(report) : print_quantize(c, report);
 }
 
 }  // namespace

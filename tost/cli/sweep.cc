@@ -16,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct SweepFlags {
   std::string file, out;
   std::vector<std::string> only, set;
   bool dry_run = false, overwrite = false, quiet = false;
   RunOptions run;
 };
 
-std::string command_line(const Options& options) {
+std::string command_line(const SweepFlags& options) {
   std::string command = "tost sweep " + quoted(options.file) + " --out " + quoted(options.out);
   for (const std::string& text : options.set) command += " --set " + quoted(text);
   if (options.run.threads > 0) command += cat(" --threads ", options.run.threads);
@@ -31,7 +31,7 @@ std::string command_line(const Options& options) {
 }
 
 void print_result(const SweepSpec& spec, const SweepPlan& plan, const SweepResult& result,
-                  const Options& options) {
+                  const SweepFlags& options) {
   const SweepSummary summary = summarize(spec, plan, result.steps);
   if (options.run.json) {
     json report = results_json(spec, summary, result.steps);
@@ -47,7 +47,7 @@ void print_result(const SweepSpec& spec, const SweepPlan& plan, const SweepResul
   std::cout << options.out << "\n";
 }
 
-void run_sweep_command(Options& options) {
+void run_sweep_command(SweepFlags& options) {
   if (options.run.threads < 0 || options.run.threads > 4096) {
     fail_usage("--threads is ", options.run.threads, "; 0 (all cores) to 4096 are possible.");
   }
@@ -81,7 +81,7 @@ void run_sweep_command(Options& options) {
 void add_sweep_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("sweep", "Train variants with several seeds and compare them");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepFlags>();
   command->add_option("file", options->file, "JSON file of the sweep")->required();
   command->add_option("--out", options->out, "Folder of runs and results (default: FILE-sweep)");
   command->add_option("--only", options->only, "Run these variants alone (may be repeated)")

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct TrainFlags {
   std::string out;
   std::string config_file;
   bool resume = false;
@@ -88,13 +88,13 @@ class TrainView : public TrainListener {
   int64_t steps_per_epoch_ = 0;
 };
 
-json read_values(const Options& options) {
+json read_values(const TrainFlags& options) {
   json values =
       options.config_file.empty() ? json::object() : read_config_file(options.config_file);
   return merge(values, options.flags);
 }
 
-json to_json(const TrainResult& result, const Options& options) {
+json to_json(const TrainResult& result, const TrainFlags& options) {
   json report = {{"out", options.out},
                  {"step", result.step},
                  {"total_steps", result.total_steps},
@@ -130,7 +130,7 @@ std::string show_events(const RunEvents& events) {
   return parts.empty() ? "" : "; " + join(parts, ", ");
 }
 
-void print_result(const TrainResult& result, const Options& options) {
+void print_result(const TrainResult& result, const TrainFlags& options) {
   if (result.interrupted) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
               << show_events(result.events) << ", saved; go on with: tost train --out "
@@ -150,7 +150,7 @@ void print_result(const TrainResult& result, const Options& options) {
   std::cout << show_events(result.events) << "\n" << options.out << "\n";
 }
 
-void run_train(const Options& options) {
+void run_train(const TrainFlags& options) {
   if (options.resume && options.overwrite)
     fail_usage("--resume and --overwrite exclude each other; give one.");
   TrainRun run;
@@ -170,7 +170,7 @@ void run_train(const Options& options) {
 
 void add_train_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainFlags>();
   command->add_option("--out", options->out, "Run folder to write")->required()->group("What");
   command->add_option("--config", options->config_file, "JSON file of settings; flags override it")
       ->group("What");

@@ -12,7 +12,7 @@
 #include "tost/data/shapes.h"
 
 namespace tost {
-namespace {
+namespace augment_test {
 
 using namespace tost::testing;
 
@@ -323,5 +323,5 @@ TEST(ShapesTest, RefusesImpossibleSizes) {
   EXPECT_THROW(ShapesDataset(0, "train", 32, 0), Error);
 }
 
-}  // namespace
+}  // namespace augment_test
 }  // namespace tost

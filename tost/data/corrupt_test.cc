@@ -8,7 +8,7 @@
 #include "tost/testing/errors.h"
 
 namespace tost {
-namespace {
+namespace corrupt_test {
 
 // Edges, a slope and a texture, away from black and white.
 Image picture(int64_t width, int64_t height, int64_t channels) {
@@ -150,5 +150,5 @@ TEST(Corruption, TheLoaderAppliesIt) {
                            untouched.make(untouched.order(0), 0, 0).images));
 }
 
-}  // namespace
+}  // namespace corrupt_test
 }  // namespace tost

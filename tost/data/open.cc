@@ -7,6 +7,7 @@
 #include "tost/data/folder_dataset.h"
 #include "tost/data/memory_dataset.h"
 #include "tost/data/shapes.h"
+#include "tost/data/splits.h"
 #include "tost/data/views.h"
 
 namespace tost {
@@ -16,7 +17,6 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kFormats = {"auto",     "idx",    "cifar10",
                                            "cifar100", "folder", "shapes"};
-const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
 struct Source {
   std::string format;

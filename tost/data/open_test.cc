@@ -4,7 +4,7 @@
 #include "tost/testing/shared.h"
 
 namespace tost {
-namespace {
+namespace open_test {
 
 using namespace tost::testing;
 using OpenTest = FolderTest;
@@ -205,5 +205,5 @@ TEST(RealDataTest, ClothingAsFolders) {
   EXPECT_EQ(std::min(test->image(0).width, test->image(0).height), 96);
 }
 
-}  // namespace
+}  // namespace open_test
 }  // namespace tost

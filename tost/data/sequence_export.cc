@@ -27,7 +27,7 @@ struct SplitFiles {
   const char* table;
   const char* folder;
 };
-constexpr SplitFiles kSplits[] = {{"train", "basic_train.tsv", "train"},
+constexpr SplitFiles kSplitFiles[] = {{"train", "basic_train.tsv", "train"},
                                   {"validation", "basic_val.tsv", "val"},
                                   {"test", "basic_test.tsv", "test"}};
 
@@ -49,7 +49,7 @@ class Exporter {
 
   // False where it was stopped.
   bool write(const fs::path& folder) {
-    for (const SplitFiles& files : kSplits) {
+    for (const SplitFiles& files : kSplitFiles) {
       const bool done = spec_.path == "listops"
                             ? write_table(folder / files.table, files.split)
                             : write_pictures(folder / files.folder, files.split);

@@ -12,6 +12,7 @@
 #include "tost/data/listops_dataset.h"
 #include "tost/data/pathfinder_dataset.h"
 #include "tost/data/sequence_tsv.h"
+#include "tost/data/splits.h"
 
 namespace tost {
 namespace {
@@ -22,7 +23,6 @@ using Kind = SequenceSource::Kind;
 const std::vector<std::string> kFormats = {"auto",      "listops", "text",
                                            "retrieval", "pixels",  "pathfinder"};
 const std::vector<std::string> kGenerated = {"listops", "pathfinder", "pathx"};
-const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
 void check_spec(const SequenceSpec& spec) {
   if (std::find(kFormats.begin(), kFormats.end(), spec.format) == kFormats.end()) {

@@ -16,6 +16,7 @@
 #include "tost/data/sequence_pixels.h"
 #include "tost/data/sequence_store.h"
 #include "tost/data/sequence_text.h"
+#include "tost/data/splits.h"
 #include "tost/data/views.h"
 
 namespace tost {
@@ -24,7 +25,6 @@ namespace {
 using Kind = SequenceSource::Kind;
 using Opened = std::unique_ptr<SequenceDataset>;
 
-const std::vector<std::string> kSplits = {"train", "validation", "test"};
 constexpr uint64_t kWholeSeed = 20201108;
 
 constexpr auto parallel = [](int64_t tasks, function_ref<void(int64_t, int64_t)> body) {

@@ -1,4 +1,5 @@
 #include "tost/data/text_layout.h"
+#include "tost/data/splits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kSplits = {"train", "validation", "test"};
 const std::vector<std::string> kValidationNames = {"validation", "valid", "val"};
 
 bool is_file(const fs::path& path) {

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kHead[] = "lm_head.weight", kTokens[] = "transformer.wte.weight";
+constexpr char kHead[] = "lm_head.weight", kTokenTable[] = "transformer.wte.weight";
 
 // Hugging Face keeps the matrices of GPT-2's Linear layers as [in, out].
 void turn_gpt2(StateDict& state) {
@@ -27,9 +27,9 @@ void turn_gpt2(StateDict& state) {
 void adapt_language(const LanguageConfig& config, StateDict& state) {
   const auto head = state.find(kHead);
   if (head != state.end()) {
-    const torch::Tensor& tokens = state.at(kTokens);
+    const torch::Tensor& tokens = state.at(kTokenTable);
     if (head->second.dtype() != tokens.dtype() || !torch::equal(head->second, tokens)) {
-      fail_data("Tensor '", kHead, "' is not the same as '", kTokens,
+      fail_data("Tensor '", kHead, "' is not the same as '", kTokenTable,
                 "', to which the models of this program tie it.");
     }
     state.erase(head);

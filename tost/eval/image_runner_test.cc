@@ -5,7 +5,7 @@
 #include "tost/base/error.h"
 
 namespace tost {
-namespace {
+namespace image_runner_test {
 
 VisionConfig small_config() {
   VisionConfig c;
@@ -59,5 +59,5 @@ TEST(ImageRunner, RefusesPrecisionsItCannotGive) {
   EXPECT_THROW(ImageRunner(*baseline, "int8", true), Error);
 }
 
-}  // namespace
+}  // namespace image_runner_test
 }  // namespace tost

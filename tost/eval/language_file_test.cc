@@ -11,7 +11,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace language_file_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -119,5 +119,5 @@ TEST_F(LanguageFile, KindOfSomethingElseIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace language_file_test
 }  // namespace tost

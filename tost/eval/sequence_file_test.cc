@@ -13,7 +13,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace sequence_file_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -251,5 +251,5 @@ TEST(SequenceEval, CanBeStopped) {
   EXPECT_THROW(evaluate(*model, Ladder(0)), Error);
 }
 
-}  // namespace
+}  // namespace sequence_file_test
 }  // namespace tost

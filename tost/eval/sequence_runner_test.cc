@@ -9,7 +9,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace sequence_runner_test {
 
 using torch::Tensor;
 
@@ -119,5 +119,5 @@ TEST(SequenceRunner, PredictionsOfBothAgree) {
   }
 }
 
-}  // namespace
+}  // namespace sequence_runner_test
 }  // namespace tost

@@ -16,10 +16,6 @@ using torch::Tensor;
 constexpr size_t kShownHeads = 8;
 constexpr Rgb kOpen{0xd9, 0x4f, 0x2a}, kReversed{0x1f, 0x7a, 0xc4};
 
-const TextLayer& layer_at(const TextReport& report, int64_t layer) {
-  return report.trace.layers[static_cast<size_t>(layer - 1)];
-}
-
 std::vector<int64_t> layers_with_gates(const TextReport& report) {
   std::vector<int64_t> numbers;
   for (const int64_t layer : report.layers) {

@@ -14,12 +14,8 @@ namespace {
 
 using torch::Tensor;
 
-constexpr size_t kShownHeads = 8;
+constexpr size_t kMembershipHeads = 8;
 constexpr int64_t kPlotPoints = 128;
-
-const TextLayer& layer_at(const TextReport& report, int64_t layer) {
-  return report.trace.layers[static_cast<size_t>(layer - 1)];
-}
 
 std::vector<int64_t> layers_with(const TextReport& report, bool (*has)(const TextLayer&)) {
   std::vector<int64_t> numbers;
@@ -69,7 +65,7 @@ void add_head_passages(Page& page, const TextReport& report, int64_t number) {
   page.begin_details(cat("Each head of ", layer_name(report, number), " by itself"));
   std::vector<TextView> views;
   for (const int64_t head : report.heads) {
-    if (views.size() == kShownHeads) break;
+    if (views.size() == kMembershipHeads) break;
     views.push_back(
         {cat("head ", head), one_head(report, pi, head - 1, low, high),
          cat("Membership of head ", head, " from ", number_text(low, 3), " (no colour) to ",
@@ -77,8 +73,8 @@ void add_head_passages(Page& page, const TextReport& report, int64_t number) {
              number_text(pi[head - 1].mean().item<double>(), 3), ".")});
   }
   page.text_chooser(cat("heads-of-layer-", number), views);
-  if (report.heads.size() > kShownHeads) {
-    page.paragraph(cat("The first ", kShownHeads, " of ", report.heads.size(),
+  if (report.heads.size() > kMembershipHeads) {
+    page.paragraph(cat("The first ", kMembershipHeads, " of ", report.heads.size(),
                        " heads; choose others with --heads."));
   }
   page.end_details();

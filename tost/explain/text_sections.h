@@ -7,6 +7,9 @@
 namespace tost {
 
 // What several sections need.
+inline const TextLayer& layer_at(const TextReport& report, int64_t layer) {
+  return report.trace.layers[static_cast<size_t>(layer - 1)];
+}
 std::string layer_name(const TextReport& report, int64_t layer);  // "layer 2 (tssa)"
 std::string number_text(double value, int digits);                // "–" for what is not finite
 // A token as it is written in a passage: lines end after "↵" and may break after "·".

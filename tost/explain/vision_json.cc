@@ -11,13 +11,13 @@ namespace {
 using nlohmann::json;
 using torch::Tensor;
 
-json number(double value) {
+json number_or_null(double value) {
   return std::isfinite(value) ? json(value) : json();
 }
 
 template <class Written>
 json nested(const double* values, const std::vector<int64_t>& shape, size_t dim, Written written) {
-  if (dim == shape.size()) return number(written(*values));
+  if (dim == shape.size()) return number_or_null(written(*values));
   int64_t stride = 1;
   for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
   json list = json::array();
@@ -40,11 +40,11 @@ json as_float32(const Tensor& tensor) {
 }
 
 json to_json(const Spread& s) {
-  return {{"mean", number(s.mean)}, {"std", number(s.deviation)}, {"count", s.count}};
+  return {{"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
 }
 
 json to_json(const RankedClass& c) {
-  return {{"label", c.label}, {"class", c.name}, {"probability", number(c.probability)}};
+  return {{"label", c.label}, {"class", c.name}, {"probability", number_or_null(c.probability)}};
 }
 
 // [..., N] as [..., rows, columns].
@@ -68,7 +68,7 @@ json to_json(const PictureMaps& maps) {
          {"likeliest_head", rounded(as_grid(likeliest, maps), 0)},
          {"entropy", as_float32(as_grid(layer.entropy, maps))},
          {"entropy_mean",
-          layer.entropy.defined() ? number(layer.entropy.mean().item<double>()) : json()},
+          layer.entropy.defined() ? number_or_null(layer.entropy.mean().item<double>()) : json()},
          {"norms", rounded(as_grid(layer.norms, maps), 4)},
          {"register_norms", rounded(layer.register_norms, 4)}});
   }
@@ -95,14 +95,14 @@ json to_json(const PictureMaps& maps) {
 
 json to_json(const NormStatistics& n) {
   return {{"tokens", n.tokens},
-          {"mean", number(n.mean)},
-          {"std", number(n.deviation)},
-          {"median", number(n.median)},
-          {"max", number(n.largest)},
-          {"share_beyond_mean_plus_4_std", number(n.beyond_deviations)},
-          {"share_beyond_3_medians", number(n.beyond_medians)},
+          {"mean", number_or_null(n.mean)},
+          {"std", number_or_null(n.deviation)},
+          {"median", number_or_null(n.median)},
+          {"max", number_or_null(n.largest)},
+          {"share_beyond_mean_plus_4_std", number_or_null(n.beyond_deviations)},
+          {"share_beyond_3_medians", number_or_null(n.beyond_medians)},
           {"histogram", n.histogram},
-          {"register_mean", number(n.register_mean)}};
+          {"register_mean", number_or_null(n.register_mean)}};
 }
 
 json to_json(const RateGap& g) {
@@ -111,15 +111,15 @@ json to_json(const RateGap& g) {
           {"exact_in_heads", to_json(g.exact_heads)},
           {"exact_in_space", to_json(g.exact_space)},
           {"gap", to_json(g.gap)},
-          {"relative_gap", number(g.gap.mean / g.bound.mean)}};
+          {"relative_gap", number_or_null(g.gap.mean / g.bound.mean)}};
 }
 
 json to_json(const ObjectiveStep& o) {
   return {{"before", to_json(o.before)},
           {"stepped", to_json(o.stepped)},
           {"unscaled", to_json(o.unscaled)},
-          {"share_lowered", number(o.lowered)},
-          {"share_lowered_unscaled", number(o.lowered_unscaled)}};
+          {"share_lowered", number_or_null(o.lowered)},
+          {"share_lowered_unscaled", number_or_null(o.lowered_unscaled)}};
 }
 
 json to_json(const LayerStatistics& layer, const VisionReport& report, bool chosen) {
@@ -129,14 +129,14 @@ json to_json(const LayerStatistics& layer, const VisionReport& report, bool chos
                    {"output_before_residual", to_json(layer.rate_output)},
                    {"after_residual", to_json(layer.rate_after)},
                    {"after_less_input", to_json(layer.rate_change)}}},
-                 {"compression_share_lowered", number(layer.rate_lowered)}};
+                 {"compression_share_lowered", number_or_null(layer.rate_lowered)}};
   if (layer.off_diagonal.defined()) {
     object["correlation"] = {
-        {"mean_off_diagonal", number(layer.off_diagonal_mean)},
+        {"mean_off_diagonal", number_or_null(layer.off_diagonal_mean)},
         {"by_head", rounded(layer.off_diagonal, 5)},
-        {"centered_mean_off_diagonal", number(layer.centered_off_diagonal_mean)},
+        {"centered_mean_off_diagonal", number_or_null(layer.centered_off_diagonal_mean)},
         {"centered_by_head", rounded(layer.centered_off_diagonal, 5)},
-        {"by_chance", number(layer.off_diagonal_chance)},
+        {"by_chance", number_or_null(layer.off_diagonal_chance)},
         {"diagonal_share", to_json(layer.diagonal_share)},
         {"diagonal_share_unit_heads", to_json(layer.diagonal_share_unit)}};
     if (chosen) {
@@ -159,10 +159,10 @@ json to_json(const MaskScore& score) {
   if (score.group == 0) return {};
   return {{"group", score.group},
           {"complement", score.complement},
-          {"iou_where_chosen", number(score.chosen)},
-          {"iou", number(score.iou)},
-          {"std", number(score.deviation)},
-          {"chance", number(score.chance)}};
+          {"iou_where_chosen", number_or_null(score.chosen)},
+          {"iou", number_or_null(score.iou)},
+          {"std", number_or_null(score.deviation)},
+          {"chance", number_or_null(score.chance)}};
 }
 
 json to_json(const BestMask& best, const char* first, const char* second) {
@@ -177,8 +177,8 @@ json to_json(const BestMask& best, const char* first, const char* second) {
 // The mean over pictures with its standard error.
 json difference_json(const MaskScore& first, const MaskScore& second) {
   const Spread difference = paired_difference(first, second);
-  return {{"mean", number(difference.mean)},
-          {"standard_error", number(standard_error(difference))}};
+  return {{"mean", number_or_null(difference.mean)},
+          {"standard_error", number_or_null(standard_error(difference))}};
 }
 
 json to_json(const Segmentation& s) {
@@ -189,10 +189,10 @@ json to_json(const Segmentation& s) {
     for (size_t head = 0; head < layer.heads.size(); ++head) {
       const HeadScore& score = layer.heads[head];
       heads.push_back({{"head", head + 1},
-                       {"hard_iou", number(score.hard_iou)},
-                       {"soft_iou", number(score.soft_iou)},
-                       {"auc", number(score.auc)},
-                       {"average_precision", number(score.average_precision)}});
+                       {"hard_iou", number_or_null(score.hard_iou)},
+                       {"soft_iou", number_or_null(score.soft_iou)},
+                       {"auc", number_or_null(score.auc)},
+                       {"average_precision", number_or_null(score.average_precision)}});
     }
     layers.push_back({{"layer", i + 1},
                       {"heads", heads},
@@ -201,12 +201,12 @@ json to_json(const Segmentation& s) {
                       {"k_means_on_projected", to_json(layer.k_means_w)},
                       {"k_means_on_output", to_json(layer.k_means_z)},
                       {"auc_head", layer.auc_head},
-                      {"auc", number(layer.auc)},
-                      {"average_precision", number(layer.average_precision)}});
+                      {"auc", number_or_null(layer.auc)},
+                      {"average_precision", number_or_null(layer.average_precision)}});
   }
   return {{"pictures", s.pictures},
           {"skipped", s.skipped},
-          {"object_share", number(s.object_share)},
+          {"object_share", number_or_null(s.object_share)},
           {"average_object", to_json(s.average_object)},
           {"best_head", to_json(s.head, "likeliest", "membership above its mean")},
           {"best_k_means", to_json(s.k_means, "projected", "output")},
@@ -227,7 +227,7 @@ json to_json(const SplitStatistics& split, const VisionReport& report) {
   }
   json object = {{"split", split.split},
                  {"pictures", split.pictures},
-                 {"top1", number(double(split.right) / double(split.pictures))},
+                 {"top1", number_or_null(double(split.right) / double(split.pictures))},
                  {"layers", layers}};
   if (split.segmentation) object["segmentation"] = to_json(*split.segmentation);
   return object;
@@ -236,13 +236,13 @@ json to_json(const SplitStatistics& split, const VisionReport& report) {
 json to_json(const HeadSpectra& s) {
   return {{"singular_values", rounded(s.singular_values, 6)},
           {"overlap", rounded(s.overlap, 5)},
-          {"overlap_mean", number(s.mean_overlap)},
-          {"overlap_by_chance", number(s.chance_overlap)},
+          {"overlap_mean", number_or_null(s.mean_overlap)},
+          {"overlap_by_chance", number_or_null(s.chance_overlap)},
           {"sum_singular_values", rounded(s.sum_values, 6)},
           {"basis_singular_values", rounded(s.basis_values, 6)},
           {"rank", s.rank},
-          {"effective_rank", number(s.effective_rank)},
-          {"basis_effective_rank", number(s.basis_effective_rank)},
+          {"effective_rank", number_or_null(s.effective_rank)},
+          {"basis_effective_rank", number_or_null(s.basis_effective_rank)},
           {"directions_of_99_percent", s.energy_rank}};
 }
 
@@ -250,7 +250,7 @@ json to_json(const PictureSummary& p) {
   return {{"name", p.name},
           {"truth", p.truth.empty() ? json() : json(p.truth)},
           {"top", to_json(p.top)},
-          {"entropy", number(p.entropy)}};
+          {"entropy", number_or_null(p.entropy)}};
 }
 
 json header_json(const VisionReport& r) {
@@ -318,12 +318,12 @@ json summary_json(const VisionReport& r) {
   for (const SplitStatistics& split : r.splits) {
     json layers = json::array();
     for (const LayerStatistics& layer : split.layers) {
-      layers.push_back({{"entropy", number(layer.entropy.mean)},
-                        {"compression", number(layer.rate_after.mean)}});
+      layers.push_back({{"entropy", number_or_null(layer.entropy.mean)},
+                        {"compression", number_or_null(layer.rate_after.mean)}});
     }
     summary["splits"][split.split] = {
         {"pictures", split.pictures},
-        {"top1", number(double(split.right) / double(split.pictures))},
+        {"top1", number_or_null(double(split.right) / double(split.pictures))},
         {"layers", layers}};
   }
   return summary;

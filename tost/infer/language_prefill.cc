@@ -21,7 +21,7 @@ namespace {
 
 // Rows that stay in a second-level cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
-constexpr int64_t kHiddenColumns = 768;
+constexpr int64_t kPrefillColumns = 768;
 
 bool wants_bfloat16(const LanguageWeights& weights) {
   return weights.type != WeightType::kFloat32 && product_support().bfloat16;
@@ -186,7 +186,7 @@ void LanguagePrefill::close(int64_t index, const Tile& tile) {
   char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
   float* stream = x_.mutable_data_ptr<float>() + tile.first * dim_;
   const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
-  const int64_t at_once = maps.fc.panels_within(kHiddenColumns);
+  const int64_t at_once = maps.fc.panels_within(kPrefillColumns);
   const bool final = index + 1 == int64_t(blocks_.size());
   const auto after = final ? kernels::FetchAhead() : blocks_[size_t(index + 1)].in.ahead();
   if (block.kind != BlockMixer::kModule) {

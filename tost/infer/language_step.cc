@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kOutputUnit =
     16;  // outputs of a thread's share are a multiple: whole cache lines
 
-float* data(const Tensor& x) {
+float* numbers(const Tensor& x) {
   return x.mutable_data_ptr<float>();
 }
 
@@ -97,7 +97,7 @@ float* LanguageStep::normed(int thread) {
 
 void LanguageStep::embed(const int64_t* ids) {
   for (int64_t r = 0; r < batch_ * tokens_; ++r) {
-    weights_.embed(ids[r], position_ + r % tokens_, data(x_) + r * dim_);
+    weights_.embed(ids[r], position_ + r % tokens_, numbers(x_) + r * dim_);
   }
 }
 
@@ -154,24 +154,24 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
   float* own = normed(thread);
   switch (stage.work) {
     case Work::kIn:
-      norm_rows(block.norm1, data(x_), dim_, rows, own);
-      multiply(block.in, own, rows, data(w_), nullptr, thread, threads);
+      norm_rows(block.norm1, numbers(x_), dim_, rows, own);
+      multiply(block.in, own, rows, numbers(w_), nullptr, thread, threads);
       break;
     case Work::kTssa:
       if (thread == 0) tssa(block, statistics_[size_t(stage.block)]);
       break;
     case Work::kOut:
-      multiply(block.out, data(y_), rows, data(x_), &block.gamma1, thread, threads);
+      multiply(block.out, numbers(y_), rows, numbers(x_), &block.gamma1, thread, threads);
       break;
     case Work::kFc:
-      norm_rows(block.norm2, data(x_), dim_, rows, own);
+      norm_rows(block.norm2, numbers(x_), dim_, rows, own);
       expand(block, own, thread, threads);
       break;
     case Work::kProj:
-      multiply(block.proj, data(hidden_), rows, data(x_), &block.gamma2, thread, threads);
+      multiply(block.proj, numbers(hidden_), rows, numbers(x_), &block.gamma2, thread, threads);
       break;
     case Work::kHead:
-      norm_rows(weights_.norm, data(x_) + (tokens_ - 1) * dim_, tokens_ * dim_, batch_, own);
+      norm_rows(weights_.norm, numbers(x_) + (tokens_ - 1) * dim_, tokens_ * dim_, batch_, own);
       multiply(weights_.table, own, batch_, logits_, nullptr, thread, threads);
       break;
     case Work::kAttention:
@@ -223,14 +223,14 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
 void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int thread,
                           int threads) {
   const int64_t rows = batch_ * tokens_, hidden = weights_.mlp_hidden;
-  const auto range = multiply(block.fc, x, rows, data(sums_), nullptr, thread, threads);
+  const auto range = multiply(block.fc, x, rows, numbers(sums_), nullptr, thread, threads);
   kernels::FinishRowsArgs a;
   a.rows = rows;
   a.columns = range.end - range.begin;
-  a.sums = data(sums_) + range.begin;
+  a.sums = numbers(sums_) + range.begin;
   a.sums_stride = hidden;
   a.activation = weights_.activation;
-  a.out = data(hidden_) + range.begin;
+  a.out = numbers(hidden_) + range.begin;
   a.out_stride = hidden;
   kernels::finish_rows(a);
 }
@@ -239,8 +239,8 @@ kernels::CausalForwardArgs LanguageStep::tssa_args() const {
   kernels::CausalForwardArgs a;
   const int64_t heads = weights_.model->config().heads;
   a.shape = {batch_, tokens_, heads, dim_ / heads};
-  a.w = {data(w_), tokens_ * dim_, dim_};
-  a.y = {data(y_), tokens_ * dim_, dim_};
+  a.w = {numbers(w_), tokens_ * dim_, dim_};
+  a.y = {numbers(y_), tokens_ * dim_, dim_};
   return a;
 }
 
@@ -258,7 +258,7 @@ void LanguageStep::tssa(const LanguageBlockWeights& block, double* statistics) c
   a.state = a.next_state = statistics;
   kernels::causal_forward(a, workspace_.mutable_data_ptr<uint8_t>(), serial_for, 1);
   if (block.scale == 1) return;
-  for (int64_t i = 0; i < batch_ * tokens_ * dim_; ++i) data(y_)[i] *= float(block.scale);
+  for (int64_t i = 0; i < batch_ * tokens_ * dim_; ++i) numbers(y_)[i] *= float(block.scale);
 }
 
 // Mixers that are torch modules, between two parallel regions.
@@ -272,7 +272,7 @@ void LanguageStep::call_module(const Stage& stage, LanguageState& state) {
     y_.narrow(0, 0, rows).copy_(attention.attend(qkv, &own).view({rows, dim_}));
     return;
   }
-  norm_rows(block.norm1, data(x_), dim_, rows, data(y_));
+  norm_rows(block.norm1, numbers(x_), dim_, rows, numbers(y_));
   const auto input = y_.narrow(0, 0, rows).view({batch_, tokens_, dim_});
   const auto mixed = block.mixer->forward(input, {nullptr, &own, position_});
   x_.narrow(0, 0, rows).addcmul_(block.gamma1, mixed.view({rows, dim_}));

@@ -21,7 +21,7 @@ using torch::Tensor;
 
 // Rows of a tile at most, and of a group of short sequences. bfloat16 and int8 products are so fast
 // that reading the weights once for 200 rows would hold them up.
-constexpr int64_t kTileRows = 208, kTileRowsHalf = 400;
+constexpr int64_t kSequenceTileRows = 208, kTileRowsHalf = 400;
 constexpr int64_t kGroupRows = 208, kGroupRowsHalf = 800;
 constexpr int64_t kGroupRowsModule = 8192;  // a module works on a whole group
 // Tiles for all threads have about so many rows where there are enough; more of them where a
@@ -29,7 +29,7 @@ constexpr int64_t kGroupRowsModule = 8192;  // a module works on a whole group
 constexpr int64_t kEvenRows = 128, kEvenRowsLarge = 256;
 constexpr int64_t kCachedBytes = int64_t{3} << 19;
 // Longer groups are spread over the threads, so that memory does not grow with their number.
-constexpr int64_t kCarriedRows = 8192;
+constexpr int64_t kCarriedTokens = 8192;
 
 const SequenceClassifier& supported(const SequenceClassifier& model) {
   if (SequenceEngine::supports(model)) return model;
@@ -66,7 +66,7 @@ class SequenceEngine::Run {
       if (bytes > kCachedBytes) least_ = kEvenRowsLarge;
     }
     const bool half = products != Packing::kFloat32;
-    most_ = half ? kTileRowsHalf : kTileRows;
+    most_ = half ? kTileRowsHalf : kSequenceTileRows;
     least_ = std::min(least_, most_);
     group_rows_ = modules_ ? kGroupRowsModule : half ? kGroupRowsHalf : kGroupRows;
   }
@@ -117,7 +117,7 @@ class SequenceEngine::Run {
   }
 
   bool may_be_carried(const SequenceGroup& group) const {
-    return !modules_ && group.rows <= kCarriedRows;
+    return !modules_ && group.rows <= kCarriedTokens;
   }
 
   // Orders the groups: those to be carried first. Makes room for all.

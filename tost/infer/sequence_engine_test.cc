@@ -6,7 +6,7 @@
 #include "tost/models/token_mixer.h"
 
 namespace tost {
-namespace {
+namespace sequence_engine_test {
 
 using torch::Tensor;
 
@@ -335,5 +335,5 @@ TEST_F(SequenceEngineTest, LaterChangesOfTheModelDoNotReachIt) {
   EXPECT_TRUE(torch::equal(before, engine.forward(input)));
 }
 
-}  // namespace
+}  // namespace sequence_engine_test
 }  // namespace tost

@@ -10,7 +10,7 @@
 #include "tost/testing/shared.h"
 
 namespace tost {
-namespace {
+namespace vision_engine_test {
 
 using torch::Tensor;
 
@@ -263,5 +263,5 @@ TEST_F(VisionEngineTest, GivesTheOfficialLogits) {
   }
 }
 
-}  // namespace
+}  // namespace vision_engine_test
 }  // namespace tost

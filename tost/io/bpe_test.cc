@@ -17,7 +17,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace bpe_test {
 
 using nlohmann::json;
 using testing::expect_part;
@@ -292,5 +292,5 @@ TEST_F(Gpt2Files, RefusesAnEncoderOfAnotherVocabulary) {
   expect_part(refused(dir_.path()), "not a JSON object");
 }
 
-}  // namespace
+}  // namespace bpe_test
 }  // namespace tost

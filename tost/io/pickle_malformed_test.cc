@@ -7,7 +7,7 @@
 #include "tost/io/torch_test_util.h"
 
 namespace tost {
-namespace {
+namespace pickle_malformed_test {
 
 using testing::dict;
 using testing::global;
@@ -369,5 +369,5 @@ TEST(PickleReader, ValuesAreRead) {
   EXPECT_TRUE(tree.is_string(items[9], "\xc3\xa9"));
 }
 
-}  // namespace
+}  // namespace pickle_malformed_test
 }  // namespace tost

@@ -9,7 +9,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace shards_inspect_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -82,5 +82,5 @@ TEST_F(ShardsInspect, RefusesWhatIsNoIndex) {
   EXPECT_THROW(inspect(), Error);
 }
 
-}  // namespace
+}  // namespace shards_inspect_test
 }  // namespace tost

@@ -10,7 +10,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace token_file_test {
 
 namespace fs = std::filesystem;
 using testing::expect_part;
@@ -122,5 +122,5 @@ TEST(TokenFormats, HaveNames) {
   expect_part(refusal([] { token_format_from_name("llm.c"); }, ErrorKind::kUsage), "'llmc'?");
 }
 
-}  // namespace
+}  // namespace token_file_test
 }  // namespace tost

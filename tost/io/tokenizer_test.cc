@@ -5,7 +5,7 @@
 #include "tost/io/tokenizers.h"
 
 namespace tost {
-namespace {
+namespace tokenizer_test {
 
 using nlohmann::json;
 using testing::expect_part;
@@ -143,5 +143,5 @@ TEST(TokenizerJson, RefusesEverythingElse) {
   expect(bpe("YQ== Yg=="), "no token for the byte 0");
 }
 
-}  // namespace
+}  // namespace tokenizer_test
 }  // namespace tost

@@ -15,7 +15,7 @@
 #include "tost/io/torch_value.h"
 
 namespace tost {
-namespace {
+namespace torch_file_test {
 
 using namespace testing;  // the writers of torch_test_util.h
 
@@ -254,5 +254,5 @@ TEST(TensorStats, CountWhatIsNoNumber) {
   EXPECT_FALSE(tensor_stats(tensor, "").any);
 }
 
-}  // namespace
+}  // namespace torch_file_test
 }  // namespace tost

@@ -12,7 +12,7 @@
 #include "tost/testing/shared.h"
 
 namespace tost {
-namespace {
+namespace torch_inspect_test {
 
 using namespace testing;  // the writers of torch_test_util.h
 using Json = nlohmann::ordered_json;
@@ -249,5 +249,5 @@ TEST(Inspect, OfficialCheckpoints) {
   }
 }
 
-}  // namespace
+}  // namespace torch_inspect_test
 }  // namespace tost

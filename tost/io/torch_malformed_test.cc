@@ -7,7 +7,7 @@
 #include "tost/io/torch_test_util.h"
 
 namespace tost {
-namespace {
+namespace torch_malformed_test {
 
 using namespace testing;  // the writers of torch_test_util.h
 
@@ -332,5 +332,5 @@ TEST(MalformedTorchFile, EveryTruncationAndEveryFlippedBit) {
   }
 }
 
-}  // namespace
+}  // namespace torch_malformed_test
 }  // namespace tost

@@ -10,7 +10,7 @@
 #include "tost/io/zip_crc32.h"
 
 namespace tost {
-namespace {
+namespace zip_malformed_test {
 
 using testing::make_zip;
 using testing::number;
@@ -282,5 +282,5 @@ TEST(Zip, EveryTruncationAndEveryFlippedBitIsRefusedOrHarmless) {
   }
 }
 
-}  // namespace
+}  // namespace zip_malformed_test
 }  // namespace tost

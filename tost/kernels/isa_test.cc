@@ -58,8 +58,8 @@ void exit_with_isa_of_environment(const char* value) {
 
 TEST(IsaDeathTest, TheEnvironmentChooses) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(exit_with_isa_of_environment("scalar"), testing::ExitedWithCode(0), "scalar");
-  EXPECT_EXIT(exit_with_isa_of_environment("mmx"), testing::ExitedWithCode(2),
+  EXPECT_EXIT(exit_with_isa_of_environment("scalar"), ::testing::ExitedWithCode(0), "scalar");
+  EXPECT_EXIT(exit_with_isa_of_environment("mmx"), ::testing::ExitedWithCode(2),
               "TOST_ISA.*'mmx'.*scalar");
 }
 

@@ -57,7 +57,7 @@ struct Case {
   PanelProductArgs args;
 };
 
-class PanelRows : public testing::Test {
+class PanelRows : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_panel_product()) GTEST_SKIP() << "this CPU has no AVX-512";

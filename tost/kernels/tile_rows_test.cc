@@ -73,7 +73,7 @@ double gelu(double x, Activation activation = Activation::kGelu) {
   return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-class TileRows : public testing::Test {
+class TileRows : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_tiles()) GTEST_SKIP() << "this CPU has no tile units";

@@ -103,7 +103,7 @@ TEST(CausalKernel, AlignmentStridesAndThreadsChangeNothing) {
     for (const TssaShape& shape :
          {TssaShape{1, 1, 1, 1}, TssaShape{2, 7, 3, 5}, TssaShape{2, 300, 4, 32},
           TssaShape{3, 200, 3, 45}, TssaShape{5, 50, 300, 1}}) {
-      SCOPED_TRACE(testing::Message() << isa << " " << shape.batch << "x" << shape.tokens << "x"
+      SCOPED_TRACE(::testing::Message() << isa << " " << shape.batch << "x" << shape.tokens << "x"
                                       << shape.heads << "x" << shape.width);
       const Result aligned = run(shape, 0, 0, 1);
       expect_same(aligned, run(shape, 1, 0, 1));

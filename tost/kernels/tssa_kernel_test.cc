@@ -85,7 +85,7 @@ TEST(TssaKernel, AlignmentStridesAndThreadsChangeNothing) {
     for (const TssaShape& shape :
          {TssaShape{1, 1, 1, 1}, TssaShape{2, 7, 3, 5}, TssaShape{1, 200, 2, 16},
           TssaShape{3, 65, 4, 33}, TssaShape{5, 8, 300, 1}}) {
-      SCOPED_TRACE(testing::Message() << isa << " " << shape.batch << "x" << shape.tokens << "x"
+      SCOPED_TRACE(::testing::Message() << isa << " " << shape.batch << "x" << shape.tokens << "x"
                                       << shape.heads << "x" << shape.width);
       const Result aligned = run(shape, 0, 0, 1);
       expect_same(aligned, run(shape, 1, 0, 1));

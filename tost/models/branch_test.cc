@@ -7,7 +7,7 @@
 #include "tost/models/gpt_block.h"
 
 namespace tost {
-namespace {
+namespace branch_test {
 
 using torch::Tensor;
 using Tensors = std::vector<Tensor>;
@@ -129,7 +129,7 @@ void check_all_shapes(double unit) {
   for (const Shape& shape : kShapes) {
     for (const bool bias : {true, false}) {
       for (const bool dropped : {false, true}) {
-        SCOPED_TRACE(testing::Message() << shape.tokens << " x " << shape.dim << ", bias " << bias
+        SCOPED_TRACE(::testing::Message() << shape.tokens << " x " << shape.dim << ", bias " << bias
                                         << ", dropped " << dropped);
         const Tensors v = random_inputs(shape, bias);
         const Tensor keep = dropped ? torch::arange(shape.batch).to(torch::kFloat) : Tensor();
@@ -263,7 +263,7 @@ void expect_same_whatever_is_recomputed(torch::nn::Module& block, Recompute& mod
 TEST(Recompute, ChangesNoBit) {
   for (const auto& [drop_path, dropout] :
        {std::pair<double, double>{0, 0}, {0.5, 0}, {0, 0.3}, {0.5, 0.3}}) {
-    SCOPED_TRACE(testing::Message() << drop_path << " " << dropout);
+    SCOPED_TRACE(::testing::Message() << drop_path << " " << dropout);
     Block block({.dim = 24, .mlp_hidden = 50, .drop_path = drop_path, .dropout = dropout},
                 make_mixer("tssa", {.dim = 24, .heads = 3}));
     init_linears(block);
@@ -366,5 +366,5 @@ TEST(WorkingCopy, FollowsTheWeightAndGathersItsGradient) {
   EXPECT_EQ(shared->weight.grad().scalar_type(), torch::kFloat);
 }
 
-}  // namespace
+}  // namespace branch_test
 }  // namespace tost

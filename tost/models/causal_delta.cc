@@ -11,7 +11,7 @@ using torch::Tensor;
 
 namespace {
 
-constexpr int64_t kChunk = 64;
+constexpr int64_t kDeltaChunk = 64;
 
 struct Chunk {
   Tensor q, k, v;     // [B, H, n, P]
@@ -72,8 +72,8 @@ Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
                  ? *memory
                  : torch::zeros({q.size(0), q.size(1), k.size(3), v.size(3)}, q.options());
   std::vector<Tensor> out;
-  for (int64_t t = 0; t < tokens; t += kChunk) {
-    out.push_back(run_chunk(cut(q, k, v, beta, log_decay, t, std::min(kChunk, tokens - t)), now));
+  for (int64_t t = 0; t < tokens; t += kDeltaChunk) {
+    out.push_back(run_chunk(cut(q, k, v, beta, log_decay, t, std::min(kDeltaChunk, tokens - t)), now));
   }
   if (memory != nullptr) *memory = now.detach();
   return torch::cat(out, 2);

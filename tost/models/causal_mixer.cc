@@ -26,7 +26,7 @@ struct CausalEntry {
   bool bias, decay, means, scale, gate, window;
 };
 
-constexpr std::array kMixers{
+constexpr std::array kCausalMixers{
     CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false},
     CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, false, true},
     CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false, false},
@@ -46,8 +46,8 @@ constexpr std::array kMixers{
                 false, true, false, false, true, false},
 };
 
-const CausalEntry& find_mixer(const std::string& name) {
-  for (const auto& entry : kMixers) {
+const CausalEntry& find_causal_mixer(const std::string& name) {
+  for (const auto& entry : kCausalMixers) {
     if (name == entry.name) return entry;
   }
   const auto names = causal_mixer_names();
@@ -81,12 +81,12 @@ void check_heads(const CausalMixerConfig& config) {
 
 std::vector<std::string> causal_mixer_names() {
   std::vector<std::string> names;
-  for (const auto& entry : kMixers) names.emplace_back(entry.name);
+  for (const auto& entry : kCausalMixers) names.emplace_back(entry.name);
   return names;
 }
 
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config) {
-  const auto missing = lacking(find_mixer(name), config.options);
+  const auto missing = lacking(find_causal_mixer(name), config.options);
   check_heads(config);
   if (missing.empty()) return;
   fail_usage("The mixer '", name, "' has no ", missing[0], "; leave '", missing[0],
@@ -96,8 +96,8 @@ void check_causal_mixer(const std::string& name, const CausalMixerConfig& config
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config) {
   check_heads(config);
-  const auto of_other = lacking(find_mixer(other), config.options);
-  for (const auto& option : lacking(find_mixer(name), config.options)) {
+  const auto of_other = lacking(find_causal_mixer(other), config.options);
+  for (const auto& option : lacking(find_causal_mixer(name), config.options)) {
     if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
     fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option, "; leave '",
                option, "' at its default, or choose another mixer.");
@@ -105,7 +105,7 @@ void check_hybrid(const std::string& name, const std::string& other,
 }
 
 CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config) {
-  const auto& entry = find_mixer(name);
+  const auto& entry = find_causal_mixer(name);
   const CausalMixerOptions none;
   auto& o = config.options;
   if (!entry.bias) o.bias_positions = none.bias_positions;
@@ -120,7 +120,7 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
 std::shared_ptr<CausalMixer> make_causal_mixer(const std::string& name,
                                                const CausalMixerConfig& config) {
   check_causal_mixer(name, config);
-  return find_mixer(name).make(config);
+  return find_causal_mixer(name).make(config);
 }
 
 }  // namespace tost

@@ -8,7 +8,7 @@
 #include "tost/models/sequence_classifier.h"
 
 namespace tost {
-namespace {
+namespace decay_groups_test {
 
 LanguageConfig small(const std::string& mixer) {
   LanguageConfig c;
@@ -90,5 +90,5 @@ TEST(SequenceDecayGroups, FollowTheRuleOfVision) {
   EXPECT_EQ(groups.decayed.names.size() + groups.exempt.names.size(), model->parameters().size());
 }
 
-}  // namespace
+}  // namespace decay_groups_test
 }  // namespace tost

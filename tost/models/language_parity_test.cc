@@ -9,7 +9,7 @@
 #include "tost/testing/shared.h"
 
 namespace tost {
-namespace {
+namespace language_parity_test {
 
 struct Fixture {
   const char* folder;
@@ -96,5 +96,5 @@ INSTANTIATE_TEST_SUITE_P(Official, LanguageParity,
                                            Fixture{"lang_softmax", "softmax", false}),
                          [](const auto& info) { return std::string(info.param.folder); });
 
-}  // namespace
+}  // namespace language_parity_test
 }  // namespace tost

@@ -8,35 +8,35 @@
 namespace tost {
 namespace {
 
-struct Size {
+struct LanguageSize {
   const char* name;
   int64_t dim, depth, heads, block, vocab;
   double layer_scale;
   double dropout;
   int64_t means_heads;  // of the tost_means family
 };
-constexpr std::array kSizes{
+constexpr std::array kLanguageSizes{
     // The paper's (Table 4) with its code's vocabulary: 50,257 rounded up to a multiple of 64.
-    Size{"base", 768, 12, 12, 1024, 50304, 1e-5, 0, 12},
-    Size{"medium", 1024, 24, 16, 1024, 50304, 1e-5, 0, 16},
-    Size{"large", 1280, 36, 20, 1024, 50304, 1e-5, 0, 20},
+    LanguageSize{"base", 768, 12, 12, 1024, 50304, 1e-5, 0, 12},
+    LanguageSize{"medium", 1024, 24, 16, 1024, 50304, 1e-5, 0, 16},
+    LanguageSize{"large", 1280, 36, 20, 1024, 50304, 1e-5, 0, 20},
     // nanoGPT's settings for characters on a CPU and on a GPU; the vocabulary follows the data.
     // LayerScale starts at 1: in 2,000 steps 1e-5 hardly leaves the ground.
-    Size{"char", 128, 4, 4, 64, 65, 1, 0, 8},
-    Size{"char_gpu", 384, 6, 6, 256, 65, 1, 0.2, 12},
+    LanguageSize{"char", 128, 4, 4, 64, 65, 1, 0, 8},
+    LanguageSize{"char_gpu", 384, 6, 6, 256, 65, 1, 0.2, 12},
     // Words of a small corpus on a CPU; the vocabulary follows the data.
-    Size{"words", 128, 4, 4, 256, 8192, 1, 0, 8},
+    LanguageSize{"words", 128, 4, 4, 256, 8192, 1, 0, 8},
 };
 
-struct Family {
+struct LanguageFamily {
   const char* prefix;
   const char* mixer;
 };
 // tost_means is ours: what the ablations in docs/language.md found best at constant memory.
-constexpr std::array kFamilies{Family{"tost_gpt", "tssa"}, Family{"gpt", "softmax"},
-                               Family{"tost_means", "tssa-means"}};
+constexpr std::array kLanguageFamilies{LanguageFamily{"tost_gpt", "tssa"}, LanguageFamily{"gpt", "softmax"},
+                               LanguageFamily{"tost_means", "tssa-means"}};
 
-void make_means(const Size& size, LanguageConfig& c) {
+void make_means(const LanguageSize& size, LanguageConfig& c) {
   c.heads = size.means_heads;
   c.positions = "none";
   c.layer_scale = 1;
@@ -70,8 +70,8 @@ std::vector<std::string> recall_preset_names() {
 
 std::vector<std::string> language_preset_names() {
   std::vector<std::string> names;
-  for (const auto& family : kFamilies) {
-    for (const auto& size : kSizes) names.push_back(cat(family.prefix, "_", size.name));
+  for (const auto& family : kLanguageFamilies) {
+    for (const auto& size : kLanguageSizes) names.push_back(cat(family.prefix, "_", size.name));
   }
   return names;
 }
@@ -80,8 +80,8 @@ LanguageConfig language_preset(const std::string& name) {
   for (const bool stream : {false, true}) {
     if (name == recall_preset(stream).name) return recall_preset(stream);
   }
-  for (const auto& family : kFamilies) {
-    for (const auto& size : kSizes) {
+  for (const auto& family : kLanguageFamilies) {
+    for (const auto& size : kLanguageSizes) {
       if (name != cat(family.prefix, "_", size.name)) continue;
       LanguageConfig c;
       c.name = name;

@@ -11,7 +11,7 @@
 #include "tost/ops/coding_rate.h"
 
 namespace tost {
-namespace {
+namespace mixer_tssa_tied_test {
 
 using torch::Tensor;
 
@@ -182,5 +182,5 @@ TEST(TssaTied, AModelDrawsItsBasisAndStaysFiniteWhileItTrains) {
   EXPECT_GT(largest(basis - start), 0.01);
 }
 
-}  // namespace
+}  // namespace mixer_tssa_tied_test
 }  // namespace tost

@@ -5,7 +5,7 @@
 #include <memory>
 
 namespace tost {
-namespace {
+namespace norm_gelu_test {
 
 using torch::Tensor;
 
@@ -43,7 +43,7 @@ TEST(NormGelu, AgreesWithTorch) {
     for (const auto& sizes : std::vector<std::vector<int64_t>>{
              {1, 1, 1, 3}, {2, 5, 3, 4}, {3, 16, 5, 5}, {4, 47, 9, 10}}) {
       for (const bool gelu : {true, false}) {
-        SCOPED_TRACE(testing::Message() << type << " " << sizes << " " << gelu);
+        SCOPED_TRACE(::testing::Message() << type << " " << sizes << " " << gelu);
         const auto ours = make_norm(sizes[1]), wide = make_norm(sizes[1]);
         wide->to(torch::kDouble);
         const Tensor z = image(sizes, type).requires_grad_(true);
@@ -86,5 +86,5 @@ TEST(NormGelu, LeavesEvaluationToTorch) {
   EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
 }
 
-}  // namespace
+}  // namespace norm_gelu_test
 }  // namespace tost

@@ -11,7 +11,7 @@
 #include "tost/models/state_dict.h"
 
 namespace tost {
-namespace {
+namespace sequence_classifier_test {
 
 using torch::Tensor;
 
@@ -67,7 +67,7 @@ double largest(const Tensor& x) {
   return x.abs().max().item<double>();
 }
 
-class EverySequenceMixer : public testing::TestWithParam<std::string> {};
+class EverySequenceMixer : public ::testing::TestWithParam<std::string> {};
 
 void expect_padding_is_nothing(const SequenceConfig& config) {
   const auto model = random_model(config);
@@ -161,7 +161,7 @@ TEST_P(EverySequenceMixer, GradientsReachEveryParameter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EverySequenceMixer, testing::ValuesIn(mixer_names()),
+INSTANTIATE_TEST_SUITE_P(Registry, EverySequenceMixer, ::testing::ValuesIn(mixer_names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -342,5 +342,5 @@ TEST(SequenceClassifier, PairsAndSinglesAreToldApart) {
   expect_data_error("2 first and 1 second", [&] { model->forward(batch, alone(batch, 0)); });
 }
 
-}  // namespace
+}  // namespace sequence_classifier_test
 }  // namespace tost

@@ -12,7 +12,7 @@
 #include "tost/models/vision_cost.h"
 
 namespace tost {
-namespace {
+namespace sequence_config_test {
 
 using nlohmann::json;
 
@@ -115,5 +115,5 @@ TEST(SequencePresets, HaveTheSizesOfTheBenchmark) {
   expect_error(ErrorKind::kUsage, "'tost_lra_text'", [] { sequence_preset("tost_lra_texts"); });
 }
 
-}  // namespace
+}  // namespace sequence_config_test
 }  // namespace tost

@@ -8,7 +8,7 @@
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
-namespace {
+namespace sequence_cost_test {
 
 SequenceConfig small(const std::string& mixer) {
   auto c = sequence_preset("tost_seq_tiny");
@@ -36,7 +36,7 @@ int64_t measured_bytes(const SequenceConfig& config, int64_t batch, int64_t toke
   return cache.stats().peak_bytes - before;
 }
 
-class SequenceMemory : public testing::TestWithParam<std::string> {
+class SequenceMemory : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!install_caching_allocator()) GTEST_SKIP() << "TOST_ALLOCATOR=system: nothing counts";
@@ -59,7 +59,7 @@ TEST_P(SequenceMemory, IsEstimatedWithinAFactorOfOneAndAHalf) {
   expect_near_estimate(config, 3, 300);
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, SequenceMemory, testing::ValuesIn(mixer_names()),
+INSTANTIATE_TEST_SUITE_P(Registry, SequenceMemory, ::testing::ValuesIn(mixer_names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -91,5 +91,5 @@ TEST(SequenceCost, MultiplyAddsAreThoseOfTheMatrixProducts) {
   EXPECT_EQ(sequence_multiply_adds(c, tokens), 4 * block + 4 * 64 * 128 + 2 * 128);
 }
 
-}  // namespace
+}  // namespace sequence_cost_test
 }  // namespace tost

@@ -11,7 +11,7 @@
 #include "tost/testing/autocast.h"
 
 namespace tost {
-namespace {
+namespace state_space_test {
 
 using torch::Tensor;
 
@@ -223,5 +223,5 @@ TEST(StatesBefore, MatchTheSumOverEarlierChunks) {
   }
 }
 
-}  // namespace
+}  // namespace state_space_test
 }  // namespace tost

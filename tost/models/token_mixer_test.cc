@@ -10,7 +10,7 @@
 #include "tost/testing/autocast.h"
 
 namespace tost {
-namespace {
+namespace token_mixer_test {
 
 constexpr int64_t kBatch = 2, kTokens = 11, kDim = 24, kHeads = 4;
 
@@ -190,5 +190,5 @@ TEST(TokenMixers, WrongNamesAndHeadsAreUsageErrors) {
   }
 }
 
-}  // namespace
+}  // namespace token_mixer_test
 }  // namespace tost

@@ -10,7 +10,7 @@
 #include "tost/models/vision_presets.h"
 
 namespace tost {
-namespace {
+namespace vision_config_test {
 
 using nlohmann::json;
 
@@ -108,5 +108,5 @@ TEST(VisionConfigChecks, EverySettingOutOfRangeIsAUsageErrorWithAReason) {
   expect_error(usage, "architecture", with([](C& c) { c.architecture = "resnet"; }));
 }
 
-}  // namespace
+}  // namespace vision_config_test
 }  // namespace tost

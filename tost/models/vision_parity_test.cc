@@ -9,7 +9,7 @@
 #include "tost/testing/shared.h"
 
 namespace tost {
-namespace {
+namespace vision_parity_test {
 
 struct Fixture {
   const char* folder;
@@ -125,5 +125,5 @@ INSTANTIATE_TEST_SUITE_P(Official, VisionParity,
                                            Fixture{"vision_softmax_p16", "softmax", 16, false}),
                          [](const auto& info) { return std::string(info.param.folder); });
 
-}  // namespace
+}  // namespace vision_parity_test
 }  // namespace tost

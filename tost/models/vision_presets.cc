@@ -8,14 +8,14 @@
 namespace tost {
 namespace {
 
-struct Family {
+struct VisionFamily {
   const char* prefix;
   const char* mixer;
 };
-constexpr std::array kFamilies{Family{"tost", "tssa"}, Family{"xcit", "xca"},
-                               Family{"vit", "softmax"}};
+constexpr std::array kVisionFamilies{VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"},
+                               VisionFamily{"vit", "softmax"}};
 
-struct Size {
+struct VisionSize {
   const char* name;
   int64_t dim, depth, heads;
   double layer_scale;
@@ -25,24 +25,24 @@ struct Size {
   bool tost_only = false;
   int64_t stem_depth = 1;
 };
-constexpr std::array kSizes{
-    Size{"cab_tiny_12", 192, 12, 4, 1.0, 0, 224, 1000, {16, 8}},
-    Size{"cab_tiny_24", 192, 24, 4, 1e-5, 0, 224, 1000, {16, 8}},
-    Size{"cab_small_12", 384, 12, 8, 1.0, 0.05, 224, 1000, {16, 8}},
-    Size{"cab_small_24", 384, 24, 8, 1e-5, 0.05, 224, 1000, {16, 8}},
+constexpr std::array kVisionSizes{
+    VisionSize{"cab_tiny_12", 192, 12, 4, 1.0, 0, 224, 1000, {16, 8}},
+    VisionSize{"cab_tiny_24", 192, 24, 4, 1e-5, 0, 224, 1000, {16, 8}},
+    VisionSize{"cab_small_12", 384, 12, 8, 1.0, 0.05, 224, 1000, {16, 8}},
+    VisionSize{"cab_small_24", 384, 24, 8, 1e-5, 0.05, 224, 1000, {16, 8}},
     // Trained by the official README (stochastic depth 0.15), registered nowhere; only at patch 16.
-    Size{"cab_medium_12", 512, 12, 8, 1.0, 0.15, 224, 1000, {16, 16}, true},
-    Size{"cab_medium_24", 512, 24, 8, 1e-5, 0.15, 224, 1000, {16, 8}},
-    Size{"cab_large_24", 768, 24, 16, 1e-5, 0, 224, 1000, {16, 8}},
+    VisionSize{"cab_medium_12", 512, 12, 8, 1.0, 0.15, 224, 1000, {16, 16}, true},
+    VisionSize{"cab_medium_24", 512, 24, 8, 1e-5, 0.15, 224, 1000, {16, 8}},
+    VisionSize{"cab_large_24", 768, 24, 16, 1e-5, 0, 224, 1000, {16, 8}},
     // Ours, for images of 28 to 64 pixels a side; channels, side and classes follow the data. The
     // second convolution pays where training is short: on Fashion-MNIST, batch 64, learning rate
     // 2e-3, training loss around step 400 of tost_nano_p4 0.71 with one, 0.52 with two, 0.52 with
     // three (one seed).
-    Size{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
-    Size{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
+    VisionSize{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
+    VisionSize{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
 };
 
-VisionConfig make_config(const Family& family, const Size& size, int64_t patch) {
+VisionConfig make_config(const VisionFamily& family, const VisionSize& size, int64_t patch) {
   VisionConfig c;
   c.name = cat(family.prefix, "_", size.name, "_p", patch);
   c.mixer = family.mixer;
@@ -60,9 +60,9 @@ VisionConfig make_config(const Family& family, const Size& size, int64_t patch) 
 
 std::vector<VisionConfig> make_presets() {
   std::vector<VisionConfig> presets;
-  for (const auto& family : kFamilies) {
-    for (const auto& size : kSizes) {
-      if (size.tost_only && family.prefix != kFamilies[0].prefix) continue;
+  for (const auto& family : kVisionFamilies) {
+    for (const auto& size : kVisionSizes) {
+      if (size.tost_only && family.prefix != kVisionFamilies[0].prefix) continue;
       presets.push_back(make_config(family, size, size.patches[0]));
       if (size.patches[1] == size.patches[0]) continue;
       presets.push_back(make_config(family, size, size.patches[1]));

@@ -12,7 +12,7 @@
 namespace tost {
 namespace {
 
-class BlockCacheTest : public testing::Test {
+class BlockCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
     cache.empty();

@@ -22,7 +22,7 @@ void on_every_instruction_set(const Check& check) {
     for (const auto type : {torch::kFloat, torch::kBFloat16}) {
       for (const auto& [rows, width] :
            {std::pair<int64_t, int64_t>{1, 3}, {3, 5}, {33, 16}, {70, 47}}) {
-        SCOPED_TRACE(testing::Message() << isa << " " << type << " " << rows << " x " << width);
+        SCOPED_TRACE(::testing::Message() << isa << " " << type << " " << rows << " x " << width);
         check(type, rows, width);
       }
     }

@@ -290,7 +290,7 @@ void exit_with_products_on(const char* isa) {
 TEST(PackedLinearDeathTest, SlowOlderCpusComputeTheSame) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (const char* isa : {"SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"}) {
-    EXPECT_EXIT(exit_with_products_on(isa), testing::ExitedWithCode(0), "") << isa;
+    EXPECT_EXIT(exit_with_products_on(isa), ::testing::ExitedWithCode(0), "") << isa;
   }
 }
 

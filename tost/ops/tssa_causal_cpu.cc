@@ -16,10 +16,6 @@ namespace {
 
 using CausalResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-at::Tensor empty_here(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return empty_cached(sizes, dtype);
-}
-
 void run(CausalForwardCall& call) {
   const int threads = torch_threads();
   const ScratchBlock workspace(kernels::causal_forward_workspace(call.args, threads));
@@ -33,7 +29,7 @@ CausalResult tssa_causal_cpu(const at::Tensor& w, const at::Tensor& temp,
   if (w.scalar_type() == at::kDouble) {
     return tssa_causal_plain(w, temp, denom_bias, state, position);
   }
-  CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/false, empty_here);
+  CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/false, empty_cached);
   run(call);
   return {call.y, call.pi, call.after};
 }
@@ -45,7 +41,7 @@ CausalForwardResult tssa_causal_forward_cpu(const at::Tensor& w, const at::Tenso
   if (w.scalar_type() == at::kDouble) {
     return tssa_causal_forward_double(w, temp, denom_bias, state, position);
   }
-  CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/true, empty_here);
+  CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/true, empty_cached);
   run(call);
   return {call.y, call.pi, call.after, call.carry, call.pi_carry};
 }
@@ -61,7 +57,7 @@ CausalGradients tssa_causal_backward_cpu(const OptionalTensor& grad_y,
                                        pi_carry);
   }
   CausalBackwardCall call(grad_y, grad_pi, w, temp, denom_bias, position, {pi, carry, pi_carry},
-                          empty_here);
+                          empty_cached);
   const int threads = torch_threads();
   const ScratchBlock workspace(kernels::causal_backward_workspace(call.args, threads));
   kernels::causal_backward(call.args, workspace.data(), torch_parallel, threads);

@@ -8,7 +8,7 @@
 #include "tost/ops/tssa_cases.h"
 
 namespace tost {
-namespace {
+namespace tssa_causal_test {
 
 using torch::Tensor;
 using Operator = decltype(&tssa_causal);
@@ -92,7 +92,7 @@ void check(const TssaCase& c, const Surroundings& around, torch::ScalarType dtyp
           .item<double>();
   for (const auto& isa : kernels::supported_isas()) {
     kernels::force_isa(isa);
-    SCOPED_TRACE(testing::Message() << c << " " << dtype << " " << isa);
+    SCOPED_TRACE(::testing::Message() << c << " " << dtype << " " << isa);
     const auto found = run(tssa_causal, in);
     EXPECT_EQ(found.y.scalar_type(), dtype);
     EXPECT_EQ(found.pi.scalar_type(), torch::kFloat32);
@@ -107,7 +107,7 @@ void check(const TssaCase& c, const Surroundings& around, torch::ScalarType dtyp
   kernels::force_isa("auto");
 }
 
-class CausalCases : public testing::TestWithParam<TssaCase> {};
+class CausalCases : public ::testing::TestWithParam<TssaCase> {};
 
 TEST_P(CausalCases, AgreesWithThePlainFormOnEveryIsa) {
   const TssaCase& c = GetParam();
@@ -146,7 +146,7 @@ std::vector<TssaCase> causal_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CausalCases, testing::ValuesIn(causal_cases()),
+INSTANTIATE_TEST_SUITE_P(All, CausalCases, ::testing::ValuesIn(causal_cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(CausalBias, AnyLengthAndPosition) {
@@ -159,7 +159,7 @@ TEST(CausalBias, AnyLengthAndPosition) {
                                      {200, 199},
                                      {200, 200},
                                      {3, 1000}}) {
-    SCOPED_TRACE(testing::Message() << around.bias_length << " from " << around.position);
+    SCOPED_TRACE(::testing::Message() << around.bias_length << " from " << around.position);
     check(c, around, torch::kFloat32);
   }
 }
@@ -211,5 +211,5 @@ TEST(CausalRange, Identities) {
   EXPECT_TRUE(torch::allclose(y.select(1, 0), expected, 1e-4, 1e-6));
 }
 
-}  // namespace
+}  // namespace tssa_causal_test
 }  // namespace tost

@@ -25,10 +25,6 @@ at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
   }
   return adjacent;
 }
-at::Tensor empty_here(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return empty_cached(sizes, dtype);
-}
-
 void run(TssaForwardCall& call) {
   const ScratchBlock workspace(kernels::tssa_forward_workspace(call.args));
   kernels::tssa_forward(call.args, workspace.data(), torch_parallel, torch_threads());
@@ -42,7 +38,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_cpu(const at::Tensor& w, const at::Tenso
     const auto [y, pi, energy, moment, pi_sum] = tssa_forward_double(w, temp, own);
     return {y, pi};
   }
-  TssaForwardCall call(w, temp, own, /*keep=*/false, empty_here);
+  TssaForwardCall call(w, temp, own, /*keep=*/false, empty_cached);
   run(call);
   return {call.y, call.pi};
 }
@@ -52,7 +48,7 @@ TssaForwardResult tssa_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
   check_tssa_inputs(w, temp, lengths);
   const auto own = lengths_in_range(lengths, w.size(1));
   if (w.scalar_type() == at::kDouble) return tssa_forward_double(w, temp, own);
-  TssaForwardCall call(w, temp, own, /*keep=*/true, empty_here);
+  TssaForwardCall call(w, temp, own, /*keep=*/true, empty_cached);
   run(call);
   return {call.y, call.pi, call.energy, call.moment, call.pi_sum};
 }
@@ -66,7 +62,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
   if (w.scalar_type() == at::kDouble) {
     return tssa_backward_double(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, own);
   }
-  TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum}, own, empty_here);
+  TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum}, own, empty_cached);
   const ScratchBlock workspace(kernels::tssa_backward_workspace(call.args));
   kernels::tssa_backward(call.args, workspace.data(), torch_parallel, torch_threads());
   return {call.grad_w, call.grad_temp.to(temp.scalar_type())};

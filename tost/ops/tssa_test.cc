@@ -8,7 +8,7 @@
 #include "tost/ops/tssa_cases.h"
 
 namespace tost {
-namespace {
+namespace tssa_test {
 
 using torch::Tensor;
 using Lengths = std::optional<Tensor>;
@@ -44,7 +44,7 @@ void expect_close(const Tensor& found, const Tensor& plain, const Tensor& refere
 }
 
 void check(const TssaCase& c, torch::ScalarType dtype) {
-  SCOPED_TRACE(testing::Message() << c << " " << dtype << " " << kernels::current_isa());
+  SCOPED_TRACE(::testing::Message() << c << " " << dtype << " " << kernels::current_isa());
   const auto w = tssa_case_tokens(c, dtype, 1);
   const auto temp = tssa_case_temp(c);
   TssaCase unit = c;
@@ -72,7 +72,7 @@ void check(const TssaCase& c, torch::ScalarType dtype) {
                3e-7 * largest_logit * terms.item<double>(), "grad_temp");
 }
 
-class TssaCases : public testing::TestWithParam<TssaCase> {};
+class TssaCases : public ::testing::TestWithParam<TssaCase> {};
 
 TEST_P(TssaCases, AgreesWithThePlainFormOnEveryIsa) {
   for (const auto& isa : kernels::supported_isas()) {
@@ -104,7 +104,7 @@ TEST_P(TssaCases, ThreadsDoNotChangeABit) {
   at::set_num_threads(before);
 }
 
-class TssaRaggedCases : public testing::TestWithParam<TssaCase> {};
+class TssaRaggedCases : public ::testing::TestWithParam<TssaCase> {};
 
 // A sample among padding is, bit for bit, its own tokens alone; what is no one's own is 0.
 TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
@@ -117,7 +117,7 @@ TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
       const auto w = tssa_case_tokens(c, dtype, 1), grad = tssa_case_tokens(c, dtype, 2);
       const auto whole = run(tssa, w, tssa_case_temp(c), grad, grad_pi, tssa_case_lengths(c));
       for (int64_t i = 0; i < c.batch; ++i) {
-        SCOPED_TRACE(testing::Message() << isa << " " << dtype << " sample " << i);
+        SCOPED_TRACE(::testing::Message() << isa << " " << dtype << " sample " << i);
         const int64_t own = c.lengths[size_t(i)], rest = c.tokens - own;
         const auto part = [&](const Tensor& x, int64_t dim) {
           return x.narrow(0, i, 1).narrow(dim, 0, own);
@@ -136,11 +136,11 @@ TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
   kernels::force_isa("auto");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TssaCases, testing::ValuesIn(tssa_cases()),
+INSTANTIATE_TEST_SUITE_P(All, TssaCases, ::testing::ValuesIn(tssa_cases()),
                          [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Alone, TssaRaggedCases, testing::ValuesIn(tssa_ragged_cases()),
+INSTANTIATE_TEST_SUITE_P(Alone, TssaRaggedCases, ::testing::ValuesIn(tssa_ragged_cases()),
                          [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Ragged, TssaCases, testing::ValuesIn(tssa_ragged_cases()),
+INSTANTIATE_TEST_SUITE_P(Ragged, TssaCases, ::testing::ValuesIn(tssa_ragged_cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(TssaRange, LongSumsKeepTheirDigits) {
@@ -203,5 +203,5 @@ TEST(TssaUniform, IsTheOperatorWithFlatMemberships) {
   EXPECT_TRUE(torch::allclose(tssa_uniform(w, 3, lengths), ragged, 1e-12, 1e-12));
 }
 
-}  // namespace
+}  // namespace tssa_test
 }  // namespace tost

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/sweep/lra_table.h"
+#include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
 
 namespace tost {
@@ -13,10 +14,6 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMinus[] = "–";  // nothing
-
-TableCell number(std::string text) {
-  return {.text = std::move(text), .number = true};
-}
 
 const LraCell* find(const LraRow& row, const std::string& task) {
   const auto found = row.cells.find(task);
@@ -33,7 +30,7 @@ Table by_task(const LraTable& table, const std::string& caption, auto show_cell)
     std::vector<TableCell> cells{{.text = row.mixer, .strong = true}};
     for (const std::string& task : table.tasks) {
       const LraCell* cell = find(row, task);
-      cells.push_back(number(cell == nullptr ? kMinus : show_cell(*cell)));
+      cells.push_back(number_cell(cell == nullptr ? kMinus : show_cell(*cell)));
     }
     out.rows.push_back(std::move(cells));
   }
@@ -46,9 +43,9 @@ Table accuracy_table(const LraTable& table) {
   out.header.insert(out.header.end(), {"mean of 5", "mean of 6"});
   for (size_t i = 0; i < table.rows.size(); ++i) {
     const LraRow& row = table.rows[i];
-    out.rows[i].push_back(number(show(row.mean_of_five, 100, 2)));
+    out.rows[i].push_back(number_cell(show(row.mean_of_five, 100, 2)));
     const std::string six = show(row.mean_of_six, 100, 2);
-    out.rows[i].push_back(number(row.mean_of_six.n > 0 && row.path_x_assumed ? six + " *" : six));
+    out.rows[i].push_back(number_cell(row.mean_of_six.n > 0 && row.path_x_assumed ? six + " *" : six));
   }
   return out;
 }
@@ -93,11 +90,6 @@ std::string notes_of(const LraTable& table) {
   for (const LraRow& row : table.rows) assumed = assumed || row.path_x_assumed;
   text += assumed ? " (* as 50 where it was not run)." : ".";
   return text + " A mean is left out where a task is.";
-}
-
-json to_json(const MeanSpread& value) {
-  const auto finite = [](double x) { return std::isfinite(x) ? json(x) : json(); };
-  return {{"n", value.n}, {"mean", finite(value.mean)}, {"spread", finite(value.spread)}};
 }
 
 std::string csv_number(double value) {

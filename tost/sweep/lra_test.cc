@@ -9,7 +9,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace lra_test {
 
 using nlohmann::json;
 
@@ -253,5 +253,5 @@ TEST(SlowLraRun, TrainsEveryTaskAndGoesOn) {
   }
 }
 
-}  // namespace
+}  // namespace lra_test
 }  // namespace tost

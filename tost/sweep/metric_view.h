@@ -1,7 +1,13 @@
-// How the metrics that sweeps compare are written.
+// How the numbers that sweeps compare are written.
 #pragma once
 
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+
+#include "tost/report/page.h"
+#include "tost/sweep/sweep_stats.h"
 
 namespace tost {
 
@@ -17,6 +23,19 @@ inline MetricView metric_view(const std::string& metric) {
   if (metric == "top1") return {"top-1 %", "top-1, %", 100, 2};
   if (metric == "accuracy") return {"accuracy %", "accuracy, %", 100, 2};
   return {"loss", "loss, nats", 1, 4};
+}
+
+// A cell of a table that is aligned as a number.
+inline TableCell number_cell(std::string text) {
+  return {.text = std::move(text), .number = true};
+}
+
+// Numbers that are not finite are null.
+inline nlohmann::json to_json(const MeanSpread& value) {
+  const auto finite = [](double x) {
+    return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json();
+  };
+  return {{"n", value.n}, {"mean", finite(value.mean)}, {"spread", finite(value.spread)}};
 }
 
 }  // namespace tost

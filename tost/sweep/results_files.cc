@@ -3,17 +3,13 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
 
 namespace tost {
 namespace {
 
 using nlohmann::json;
-
-json to_json(const MeanSpread& value) {
-  const auto finite = [](double x) { return std::isfinite(x) ? json(x) : json(); };
-  return {{"n", value.n}, {"mean", finite(value.mean)}, {"spread", finite(value.spread)}};
-}
 
 json to_json(const std::vector<MeanSpread>& values) {
   json list = json::array();

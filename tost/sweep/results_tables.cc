@@ -24,10 +24,6 @@ bool any_heads(const SweepSummary& summary) {
   return false;
 }
 
-TableCell number(std::string text) {
-  return {.text = std::move(text), .number = true};
-}
-
 std::string count_of(const VariantSummary& v) {
   return v.failed == 0 ? cat(v.by_seed.size()) : cat(v.by_seed.size(), " (", v.failed, " failed)");
 }
@@ -45,20 +41,20 @@ Table main_table(const SweepSummary& summary) {
   table.header.insert(table.header.end(), {"seeds", "seconds", "CPU s"});
   for (const VariantSummary& v : summary.variants) {
     std::vector<TableCell> row{{.text = v.variant, .strong = true}};
-    row.push_back(number(v.parameters > 0 ? human_number(v.parameters) : "–"));
+    row.push_back(number_cell(v.parameters > 0 ? human_number(v.parameters) : "–"));
     if (heads) {
-      row.push_back(number(v.heads ? cat(*v.heads) : "–"));
-      row.push_back(number(v.head_width ? cat(*v.head_width) : "–"));
+      row.push_back(number_cell(v.heads ? cat(*v.heads) : "–"));
+      row.push_back(number_cell(v.head_width ? cat(*v.head_width) : "–"));
     }
-    row.push_back(number(show(v.score, main.scale, main.digits)));
-    row.push_back(number(show(v.difference, main.scale, main.digits, true)));
+    row.push_back(number_cell(show(v.score, main.scale, main.digits)));
+    row.push_back(number_cell(show(v.difference, main.scale, main.digits, true)));
     if (pictures) {
       const auto found = v.scores.find("loss");
-      row.push_back(number(found == v.scores.end() ? "–" : show(found->second, 1, loss.digits)));
+      row.push_back(number_cell(found == v.scores.end() ? "–" : show(found->second, 1, loss.digits)));
     }
-    row.push_back(number(count_of(v)));
-    row.push_back(number(show({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
-    row.push_back(number(show({v.cpu_seconds.n, v.cpu_seconds.mean, NAN}, 1, 0)));
+    row.push_back(number_cell(count_of(v)));
+    row.push_back(number_cell(show({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
+    row.push_back(number_cell(show({v.cpu_seconds.n, v.cpu_seconds.mean, NAN}, 1, 0)));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -73,9 +69,9 @@ Table corruption_table(const SweepSummary& summary) {
   table.header = {"variant", "whole"};
   for (const std::string& kind : summary.kinds) table.header.push_back(kind);
   for (const VariantSummary& v : summary.variants) {
-    std::vector<TableCell> row{{.text = v.variant, .strong = true}, number(show(v.score, 100, 2))};
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}, number_cell(show(v.score, 100, 2))};
     for (const std::string& kind : summary.kinds) {
-      row.push_back(number(show(v.corrupted_mean.at(kind), 100, 2)));
+      row.push_back(number_cell(show(v.corrupted_mean.at(kind), 100, 2)));
     }
     table.rows.push_back(std::move(row));
   }
@@ -109,7 +105,7 @@ Table case_table(const SweepSummary& summary, const std::vector<std::string>& na
     std::vector<TableCell> row{{.text = v.variant, .strong = true}};
     for (const std::string& name : names) {
       const auto found = v.scores.find(name);
-      row.push_back(number(found == v.scores.end() ? "–" : show(found->second, 100, 2)));
+      row.push_back(number_cell(found == v.scores.end() ? "–" : show(found->second, 100, 2)));
     }
     table.rows.push_back(std::move(row));
   }

@@ -9,7 +9,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace sweep_run_test {
 
 using nlohmann::json;
 
@@ -175,5 +175,5 @@ TEST(SlowSweepRun, AFirstStageIsTrainedOnceAndGoneOnWith) {
   EXPECT_EQ(result.steps[0].record->pretrain.at("data_seed"), 5);
 }
 
-}  // namespace
+}  // namespace sweep_run_test
 }  // namespace tost

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr size_t kMostNesting = 16;
+constexpr size_t kMostSpecNesting = 16;
 constexpr size_t kMostEntries = 1000;  // of any list
 
 // One object of the file: its keys are those asked for and no others.
@@ -197,7 +197,7 @@ ordered_json parse_file(const std::filesystem::path& path) {
   const std::string where = cat("'", path.string(), "'");
   ordered_json value = parse_ordered_json(
       read_file(path, int64_t{1} << 20), where,
-      {.nesting = kMostNesting, .unique_keys = true, .error = ErrorKind::kUsage});
+      {.nesting = kMostSpecNesting, .unique_keys = true, .error = ErrorKind::kUsage});
   if (!value.is_object()) fail_usage(where, " is not a JSON object; a sweep file is one.");
   return value;
 }

@@ -8,7 +8,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace sweep_spec_test {
 
 using nlohmann::ordered_json;
 
@@ -120,5 +120,5 @@ TEST(SweepSpec, NamesAreFolders) {
   }
 }
 
-}  // namespace
+}  // namespace sweep_spec_test
 }  // namespace tost

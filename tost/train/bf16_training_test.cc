@@ -9,7 +9,7 @@
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {
-namespace {
+namespace bf16_training_test {
 
 using namespace tost::testing;
 using torch::Tensor;
@@ -134,5 +134,5 @@ TEST(Bf16Training, LearnsLikeFloat32) {
   EXPECT_NEAR(losses["bf16"], losses["fp32"], 0.15 * losses["fp32"]);
 }
 
-}  // namespace
+}  // namespace bf16_training_test
 }  // namespace tost

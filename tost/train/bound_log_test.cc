@@ -13,7 +13,7 @@
 #include "tost/train/train_run.h"
 
 namespace tost {
-namespace {
+namespace bound_log_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -165,5 +165,5 @@ TEST_P(BoundLog, MixersWithoutMembershipsAreRefusedAtTheStart) {
 INSTANTIATE_TEST_SUITE_P(Kinds, BoundLog, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Language" : "Vision"; });
 
-}  // namespace
+}  // namespace bound_log_test
 }  // namespace tost

@@ -11,7 +11,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace checkpoint_store_test {
 
 namespace fs = std::filesystem;
 
@@ -178,5 +178,5 @@ TEST(CheckpointStore, FailedWriteLeavesTheOldOnesAndNoTrace) {
   EXPECT_EQ(follow_pointer(dir.path(), kBestPointer).filename(), "step-000000001");
 }
 
-}  // namespace
+}  // namespace checkpoint_store_test
 }  // namespace tost

@@ -5,11 +5,11 @@
 namespace tost {
 namespace {
 
-using C = LanguageTrainConfig;
+using L = LanguageTrainConfig;
 
 // nanoGPT on a CPU. LayerScale of the preset starts at 1, see language_presets.cc.
-C char_recipe() {
-  C c;
+L char_recipe() {
+  L c;
   c.recipe = "char";
   c.max_steps = 2000;
   c.lr = 1e-3;
@@ -25,8 +25,8 @@ C char_recipe() {
   return c;
 }
 
-C char_gpu_recipe() {
-  C c = char_recipe();
+L char_gpu_recipe() {
+  L c = char_recipe();
   c.recipe = "char-gpu";
   c.model = "tost_gpt_char_gpu";
   c.batch = 64;
@@ -35,8 +35,8 @@ C char_gpu_recipe() {
   return c;
 }
 
-C gpt2_recipe() {
-  C c;
+L gpt2_recipe() {
+  L c;
   c.recipe = "gpt2";
   c.model = "tost_gpt_base";
   c.seed = 1337;
@@ -57,8 +57,8 @@ C gpt2_recipe() {
   return c;
 }
 
-C gpt2_medium_recipe() {
-  C c = gpt2_recipe();
+L gpt2_medium_recipe() {
+  L c = gpt2_recipe();
   c.recipe = "gpt2-medium";
   c.model = "tost_gpt_medium";
   c.batch = 30;
@@ -67,8 +67,8 @@ C gpt2_medium_recipe() {
   return c;
 }
 
-C gpt2_large_recipe() {
-  C c = gpt2_recipe();
+L gpt2_large_recipe() {
+  L c = gpt2_recipe();
   c.recipe = "gpt2-large";
   c.model = "tost_gpt_large";
   c.batch = 20;
@@ -79,7 +79,7 @@ C gpt2_large_recipe() {
 
 }  // namespace
 
-std::vector<Recipe<C>> language_recipes() {
+std::vector<Recipe<L>> language_recipes() {
   return {{"char", char_recipe},
           {"char-gpu", char_gpu_recipe},
           {"gpt2", gpt2_recipe},

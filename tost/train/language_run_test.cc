@@ -14,7 +14,7 @@
 #include "tost/train/train_run.h"
 
 namespace tost {
-namespace {
+namespace language_run_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -244,5 +244,5 @@ TEST(SlowLanguageRun, LearnsAGeneratedText) {
   }
 }
 
-}  // namespace
+}  // namespace language_run_test
 }  // namespace tost

@@ -10,32 +10,32 @@ namespace {
 
 using nlohmann::json;
 using enum OnResume;
-using C = LanguageTrainConfig;
+using L = LanguageTrainConfig;
 
-FieldTable<C> make_fields() {
-  FieldTable<C> t;
-  t.choice("recipe", &C::recipe, names_of(language_recipes()), kFree, "named set of defaults")
-      .choice("model", &C::model, language_preset_names(), kFixed, "model preset")
-      .text("from", &C::from, kFixed,
+FieldTable<L> make_language_fields() {
+  FieldTable<L> t;
+  t.choice("recipe", &L::recipe, names_of(language_recipes()), kFree, "named set of defaults")
+      .choice("model", &L::model, language_preset_names(), kFixed, "model preset")
+      .text("from", &L::from, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
-      .object("model_options", &C::model_options, kFixed, "further model fields, as in model.json")
-      .text("data", &C::data, kWarn, "text file, folder of text, or token file")
-      .text("tokenizer", &C::tokenizer, kFixed, "auto, bytes, chars, words:N, gpt2[:FOLDER]")
-      .number("holdout", &C::holdout, 0, 0.9, kFixed,
+      .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
+      .text("data", &L::data, kWarn, "text file, folder of text, or token file")
+      .text("tokenizer", &L::tokenizer, kFixed, "auto, bytes, chars, words:N, gpt2[:FOLDER]")
+      .number("holdout", &L::holdout, 0, 0.9, kFixed,
               "share of the text kept for validation where the data has no such split")
-      .integer("batch", &C::batch, 1, 65536, kFixed, "sequences a batch")
-      .integer("eval_batches", &C::eval_batches, 1, 1'000'000, kWarn,
+      .integer("batch", &L::batch, 1, 65536, kFixed, "sequences a batch")
+      .integer("eval_batches", &L::eval_batches, 1, 1'000'000, kWarn,
                "batches of random crops an evaluation takes, the same every time")
-      .text("sample_prompt", &C::sample_prompt, kFree, "what samples begin with")
-      .integer("sample_tokens", &C::sample_tokens, 1, 1'000'000, kFree, "tokens a sample")
-      .number("sample_temperature", &C::sample_temperature, 0, 100, kFree,
+      .text("sample_prompt", &L::sample_prompt, kFree, "what samples begin with")
+      .integer("sample_tokens", &L::sample_tokens, 1, 1'000'000, kFree, "tokens a sample")
+      .number("sample_temperature", &L::sample_temperature, 0, 100, kFree,
               "temperature of samples (0: the likeliest token)");
   return t.include(loop_fields()).include(step_fields());
 }
 
 // What each field of LanguageConfig that stands beside model_options is for.
-const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
+const std::vector<std::pair<const char*, const char*>>& language_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"block", "context in tokens"},
       {"dim", "width"},
@@ -57,7 +57,7 @@ const std::vector<std::pair<const char*, const char*>>& shorthand_help() {
   return kHelp;
 }
 
-void check(const C& config) {
+void check_language(const L& config) {
   check_loop_config(config);
   if (config.data.empty()) {
     fail_usage("data is empty; name a text file, a folder of text or a token file.");
@@ -67,9 +67,9 @@ void check(const C& config) {
 
 }  // namespace
 
-const ConfigForm<C>& language_train_form() {
-  static const ConfigForm<C> form{make_fields(), language_recipes(), check,
-                                  shorthand_fields(shorthand_help(), to_json(LanguageConfig{}))};
+const ConfigForm<L>& language_train_form() {
+  static const ConfigForm<L> form{make_language_fields(), language_recipes(), check_language,
+                                  shorthand_fields(language_shorthand_help(), to_json(LanguageConfig{}))};
   return form;
 }
 
@@ -85,7 +85,7 @@ LanguageConfig changed_language_config(const std::string& mixer, const json& mod
   return base;
 }
 
-LanguageConfig language_config(const C& config) {
+LanguageConfig language_config(const L& config) {
   return changed_language_config(config.mixer, config.model_options, language_preset(config.model));
 }
 

@@ -6,7 +6,7 @@
 #include "tost/testing/errors.h"
 
 namespace tost {
-namespace {
+namespace language_train_config_test {
 
 using nlohmann::json;
 
@@ -113,5 +113,5 @@ TEST(LanguageTrainConfig, ResumingKeepsTheModelAndItsOptions) {
   EXPECT_THROW(resume_config(form(), saved, {{"mixer", "softmax"}, {"conv", 4}}, messages), Error);
 }
 
-}  // namespace
+}  // namespace language_train_config_test
 }  // namespace tost

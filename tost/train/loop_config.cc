@@ -79,7 +79,7 @@ void add_guard_fields(FieldTable<LoopConfig>& t) {
               "seconds without a batch after which the run is saved and ends (0: never)");
 }
 
-FieldTable<LoopConfig> make_fields() {
+FieldTable<LoopConfig> make_loop_fields() {
   FieldTable<LoopConfig> table;
   add_general_fields(table);
   add_optimizer_fields(table);
@@ -123,7 +123,7 @@ FieldTable<LoopConfig> make_step_fields() {
 }  // namespace
 
 const FieldTable<LoopConfig>& loop_fields() {
-  static const FieldTable<LoopConfig> table = make_fields();
+  static const FieldTable<LoopConfig> table = make_loop_fields();
   return table;
 }
 

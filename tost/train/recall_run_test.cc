@@ -11,7 +11,7 @@
 #include "tost/train/train_run.h"
 
 namespace tost {
-namespace {
+namespace recall_run_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -167,5 +167,5 @@ TEST(SlowRecallRun, LearnsATrivialCase) {
   EXPECT_GT(result.last_eval["accuracy"].get<double>(), 0.95);
 }
 
-}  // namespace
+}  // namespace recall_run_test
 }  // namespace tost

@@ -12,42 +12,42 @@ namespace {
 
 using nlohmann::json;
 using enum OnResume;
-using C = RecallTrainConfig;
+using R = RecallTrainConfig;
 
-void add_task_fields(FieldTable<C>& t) {
-  t.choice("task", &C::task, recall_tasks(), kFixed, "what is to be recalled")
-      .text("lengths", &C::lengths, kFixed,
+void add_task_fields(FieldTable<R>& t) {
+  t.choice("task", &R::task, recall_tasks(), kFixed, "what is to be recalled")
+      .text("lengths", &R::lengths, kFixed,
             "tokens of a sample, such as 64,128; batches take turns")
-      .text("pairs", &C::pairs, kFixed, "keys with a value (mqar), such as 4,8: one a length")
-      .integer("vocab", &C::vocab, 3, int64_t{1} << 24, kFixed, "tokens of mqar and copying")
-      .number("power", &C::power, 1e-9, 16, kFixed,
+      .text("pairs", &R::pairs, kFixed, "keys with a value (mqar), such as 4,8: one a length")
+      .integer("vocab", &R::vocab, 3, int64_t{1} << 24, kFixed, "tokens of mqar and copying")
+      .number("power", &R::power, 1e-9, 16, kFixed,
               "queries of mqar: weight k^(power - 1) of the k-th place behind the pairs")
-      .flag("random_filler", &C::random_filler, kFixed,
+      .flag("random_filler", &R::random_filler, kFixed,
             "random tokens between the queries of mqar, not zeros")
-      .integer("distractors", &C::distractors, 0, 1000, kFixed, "needles with other keys")
-      .integer("questions", &C::questions, 1, 1000, kFixed,
+      .integer("distractors", &R::distractors, 0, 1000, kFixed, "needles with other keys")
+      .integer("questions", &R::questions, 1, 1000, kFixed,
                "needles that are asked for, distractors among them")
-      .text("haystack", &C::haystack, kWarn, "text file around the needles (empty: a grammar)")
-      .integer("gap", &C::gap, 0, int64_t{1} << 24, kFixed, "blanks before a copy");
+      .text("haystack", &R::haystack, kWarn, "text file around the needles (empty: a grammar)")
+      .integer("gap", &R::gap, 0, int64_t{1} << 24, kFixed, "blanks before a copy");
 }
 
-FieldTable<C> make_fields() {
-  FieldTable<C> t;
-  t.choice("recipe", &C::recipe, recall_tasks(), kFree, "named set of defaults")
-      .choice("model", &C::model, recall_preset_names(), kFixed, "model preset")
-      .text("from", &C::from, kFixed,
+FieldTable<R> make_recall_fields() {
+  FieldTable<R> t;
+  t.choice("recipe", &R::recipe, recall_tasks(), kFree, "named set of defaults")
+      .choice("model", &R::model, recall_preset_names(), kFixed, "model preset")
+      .text("from", &R::from, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
-      .object("model_options", &C::model_options, kFixed, "further model fields, as in model.json")
-      .integer("batch", &C::batch, 1, 65536, kFixed, "samples a batch")
-      .integer("eval_samples", &C::eval_samples, 1, 1'000'000, kWarn,
+      .text("mixer", &R::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &R::model_options, kFixed, "further model fields, as in model.json")
+      .integer("batch", &R::batch, 1, 65536, kFixed, "samples a batch")
+      .integer("eval_samples", &R::eval_samples, 1, 1'000'000, kWarn,
                "samples of every length an evaluation takes, the same every time");
   add_task_fields(t);
   return t.include(loop_fields()).include(step_fields());
 }
 
-C mqar_recipe() {
-  C c;
+R mqar_recipe() {
+  R c;
   c.max_steps = 2000;
   c.lr = 3e-3;
   c.min_lr = 1e-4;
@@ -62,8 +62,8 @@ C mqar_recipe() {
   return c;
 }
 
-C needle_recipe() {
-  C c = mqar_recipe();
+R needle_recipe() {
+  R c = mqar_recipe();
   c.recipe = c.task = "needle";
   c.model = "tost_recall_stream";
   c.lengths = "128,256,512,1k";
@@ -71,30 +71,30 @@ C needle_recipe() {
   return c;
 }
 
-C copying_recipe() {
-  C c = mqar_recipe();
+R copying_recipe() {
+  R c = mqar_recipe();
   c.recipe = c.task = "copying";
   c.vocab = 64;
   return c;
 }
 
-void check(const C& config) {
+void check_recall(const R& config) {
   check_loop_config(config);
   recall_cases(config);
 }
 
 }  // namespace
 
-const ConfigForm<C>& recall_train_form() {
-  static const ConfigForm<C> form{
-      make_fields(),
+const ConfigForm<R>& recall_train_form() {
+  static const ConfigForm<R> form{
+      make_recall_fields(),
       {{"mqar", mqar_recipe}, {"needle", needle_recipe}, {"copying", copying_recipe}},
-      check,
+      check_recall,
       language_train_form().shorthands};
   return form;
 }
 
-RecallSpec recall_spec(const C& config, uint64_t seed) {
+RecallSpec recall_spec(const R& config, uint64_t seed) {
   return {.task = config.task,
           .seed = seed,
           .vocab = config.vocab,
@@ -106,15 +106,15 @@ RecallSpec recall_spec(const C& config, uint64_t seed) {
           .gap = config.gap};
 }
 
-std::vector<RecallCase> recall_cases(const C& config) {
+std::vector<RecallCase> recall_cases(const R& config) {
   return parse_recall_cases(config.lengths, config.pairs);
 }
 
-LanguageConfig changed_recall_config(const C& config, LanguageConfig base) {
+LanguageConfig changed_recall_config(const R& config, LanguageConfig base) {
   return changed_language_config(config.mixer, config.model_options, std::move(base));
 }
 
-LanguageConfig recall_model_config(const C& config, const RecallSource& source) {
+LanguageConfig recall_model_config(const R& config, const RecallSource& source) {
   LanguageConfig base = language_preset(config.model);
   base.vocab = source.vocab();
   base.block = 1;

@@ -7,7 +7,7 @@
 #include "tost/testing/errors.h"
 
 namespace tost {
-namespace {
+namespace run_kind_test {
 
 using nlohmann::json;
 
@@ -68,5 +68,5 @@ TEST(RunKind, NamesBelongToOneKind) {
   }
 }
 
-}  // namespace
+}  // namespace run_kind_test
 }  // namespace tost

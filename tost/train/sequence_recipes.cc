@@ -9,11 +9,11 @@
 namespace tost {
 namespace {
 
-using C = SequenceTrainConfig;
+using S = SequenceTrainConfig;
 
 // Minutes on a few cores.
-C seq_recipe() {
-  C c;
+S seq_recipe() {
+  S c;
   c.recipe = "seq";
   c.min_tokens = 20;
   c.max_tokens = 200;
@@ -28,8 +28,8 @@ C seq_recipe() {
 }
 
 // One set of hyperparameters for every task: what a task decides is its data alone.
-C lra_recipe() {
-  C c;
+S lra_recipe() {
+  S c;
   c.recipe = "lra";
   c.model = "tost_lra";
   c.train_size = 96'000;
@@ -50,8 +50,8 @@ C lra_recipe() {
 // The three tasks of text: Adam with decoupled decay, and the inverse square root of the step. The
 // base rate 0.05 there is a peak of 0.05 / sqrt(warm-up) here. They decay every parameter; biases,
 // norms and the rates of state-space models are exempt here.
-C google_text(const char* recipe, const char* model, int64_t warmup, int64_t steps) {
-  C c;
+S google_text(const char* recipe, const char* model, int64_t warmup, int64_t steps) {
+  S c;
   c.recipe = recipe;
   c.model = model;
   c.batch = 32;
@@ -68,8 +68,8 @@ C google_text(const char* recipe, const char* model, int64_t warmup, int64_t ste
 }
 
 // The three tasks of pictures: a cosine over 200 epochs after one of warm-up, without decay.
-C google_pixels(const char* recipe, const char* model, double lr, int64_t batch) {
-  C c;
+S google_pixels(const char* recipe, const char* model, double lr, int64_t batch) {
+  S c;
   c.recipe = recipe;
   c.model = model;
   c.batch = batch;
@@ -82,8 +82,8 @@ C google_pixels(const char* recipe, const char* model, double lr, int64_t batch)
   return c;
 }
 
-C lra_listops() {
-  C c = google_text("lra-listops", "tost_lra_listops", 1'000, 5'000);
+S lra_listops() {
+  S c = google_text("lra-listops", "tost_lra_listops", 1'000, 5'000);
   c.train_size = 96'000;
   c.test_size = 2'000;
   c.max_length = 2'000;
@@ -91,39 +91,39 @@ C lra_listops() {
 }
 
 // 4,000 bytes as in the paper's results; 1,000 stand in the configuration file.
-C lra_text() {
-  C c = google_text("lra-text", "tost_lra_text", 8'000, 20'000);
+S lra_text() {
+  S c = google_text("lra-text", "tost_lra_text", 8'000, 20'000);
   c.data = "";
   c.data_format = "text";
   c.max_length = 4'000;
   return c;
 }
 
-C lra_retrieval() {
-  C c = google_text("lra-retrieval", "tost_lra_retrieval", 8'000, 5'000);
+S lra_retrieval() {
+  S c = google_text("lra-retrieval", "tost_lra_retrieval", 8'000, 5'000);
   c.data = "";
   c.data_format = "retrieval";
   c.max_length = 4'000;
   return c;
 }
 
-C lra_image() {
-  C c = google_pixels("lra-image", "tost_lra_image", 5e-4, 256);
+S lra_image() {
+  S c = google_pixels("lra-image", "tost_lra_image", 5e-4, 256);
   c.data = "";
   c.data_format = "pixels";
   return c;
 }
 
-C lra_pathfinder() {
-  C c = google_pixels("lra-pathfinder", "tost_lra_pathfinder", 1e-3, 512);
+S lra_pathfinder() {
+  S c = google_pixels("lra-pathfinder", "tost_lra_pathfinder", 1e-3, 512);
   c.data = "pathfinder";
   c.train_size = 160'000;
   c.test_size = 20'000;
   return c;
 }
 
-C lra_pathx() {
-  C c = google_pixels("lra-pathx", "tost_lra_pathx", 1e-3, 64);
+S lra_pathx() {
+  S c = google_pixels("lra-pathx", "tost_lra_pathx", 1e-3, 64);
   c.data = "pathx";
   c.side = 128;
   c.train_size = 160'000;
@@ -140,8 +140,8 @@ struct S4Lengths {
 // `base` gives the data. Their rate is 1e-2 (4e-3 for Pathfinder, 1e-3 for Path-X) with batch
 // normalisation and 1e-3 or less for the state matrices; blocks with layer normalisation take 1e-3
 // throughout.
-C s4(const C& base, const char* task, const S4Lengths& lengths) {
-  C c;
+S s4(const S& base, const char* task, const S4Lengths& lengths) {
+  S c;
   c.recipe = cat("s4-", task);
   c.model = cat("tost_s4_", task);
   c.data = base.data;
@@ -160,35 +160,35 @@ C s4(const C& base, const char* task, const S4Lengths& lengths) {
   return c;
 }
 
-C s4_listops() {
+S s4_listops() {
   return s4(lra_listops(), "listops", {50, 40, 2'000, 0.05});
 }
 
-C s4_text() {
+S s4_text() {
   return s4(lra_text(), "text", {16, 32, 4'096, 0.05});
 }
 
-C s4_retrieval() {
+S s4_retrieval() {
   return s4(lra_retrieval(), "retrieval", {64, 20, 4'000, 0.05});
 }
 
-C s4_image() {
+S s4_image() {
   return s4(lra_image(), "image", {50, 200, 0, 0.05});
 }
 
-C s4_pathfinder() {
+S s4_pathfinder() {
   return s4(lra_pathfinder(), "pathfinder", {64, 200, 0, 0.03});
 }
 
-C s4_pathx() {
-  C c = s4(lra_pathx(), "pathx", {16, 50, 0, 0.05});
+S s4_pathx() {
+  S c = s4(lra_pathx(), "pathx", {16, 50, 0, 0.05});
   c.warmup_epochs = 5;
   return c;
 }
 
 }  // namespace
 
-std::vector<Recipe<C>> sequence_recipes() {
+std::vector<Recipe<S>> sequence_recipes() {
   return {{"seq", seq_recipe},      {"lra", lra_recipe},
           {"lra-listops", lra_listops},       {"lra-text", lra_text},
           {"lra-retrieval", lra_retrieval},   {"lra-image", lra_image},

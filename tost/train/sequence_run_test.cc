@@ -15,7 +15,7 @@
 #include "tost/train/train_run.h"
 
 namespace tost {
-namespace {
+namespace sequence_run_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -207,5 +207,5 @@ TEST(SequenceRun, FineTuningKeepsTheBodyAndRenewsTheHead) {
   EXPECT_FALSE(fs::exists(dir.path() / "x"));
 }
 
-}  // namespace
+}  // namespace sequence_run_test
 }  // namespace tost

@@ -9,7 +9,7 @@
 #include "tost/train/sequence_task.h"
 
 namespace tost {
-namespace {
+namespace sequence_train_config_test {
 
 using nlohmann::json;
 
@@ -89,5 +89,5 @@ TEST(SequenceTrainConfig, MemoryIsRefusedWithBothFigures) {
   }
 }
 
-}  // namespace
+}  // namespace sequence_train_config_test
 }  // namespace tost

@@ -15,7 +15,7 @@
 #include "tost/train/trainer.h"
 
 namespace tost {
-namespace {
+namespace trainer_crash_test {
 
 namespace fs = std::filesystem;
 using testing::CrashDisk;
@@ -161,5 +161,5 @@ TEST(TrainerCrashSlow, TheSameWithSavesInTheBackground) {
   EXPECT_GE(began.size(), 3u);
 }
 
-}  // namespace
+}  // namespace trainer_crash_test
 }  // namespace tost

@@ -9,7 +9,7 @@
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {
-namespace {
+namespace trainer_guards_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -269,5 +269,5 @@ TEST(TrainerGuards, SlowAStuckEvaluationEndsTheRunAndNothingIsLost) {
   expect_same_checkpoint(whole.path(), stuck.path());
 }
 
-}  // namespace
+}  // namespace trainer_guards_test
 }  // namespace tost

@@ -8,7 +8,7 @@
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {
-namespace {
+namespace trainer_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -201,5 +201,5 @@ TEST(Trainer, TellsItsListenerAndLearns) {
   EXPECT_TRUE(task.model().is_training());
 }
 
-}  // namespace
+}  // namespace trainer_test
 }  // namespace tost

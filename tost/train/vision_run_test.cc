@@ -14,7 +14,7 @@
 #include "tost/train/vision_train_config.h"
 
 namespace tost {
-namespace {
+namespace vision_run_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -197,5 +197,5 @@ TEST(SlowVisionRun, LearnsFashionMnist) {
               1e-3);  // batches of another size round otherwise
 }
 
-}  // namespace
+}  // namespace vision_run_test
 }  // namespace tost

@@ -8,85 +8,85 @@ namespace tost {
 namespace {
 
 using enum OnResume;
-using C = VisionTrainConfig;
+using V = VisionTrainConfig;
 
 constexpr int64_t kMany = int64_t{1} << 40;
 
-void add_model_fields(FieldTable<C>& t) {
-  t.choice("recipe", &C::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
-      .choice("model", &C::model, vision_preset_names(), kFixed, "model preset")
-      .text("from", &C::from, kFixed,
+void add_vision_model_fields(FieldTable<V>& t) {
+  t.choice("recipe", &V::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
+      .choice("model", &V::model, vision_preset_names(), kFixed, "model preset")
+      .text("from", &V::from, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &C::mixer, kFixed, "token mixer (empty: the preset's)")
-      .integer("image_size", &C::image_size, 0, 4096, kFixed,
+      .text("mixer", &V::mixer, kFixed, "token mixer (empty: the preset's)")
+      .integer("image_size", &V::image_size, 0, 4096, kFixed,
                "input side in pixels (0: the data's)")
-      .number("drop_path", &C::drop_path, -1, 0.99, kFixed, "stochastic depth (-1: the preset's)")
-      .object("model_options", &C::model_options, kFixed, "further model fields, as in model.json");
+      .number("drop_path", &V::drop_path, -1, 0.99, kFixed, "stochastic depth (-1: the preset's)")
+      .object("model_options", &V::model_options, kFixed, "further model fields, as in model.json");
 }
 
-void add_data_fields(FieldTable<C>& t) {
-  t.text("data", &C::data, kWarn, "data folder, or shapes (generated)")
-      .choice("data_format", &C::data_format,
+void add_vision_data_fields(FieldTable<V>& t) {
+  t.text("data", &V::data, kWarn, "data folder, or shapes (generated)")
+      .choice("data_format", &V::data_format,
               {"auto", "idx", "cifar10", "cifar100", "folder", "shapes"}, kFixed,
               "format of the data")
-      .integer("data_seed", &C::data_seed, 0, kMany, kFixed, "seed of generated data")
-      .integer("data_side", &C::data_side, 8, 1024, kFixed, "side of generated pictures")
-      .integer("train_size", &C::train_size, 1, 10'000'000, kFixed, "generated training pictures")
-      .integer("test_size", &C::test_size, 1, 10'000'000, kFixed, "generated test pictures")
-      .number("holdout", &C::holdout, -1, 0.9, kFixed,
+      .integer("data_seed", &V::data_seed, 0, kMany, kFixed, "seed of generated data")
+      .integer("data_side", &V::data_side, 8, 1024, kFixed, "side of generated pictures")
+      .integer("train_size", &V::train_size, 1, 10'000'000, kFixed, "generated training pictures")
+      .integer("test_size", &V::test_size, 1, 10'000'000, kFixed, "generated test pictures")
+      .number("holdout", &V::holdout, -1, 0.9, kFixed,
               "share of the training pictures kept for validation where the data has no such split "
               "(-1: 5 %, at "
               "most 5000; 0: none, the test split is scored instead)")
-      .integer("batch", &C::batch, 1, 65536, kFixed, "pictures a batch")
-      .integer("eval_batch", &C::eval_batch, 1, 65536, kFree, "pictures a batch of evaluation")
-      .integer("workers", &C::workers, 0, 256, kFree, "threads that prepare batches")
-      .integer("repeats", &C::repeats, 1, 16, kFixed,
+      .integer("batch", &V::batch, 1, 65536, kFixed, "pictures a batch")
+      .integer("eval_batch", &V::eval_batch, 1, 65536, kFree, "pictures a batch of evaluation")
+      .integer("workers", &V::workers, 0, 256, kFree, "threads that prepare batches")
+      .integer("repeats", &V::repeats, 1, 16, kFixed,
                "repeated augmentation: times a picture comes in a row")
-      .integer("max_unreadable", &C::max_unreadable, 0, kMany, kFree,
+      .integer("max_unreadable", &V::max_unreadable, 0, kMany, kFree,
                "unreadable pictures replaced before giving up")
-      .choice("resize", &C::resize, {"crop", "squeeze"}, kFixed,
+      .choice("resize", &V::resize, {"crop", "squeeze"}, kFixed,
               "evaluation: centre crop, or squeeze to a square")
-      .number("crop_ratio", &C::crop_ratio, 0.1, 1, kFixed, "evaluation: crop / short side")
-      .choice("interpolation", &C::interpolation, {"bilinear", "bicubic"}, kFixed,
+      .number("crop_ratio", &V::crop_ratio, 0.1, 1, kFixed, "evaluation: crop / short side")
+      .choice("interpolation", &V::interpolation, {"bilinear", "bicubic"}, kFixed,
               "resampling filter");
 }
 
-void add_augment_fields(FieldTable<C>& t) {
-  t.choice("crop", &C::crop, {"none", "pad", "random"}, kFixed,
+void add_augment_fields(FieldTable<V>& t) {
+  t.choice("crop", &V::crop, {"none", "pad", "random"}, kFixed,
            "training crop: none, pad and crop, random resized")
-      .integer("crop_pad", &C::crop_pad, 0, 512, kFixed, "pixels a side for crop pad")
-      .number("crop_min_scale", &C::crop_min_scale, 0.01, 1, kFixed, "smallest area of crop random")
-      .flag("fast_decode", &C::fast_decode, kWarn,
+      .integer("crop_pad", &V::crop_pad, 0, 512, kFixed, "pixels a side for crop pad")
+      .number("crop_min_scale", &V::crop_min_scale, 0.01, 1, kFixed, "smallest area of crop random")
+      .flag("fast_decode", &V::fast_decode, kWarn,
             "with crop random, decode JPEGs at 1/2, 1/4 or 1/8 where the part has pixels to spare; "
             "pixels then differ slightly; evaluation always decodes whole")
-      .number("flip", &C::flip, 0, 1, kFixed, "probability of a horizontal flip")
-      .integer("randaugment", &C::randaugment, 0, 16, kFixed,
+      .number("flip", &V::flip, 0, 1, kFixed, "probability of a horizontal flip")
+      .integer("randaugment", &V::randaugment, 0, 16, kFixed,
                "RandAugment operations a picture (0: off)")
-      .number("randaugment_magnitude", &C::randaugment_magnitude, 0, 10, kFixed,
+      .number("randaugment_magnitude", &V::randaugment_magnitude, 0, 10, kFixed,
               "RandAugment strength")
-      .number("randaugment_noise", &C::randaugment_noise, 0, 10, kFixed,
+      .number("randaugment_noise", &V::randaugment_noise, 0, 10, kFixed,
               "RandAugment spread of the strength")
-      .number("color_jitter", &C::color_jitter, 0, 1, kFixed,
+      .number("color_jitter", &V::color_jitter, 0, 1, kFixed,
               "brightness, contrast, saturation by up to this")
-      .number("erase", &C::erase, 0, 1, kFixed, "probability of random erasing")
-      .number("mixup", &C::mixup, 0, 100, kFixed, "mixup alpha (0: off)")
-      .number("cutmix", &C::cutmix, 0, 100, kFixed, "cutmix alpha (0: off)")
-      .number("mix_probability", &C::mix_probability, 0, 1, kFixed,
+      .number("erase", &V::erase, 0, 1, kFixed, "probability of random erasing")
+      .number("mixup", &V::mixup, 0, 100, kFixed, "mixup alpha (0: off)")
+      .number("cutmix", &V::cutmix, 0, 100, kFixed, "cutmix alpha (0: off)")
+      .number("mix_probability", &V::mix_probability, 0, 1, kFixed,
               "share of batches that are mixed")
-      .number("mix_switch", &C::mix_switch, 0, 1, kFixed, "share of mixed batches that take cutmix")
-      .number("label_smoothing", &C::label_smoothing, 0, 0.99, kFixed, "label smoothing");
+      .number("mix_switch", &V::mix_switch, 0, 1, kFixed, "share of mixed batches that take cutmix")
+      .number("label_smoothing", &V::label_smoothing, 0, 0.99, kFixed, "label smoothing");
 }
 
-FieldTable<C> make_fields() {
-  FieldTable<C> table;
-  add_model_fields(table);
-  add_data_fields(table);
+FieldTable<V> make_vision_fields() {
+  FieldTable<V> table;
+  add_vision_model_fields(table);
+  add_vision_data_fields(table);
   table.include(loop_fields()).include(epoch_fields());
   add_augment_fields(table);
   return table;
 }
 
-void check(const VisionTrainConfig& config) {
+void check_vision(const VisionTrainConfig& config) {
   check_loop_config(config);
   check_augment(augment_config(config));
   check_mix(mix_config(config));
@@ -96,7 +96,7 @@ void check(const VisionTrainConfig& config) {
 }  // namespace
 
 const ConfigForm<VisionTrainConfig>& vision_train_form() {
-  static const ConfigForm<VisionTrainConfig> form{make_fields(), vision_recipes(), check};
+  static const ConfigForm<VisionTrainConfig> form{make_vision_fields(), vision_recipes(), check_vision};
   return form;
 }
 

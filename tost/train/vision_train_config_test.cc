@@ -8,7 +8,7 @@
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
-namespace {
+namespace vision_train_config_test {
 
 using nlohmann::json;
 
@@ -130,5 +130,5 @@ TEST(ConfigFile, IsOneStrictObject) {
   EXPECT_TRUE(mentions(error_of(std::string(100'000, '[')), "nested deeper than 64 levels"));
 }
 
-}  // namespace
+}  // namespace vision_train_config_test
 }  // namespace tost

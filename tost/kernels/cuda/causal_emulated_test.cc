@@ -41,7 +41,7 @@ struct Result {
   std::vector<double> state;
 };
 
-class EmulatedCausalTssa : public testing::TestWithParam<Case> {
+class EmulatedCausalTssa : public ::testing::TestWithParam<Case> {
  protected:
   // On the CPU's kernels, or on the GPU's with the emulator; forward alone without `keep`.
   static Result run(bool emulated, bool keep) {
@@ -126,7 +126,7 @@ TEST_P(EmulatedCausalTssa, DoesNotDependOnTheOrderOfThreads) {
   EXPECT_EQ(one.state, two.state);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedCausalTssa, testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedCausalTssa, ::testing::ValuesIn(kCases));
 
 std::vector<float> outputs_of_first(int64_t tokens) {
   const TssaShape shape{1, tokens, 2, 4};

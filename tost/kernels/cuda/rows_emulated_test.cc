@@ -87,7 +87,7 @@ class Array {
 };
 
 // The inputs of every pass, and its results by the CPU's kernels or the GPU's.
-class EmulatedRows : public testing::TestWithParam<Case> {
+class EmulatedRows : public ::testing::TestWithParam<Case> {
  protected:
   Floats tokens(float scale, float shift, uint64_t seed) const {
     return numbers(GetParam().rows * GetParam().width, scale, shift, seed);
@@ -249,7 +249,7 @@ TEST_P(EmulatedRows, ScaledWeightsEqualTheCpus) {
   expect_same([&](bool emulated, DType dtype) { return scaled_weights(emulated, dtype); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedRows, testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedRows, ::testing::ValuesIn(kCases));
 
 // Against float64; the targets among them at both ends, and rows that ask for nothing.
 void check_softmax(DType dtype, int64_t rows, int64_t width, bool gradient) {

@@ -48,7 +48,7 @@ struct Result {
 // Shared memory of a block that holds whole samples, and of one that does not.
 constexpr int64_t kLarge = 227 << 10, kNone = 0;
 
-class EmulatedTssa : public testing::TestWithParam<Case> {
+class EmulatedTssa : public ::testing::TestWithParam<Case> {
  protected:
   // On the CPU's kernels, or on the GPU's with the emulator.
   Result run(bool emulated, int64_t shared_bytes = kNone) {
@@ -143,7 +143,7 @@ TEST_P(EmulatedTssa, DoesNotDependOnTheOrderOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedTssa, testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedTssa, ::testing::ValuesIn(kCases));
 
 // y of values stored in 16 bits is that of the same values in 32, rounded.
 template <class T>
