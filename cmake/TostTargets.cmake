@@ -3,6 +3,15 @@
 # Installed programs and libraries find each other, and the torch they were built with.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN;${TOST_TORCH_DIR}/lib")
 
+# Sources of a target are compiled this many at a time: most of what a source costs is what the headers of torch cost
+# wherever they are included. 0 compiles each alone.
+set(TOST_JOIN 8 CACHE STRING "Sources compiled as one; 0: each alone")
+function(tost_join target)
+  if(TOST_JOIN GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TOST_JOIN})
+  endif()
+endfunction()
+
 # tost_library(NAME tost_x SOURCES a.cc ... DEPS tost_base ... [TORCH])
 # TORCH: links LibTorch and uses the one precompiled header that all torch layers share.
 function(tost_library)
@@ -12,6 +21,7 @@ function(tost_library)
   target_link_libraries(${L_NAME} PUBLIC tost_flags ${L_DEPS})
   if(L_TORCH)
     tost_use_torch(${L_NAME})
+    tost_join(${L_NAME})
   endif()
   set_property(GLOBAL APPEND PROPERTY TOST_LIBRARIES ${L_NAME})
 endfunction()
@@ -81,6 +91,7 @@ function(tost_tests)
   target_compile_definitions(${target} PRIVATE TOST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(T_TORCH)
     tost_use_torch(${target})
+    tost_join(${target})
   endif()
   include(GoogleTest)
   gtest_discover_tests(${target} TEST_PREFIX ${T_NAME}. TEST_FILTER "-*Slow*" DISCOVERY_MODE PRE_TEST
