@@ -6,6 +6,7 @@
 # make cuda-report  registers, shared memory and spills of the GPU kernels
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
+# make site     the documentation as pages: build/site/index.html
 # make install  into PREFIX (default /usr/local)
 # TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
 PRESET ?= release
@@ -18,7 +19,7 @@ export TOST_TORCH
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops install format clean
+.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops site install format clean
 all: build
 
 setup:
@@ -61,6 +62,12 @@ fuzz:
 ops: setup
 	@cmake -S . -B build/ops -G Ninja -DTOST_OPS_ONLY=ON
 	@cmake --build build/ops -j $(JOBS)
+
+site:
+	@test -x .venv/bin/python || python3 -m venv .venv
+	@.venv/bin/python -c 'import mkdocs' 2>/dev/null || .venv/bin/python -m pip install -q --disable-pip-version-check mkdocs==1.6.1
+	@.venv/bin/python scripts/site.py
+	@echo "Built build/site/index.html"
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
