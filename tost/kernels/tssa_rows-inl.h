@@ -153,12 +153,13 @@ HWY_INLINE void write_lanes(WideVec value, T* p, int64_t lanes) {
   }
 }
 
-// Streaming stores want every vector of the block aligned.
+// Streaming stores want every vector of the block aligned; there are none of less than 16 bytes.
 template <class T, class Block>
 HWY_INLINE bool can_stream(const Block& b) {
   const int64_t size = sizeof(T);
   const int64_t vector = static_cast<int64_t>(hn::Lanes(Wide())) * size;
-  return b.stream && static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.out) % vector) == 0 &&
+  return b.stream && vector >= 16 &&
+         static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.out) % vector) == 0 &&
          b.out_stride * size % vector == 0 && b.width * size % vector == 0;
 }
 
