@@ -274,7 +274,7 @@ void write_causal_grad(const CausalBlock& b) {
 
 template <class T>
 void causal_grad_input(const CausalBlock& b) {
-  can_stream<T>(b) ? write_causal_grad<T, true>(b) : write_causal_grad<T, false>(b);
+  can_stream_tiles<T>(b) ? write_causal_grad<T, true>(b) : write_causal_grad<T, false>(b);
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

@@ -161,7 +161,7 @@ void write_causal_output(const CausalBlock& b) {
 
 template <class T>
 void causal_output(const CausalBlock& b) {
-  can_stream<T>(b) ? write_causal_output<T, true>(b) : write_causal_output<T, false>(b);
+  can_stream_tiles<T>(b) ? write_causal_output<T, true>(b) : write_causal_output<T, false>(b);
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

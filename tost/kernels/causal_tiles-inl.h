@@ -28,6 +28,15 @@ HWY_INLINE void for_each_tile(int64_t n, const Body& body) {
   if (c < n) body.template run<1, true>(c, n - c);
 }
 
+// can_stream() for results that are written tile by tile: where a head is not made of whole tiles,
+// its last vectors are written one by one.
+template <class T>
+HWY_INLINE bool can_stream_tiles(const CausalBlock& b) {
+  const int64_t size = static_cast<int64_t>(hn::Lanes(Wide()));
+  const int64_t tile = kTileVectors * size;
+  return can_stream<T>(b, b.width % tile == 0 ? tile : size);
+}
+
 // 1 / x for x > 0, within 2 ulp; as 1 / 8e37 for larger x. NaN gives NaN: x86 takes the second of
 // the operands of Min and Max if either is NaN.
 template <class D>

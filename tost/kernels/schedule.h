@@ -111,6 +111,15 @@ inline bool worth_streaming(int64_t bytes) {
   return bytes >= (8 << 20);
 }
 
+// Whether runs of `run_bytes`, each written at once, cover whole cache lines. Streaming stores need
+// this: a line that has to wait for its second half leaves as two partial writes, which take five
+// times as long as a whole one.
+inline bool fills_lines(const void* out, int64_t stride_bytes, int64_t run_bytes) {
+  constexpr int64_t kLine = 64;
+  return reinterpret_cast<uintptr_t>(out) % kLine == 0 && stride_bytes % kLine == 0 &&
+         run_bytes % kLine == 0;
+}
+
 // out[c] = sum over blocks of partial[block * stride + c], c in [begin, end), in float64.
 void sum_blocks(const float* partial, int64_t blocks, int64_t stride, int64_t begin, int64_t end,
                 float* out);

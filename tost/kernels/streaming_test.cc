@@ -126,6 +126,8 @@ TEST(Streaming, ResultsAreThoseThatGoThroughTheCaches) {
         SCOPED_TRACE(testing::Message() << isa << (dtype == DType::kFloat32 ? " fp32" : " bf16")
                                         << (form == run ? "" : " causal"));
         Results streamed(shape, dtype, 0), cached(shape, dtype, 1);
+        ASSERT_TRUE(fills_lines(streamed.y.tokens().data, row, row));
+        ASSERT_FALSE(fills_lines(cached.y.tokens().data, row, row));
         form(shape, dtype, w, g, streamed);
         form(shape, dtype, w, g, cached);
         EXPECT_TRUE(streamed.y.holds_the_same(cached.y));

@@ -179,8 +179,9 @@ void grad_membership_pass(const TssaBlock& b) {
   sum_groups(temp_lanes, b.heads, b.head_sum);
 }
 
-// grad_w = pi (2 w dS/N - g D) + 2 r v (da - pull) over the channels of one head.
-template <class T, bool kStream>
+// grad_w = pi (2 w dS/N - g D) + 2 r v (da - pull) over the channels of one head of `count` rows,
+// or of one row.
+template <class T, bool kByRow, bool kStream>
 struct InputGradRows {
   const T* w;
   int64_t w_stride;
@@ -192,7 +193,7 @@ struct InputGradRows {
   const float* damping;
   const float* moment_grad;
   const float* pull;
-  int64_t tokens;
+  int64_t count;
   T* out;
   int64_t out_stride;
 
@@ -205,9 +206,9 @@ struct InputGradRows {
     const auto half_slope = load_lanes<kPartial>(d, moment_grad + i, lanes);
     const auto slope = hn::Add(half_slope, half_slope);
     const auto mean = load_lanes<kPartial>(d, pull + i, lanes);
-    for (int64_t t = 0; t < tokens; ++t) {
-      prefetch_next_group(w + t * w_stride + i, w_stride);
-      prefetch_next_group(g + t * g_stride + i, g_stride);
+    for (int64_t t = 0; t < (kByRow ? 1 : count); ++t) {
+      prefetch_row<kByRow ? 2 : kTokenGroup>(w + t * w_stride + i, w_stride);
+      prefetch_row<kByRow ? 2 : kTokenGroup>(g + t * g_stride + i, g_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
       const auto y = load_lanes<kPartial>(d, g + t * g_stride + i, lanes);
       const auto through_moment = hn::MulSub(x, slope, hn::Mul(y, damp));
@@ -219,29 +220,30 @@ struct InputGradRows {
   }
 };
 
-template <class T, bool kStream>
-void write_input_grad(const TssaBlock& b) {
-  for (int64_t t = 0; t < b.tokens; t += kTokenGroup) {
-    const int64_t count = std::min(kTokenGroup, b.tokens - t);
+// On a copy of the block, as write_output.
+template <class T, bool kByRow, bool kStream>
+void write_input_grad(const TssaBlock b) {
+  constexpr int64_t kRows = kByRow ? 1 : kTokenGroup;
+  for (int64_t t = 0; t < b.tokens; t += kRows) {
+    const int64_t count = std::min(kRows, b.tokens - t);
     const T* w = static_cast<const T*>(b.w) + t * b.w_stride;
     const T* g = static_cast<const T*>(b.g) + t * b.g_stride;
     T* out = static_cast<T*>(b.out) + t * b.out_stride;
     for (int64_t k = 0; k < b.heads; ++k) {
       const int64_t c = k * b.width;
       const int64_t row = k * b.row_stride + t;
-      for_each_vector(b.width, InputGradRows<T, kStream>{
-                                   w + c, b.w_stride, g + c, b.g_stride, b.pi + row,
-                                   b.logit_grad + row, b.inv_norm + c, b.damping + c,
-                                   b.moment_grad + c, b.pull + c, count, out + c, b.out_stride});
+      for_each_vector<kByRow>(
+          b.width, InputGradRows<T, kByRow, kStream>{w + c, b.w_stride, g + c, b.g_stride,
+                                                     b.pi + row, b.logit_grad + row, b.inv_norm + c,
+                                                     b.damping + c, b.moment_grad + c, b.pull + c,
+                                                     count, out + c, b.out_stride});
     }
   }
 }
 
 template <class T>
 void grad_input_pass(const TssaBlock& b) {
-  if (!can_stream<T>(b)) return write_input_grad<T, false>(b);
-  write_input_grad<T, true>(b);
-  hwy::FlushStream();
+  write_rows<T>(b, [&](auto by_row, auto stream) { write_input_grad<T, by_row, stream>(b); });
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

@@ -145,14 +145,14 @@ void membership_pass(const TssaBlock& b) {
   sum_groups(b.scratch + size, b.heads, b.head_sum);
 }
 
-// out = -(w pi) D over the channels of one head.
-template <class T, bool kStream>
+// out = -(w pi) D over the channels of one head of `count` rows, or of one row.
+template <class T, bool kByRow, bool kStream>
 struct OutputRows {
   const T* w;
   int64_t w_stride;
   const float* pi;
   const float* damping;
-  int64_t tokens;
+  int64_t count;
   T* out;
   int64_t out_stride;
 
@@ -160,8 +160,8 @@ struct OutputRows {
   HWY_INLINE void run(int64_t i, int64_t lanes) const {
     const Wide d;
     const auto damp = hn::Neg(load_lanes<kPartial>(d, damping + i, lanes));
-    for (int64_t t = 0; t < tokens; ++t) {
-      prefetch_next_group(w + t * w_stride + i, w_stride);
+    for (int64_t t = 0; t < (kByRow ? 1 : count); ++t) {
+      prefetch_row<kByRow ? 2 : kTokenGroup>(w + t * w_stride + i, w_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
       const auto y = hn::Mul(hn::Mul(x, hn::Set(d, pi[t])), damp);
       write_lanes<kPartial, kStream>(y, out + t * out_stride + i, lanes);
@@ -169,26 +169,27 @@ struct OutputRows {
   }
 };
 
-template <class T, bool kStream>
-void write_output(const TssaBlock& b) {
-  for (int64_t t = 0; t < b.tokens; t += kTokenGroup) {
-    const int64_t count = std::min(kTokenGroup, b.tokens - t);
+// On a copy of the block: results cannot overwrite it, so its fields stay in registers.
+template <class T, bool kByRow, bool kStream>
+void write_output(const TssaBlock b) {
+  constexpr int64_t kRows = kByRow ? 1 : kTokenGroup;
+  for (int64_t t = 0; t < b.tokens; t += kRows) {
+    const int64_t count = std::min(kRows, b.tokens - t);
     const T* w = static_cast<const T*>(b.w) + t * b.w_stride;
     T* out = static_cast<T*>(b.out) + t * b.out_stride;
     for (int64_t k = 0; k < b.heads; ++k) {
       const int64_t c = k * b.width;
       const float* pi = b.pi + k * b.row_stride + t;
-      for_each_vector(b.width, OutputRows<T, kStream>{w + c, b.w_stride, pi, b.damping + c, count,
-                                                      out + c, b.out_stride});
+      for_each_vector<kByRow>(
+          b.width, OutputRows<T, kByRow, kStream>{w + c, b.w_stride, pi, b.damping + c, count,
+                                                  out + c, b.out_stride});
     }
   }
 }
 
 template <class T>
 void output_pass(const TssaBlock& b) {
-  if (!can_stream<T>(b)) return write_output<T, false>(b);
-  write_output<T, true>(b);
-  hwy::FlushStream();
+  write_rows<T>(b, [&](auto by_row, auto stream) { write_output<T, by_row, stream>(b); });
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

@@ -7,7 +7,9 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
+#include "tost/kernels/schedule.h"
 #include "tost/kernels/tssa_passes.h"
 #include "tost/kernels/vec-inl.h"
 
@@ -18,21 +20,29 @@ using Wide = hn::ScalableTag<float>;              // lanes are channels
 using Group = hn::CappedTag<float, kTokenGroup>;  // lanes are tokens
 using WideVec = hn::Vec<Wide>;
 
-// Walks n channels in whole vectors and one partial one: body.run<kPartial>(offset, lanes).
-template <class Body>
+// Walks n channels in whole vectors and, unless kWhole says that there is none, a partial one:
+// body.run<kPartial>(offset, lanes).
+template <bool kWhole = false, class Body>
 HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) body.template run<false>(i, lanes);
-  if (i < n) body.template run<true>(i, n - i);
+  if constexpr (!kWhole) {
+    if (i < n) body.template run<true>(i, n - i);
+  }
 }
 
-// Asks for the row one group further on, into the second-level cache. Eight short rows at a time
-// are more streams than hardware prefetchers follow: from memory this saves a fifth of the time, in
-// cache it costs a tenth. May point past the end; nothing is read there.
+// Asks for the row kRows further on, into the second-level cache. May point past the end; nothing
+// is read there.
+template <int64_t kRows, class T>
+HWY_INLINE void prefetch_row(const T* p, int64_t stride) {
+  __builtin_prefetch(p + kRows * stride, /*write=*/0, /*locality=*/2);
+}
+// Eight short rows at a time are more streams than hardware prefetchers follow: from memory this
+// saves a fifth of the time, in cache it costs a tenth.
 template <class T>
 HWY_INLINE void prefetch_next_group(const T* p, int64_t stride) {
-  __builtin_prefetch(p + kTokenGroup * stride, /*write=*/0, /*locality=*/2);
+  prefetch_row<kTokenGroup>(p, stride);
 }
 
 // A group of kTokenGroup rows. At the end of a block it may hold fewer (kFull false); the rows that
@@ -153,14 +163,33 @@ HWY_INLINE void write_lanes(WideVec value, T* p, int64_t lanes) {
   }
 }
 
-// Streaming stores want every vector of the block aligned; there are none of less than 16 bytes.
+HWY_INLINE bool whole_vectors(int64_t width) {
+  return width % static_cast<int64_t>(hn::Lanes(Wide())) == 0;
+}
+
+// Whether the results of a block may go past the caches, if `run` channels are written one after
+// another. There is no streaming store of less than 16 bytes.
 template <class T, class Block>
-HWY_INLINE bool can_stream(const Block& b) {
+HWY_INLINE bool can_stream(const Block& b, int64_t run) {
   const int64_t size = sizeof(T);
-  const int64_t vector = static_cast<int64_t>(hn::Lanes(Wide())) * size;
-  return b.stream && vector >= 16 &&
-         static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.out) % vector) == 0 &&
-         b.out_stride * size % vector == 0 && b.width * size % vector == 0;
+  return b.stream && static_cast<int64_t>(hn::Lanes(Wide())) * size >= 16 &&
+         whole_vectors(b.width) && fills_lines(b.out, b.out_stride * size, run * size);
+}
+
+// Calls write(by_row, stream), two constants. Row by row a pass fills one cache line of the result
+// after another, as streaming stores need it, and reads in the order of memory. By groups of rows
+// it loads the channel arrays once a group: better where loading them is dear, as a part of a
+// vector is, and for bfloat16 in cache, where arithmetic decides.
+template <class T, class Write>
+HWY_INLINE void write_rows(const TssaBlock& b, const Write& write) {
+  if (can_stream<T>(b, b.heads * b.width)) {
+    write(std::true_type(), std::true_type());
+    hwy::FlushStream();
+  } else if (sizeof(T) == sizeof(float) && whole_vectors(b.width)) {
+    write(std::true_type(), std::false_type());
+  } else {
+    write(std::false_type(), std::false_type());
+  }
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE
