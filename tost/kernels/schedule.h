@@ -60,7 +60,8 @@ template <class Run>
 struct Phase {
   int64_t parts;
   void (Run::*step)(int64_t sample, int64_t part) const;
-  bool alone = false;  // on the calling thread
+  bool alone = false;      // on the calling thread
+  bool backwards = false;  // so that a thread starts with what it read last, still in its cache
 };
 
 // How the samples of a call are spread over threads.
@@ -83,7 +84,9 @@ void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t bat
     parallel(batch, [&](int64_t begin, int64_t end) {
       for (int64_t sample = begin; sample < end; ++sample) {
         for (const auto& phase : phases) {
-          for (int64_t part = 0; part < phase.parts; ++part) (run.*phase.step)(sample, part);
+          for (int64_t i = 0; i < phase.parts; ++i) {
+            (run.*phase.step)(sample, phase.backwards ? phase.parts - 1 - i : i);
+          }
         }
       }
     });
@@ -94,7 +97,8 @@ void run_phases(const Run& run, const Phase<Run> (&phases)[kPhases], int64_t bat
     for (const auto& phase : phases) {
       const auto steps = [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          (run.*phase.step)(first + i / phase.parts, i % phase.parts);
+          const int64_t at = phase.backwards ? begin + end - 1 - i : i;
+          (run.*phase.step)(first + at / phase.parts, at % phase.parts);
         }
       };
       if (phase.alone) {

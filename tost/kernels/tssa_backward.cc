@@ -38,7 +38,7 @@ class BackwardRun {
     const Phase<BackwardRun> phases[] = {
         {cut_.blocks, &BackwardRun::grad_moment},
         {cut_.chunks, &BackwardRun::finish_moment, cut_.light_reductions},
-        {cut_.blocks, &BackwardRun::grad_membership},
+        {.parts = cut_.blocks, .step = &BackwardRun::grad_membership, .backwards = true},
         {cut_.chunks, &BackwardRun::finish_pull, cut_.light_reductions},
         {cut_.blocks, &BackwardRun::grad_input}};
     const int64_t sample_bytes = 2 * shape_.tokens * channels_ * element_size(args_.dtype);
@@ -87,10 +87,8 @@ class BackwardRun {
   }
   void grad_membership(int64_t sample, int64_t part) const {
     const TokenCut cut = own(sample);
-    // Backwards: what the walk before read last is still in cache.
-    const int64_t reversed = cut_.blocks - 1 - part;
-    if (reversed < cut.blocks) return passes_->grad_membership(block(sample, reversed, cut));
-    const int64_t index = sample * cut_.blocks + reversed;  // a block of padding adds nothing
+    if (part < cut.blocks) return passes_->grad_membership(block(sample, part, cut));
+    const int64_t index = sample * cut_.blocks + part;  // a block of padding adds nothing
     std::fill_n(head_parts_ + index * shape_.heads, shape_.heads, 0.0f);
   }
   void grad_input(int64_t sample, int64_t part) const {

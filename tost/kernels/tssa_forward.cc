@@ -39,7 +39,7 @@ class ForwardRun {
     const Phase<ForwardRun> phases[] = {
         {cut_.blocks, &ForwardRun::energy},
         {cut_.chunks, &ForwardRun::finish_energy, cut_.light_reductions},
-        {cut_.blocks, &ForwardRun::membership},
+        {.parts = cut_.blocks, .step = &ForwardRun::membership, .backwards = true},
         {cut_.chunks, &ForwardRun::finish_moment, cut_.light_reductions},
         {cut_.blocks, &ForwardRun::output}};
     const int64_t sample_bytes = shape_.tokens * channels_ * element_size(args_.dtype);
@@ -81,9 +81,7 @@ class ForwardRun {
   void membership(int64_t sample, int64_t part) const {
     const WorkTimer timer(Work::kMixing);
     const TokenCut cut = own(sample);
-    // Backwards: what the energy walk read last is still in cache.
-    const int64_t reversed = cut_.blocks - 1 - part;
-    if (reversed < cut.blocks) passes_->membership(block(sample, reversed, cut));
+    if (part < cut.blocks) passes_->membership(block(sample, part, cut));
   }
   void output(int64_t sample, int64_t part) const {
     const WorkTimer timer(Work::kMixing);
