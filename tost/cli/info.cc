@@ -67,13 +67,9 @@ nlohmann::json describe_gpus() {
 
 // By what the inference engine computes each kind of product.
 nlohmann::json describe_products() {
-  const ProductSupport& support = product_support();
-  const auto way = [](bool native) {
-    return native ? "microkernel" : "float32 on rounded numbers";
-  };
-  return {{"float32", support.float32 ? "microkernel" : "general product"},
-          {"bfloat16", way(support.bfloat16)},
-          {"int8", way(support.int8)}};
+  return {{"float32", product_way(Packing::kFloat32)},
+          {"bfloat16", product_way(Packing::kBfloat16)},
+          {"int8", product_way(Packing::kInt8)}};
 }
 
 nlohmann::json describe_paths() {

@@ -11,6 +11,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/rounding.h"
+#include "tost/kernels/pair_rows.h"
 #include "tost/kernels/panel_rows.h"
 #include "tost/kernels/tile_rows.h"
 #include "tost/kernels/work_times.h"
@@ -82,14 +83,18 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
     fail_usage("The bias of a packed linear map with ", outputs_, " outputs has ", bias.numel(),
                " values.");
   }
-  const int64_t group = group_of(packing);
-  native_ = product_support().of(packing) && inputs_ % group == 0 &&
-            (packing != Packing::kInt8 || inputs_ <= kMostInt8Inputs);
+  const bool fits = packing != Packing::kInt8 || inputs_ <= kMostInt8Inputs;
+  pairs_ = packing == Packing::kInt8 && fits && inputs_ % 2 == 0 &&
+           outputs_ % kernels::kPairColumns == 0 && int8_by_pairs();
+  const int64_t group = pairs_ ? 2 : group_of(packing);
+  native_ = pairs_ || (fits && product_support().of(packing) && inputs_ % group == 0);
   tiles_ = native_ && packing != Packing::kFloat32 &&
            inputs_ * element_bytes() % kernels::kTileStep == 0 && kernels::has_tiles();
   fused_ = packing == Packing::kFloat32 && inputs_ % kernels::kPanelInputs == 0 &&
            kernels::has_panel_product();
-  panel_columns_ = tiles_ ? kernels::kTileColumns : columns_of_panel(packing, outputs_);
+  panel_columns_ = tiles_   ? kernels::kTileColumns
+                   : pairs_ ? kernels::kPairColumns
+                            : columns_of_panel(packing, outputs_);
   panels_ = divide_up(outputs_, panel_columns_);
   auto rounded = weight.detach().to(at::kFloat).contiguous();
   if (packing == Packing::kInt8) {
@@ -97,7 +102,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   } else if (packing == Packing::kBfloat16) {
     rounded = rounded.to(at::kBFloat16);
   }
-  rounded = rounded.to(native_ ? type_of(packing) : at::kFloat);
+  rounded = rounded.to(pairs_ ? at::kShort : native_ ? type_of(packing) : at::kFloat);
   weight_ = tiles_ ? pack_blocks(rounded, group)
                    : pack_panels(rounded, panel_columns_, native_ ? group : 1);
   if (bias.defined()) bias_ = bias.detach().to(at::kFloat).clone();
@@ -141,8 +146,8 @@ int64_t PackedLinear::scratch_bytes(int64_t rows) const {
   const int64_t part_sums = packing_ == Packing::kInt8 ? aligned(outputs_ * 4) : 0;
   if (tiles_) return part_sums;
   const int64_t sums = std::min(rows, kTileRows) * panel_columns_ * 4;
-  const bool widened = !native_ && packing_ != Packing::kFloat32;
-  return part_sums + aligned(sums) + (widened ? aligned(rows * inputs_ * 4) : 0);
+  const int64_t widened = pairs_ ? 2 : !native_ && packing_ != Packing::kFloat32 ? 4 : 0;
+  return part_sums + aligned(sums) + aligned(rows * inputs_ * widened);
 }
 
 // One call of run(): the rows in the form the product wants, and its loops.
@@ -166,10 +171,12 @@ class PackedLinear::Run {
       sums_ = static_cast<char*>(scratch) + aligned(map.outputs_ * 4);
     }
     if (whole_numbers) add_up_columns(static_cast<int32_t*>(scratch));
-    if (map.native_ || map.packing_ == Packing::kFloat32) return;
+    if (map.packing_ == Packing::kFloat32 || (map.native_ && !map.pairs_)) return;
     const int64_t sums = std::min(x.rows, kTileRows) * map.panel_columns_ * 4;
-    auto* wide = reinterpret_cast<float*>(static_cast<char*>(sums_) + aligned(sums));
-    map.packing_ == Packing::kInt8 ? widen_bytes(wide) : widen_bfloat16(wide);
+    void* wide = static_cast<char*>(sums_) + aligned(sums);
+    map.pairs_                           ? widen<uint8_t>(static_cast<int16_t*>(wide))
+    : map.packing_ == Packing::kBfloat16 ? widen<at::BFloat16>(static_cast<float*>(wide))
+                                         : widen_scaled(static_cast<float*>(wide));
     x_.data = wide;
     x_.stride = inputs_;
   }
@@ -246,7 +253,7 @@ class PackedLinear::Run {
     for (int64_t i = 0; i < outputs; ++i) part[i] = after[i] - before[i];
   }
 
-  void widen_bytes(float* wide) const {
+  void widen_scaled(float* wide) const {
     for (int64_t r = 0; r < x_.rows; ++r) {
       const auto* from = static_cast<const uint8_t*>(x_.data) + r * x_.stride;
       float* to = wide + r * inputs_;
@@ -255,9 +262,10 @@ class PackedLinear::Run {
       }
     }
   }
-  void widen_bfloat16(float* wide) const {
+  template <class From, class To>
+  void widen(To* wide) const {
     for (int64_t r = 0; r < x_.rows; ++r) {
-      const auto* from = static_cast<const at::BFloat16*>(x_.data) + r * x_.stride;
+      const auto* from = static_cast<const From*>(x_.data) + r * x_.stride;
       for (int64_t i = 0; i < inputs_; ++i) wide[r * inputs_ + i] = from[i];
     }
   }
@@ -281,6 +289,11 @@ class PackedLinear::Run {
   void multiply(int64_t r, int64_t rows, int64_t first, int64_t columns, void* sums, int64_t stride,
                 bool add) const {
     const kernels::WorkTimer timer(kernels::Work::kProduct);
+    if (map_.pairs_) {
+      return kernels::pair_product(
+          {rows, inputs_, static_cast<const int16_t*>(x_.data) + r * x_.stride, x_.stride,
+           panel_at<int16_t>(first, columns), static_cast<int32_t*>(sums)});
+    }
     if (map_.native_ && map_.packing_ == Packing::kBfloat16) {
       return microkernel<at::BFloat16, at::BFloat16, float>(r, rows, first, columns, sums, stride,
                                                             add);

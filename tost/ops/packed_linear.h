@@ -102,7 +102,8 @@ class PackedLinear {
   int64_t inputs_ = 0, outputs_ = 0, panels_ = 0;
   int64_t panel_columns_ = 0;
   Packing packing_ = Packing::kFloat32;
-  bool native_ = false;      // by the microkernel of the packing, else in float32
+  bool native_ = false;      // by a product of the packing's numbers, else in float32
+  bool pairs_ = false;       // by pair_product(), kInt8
   bool tiles_ = false;       // by tile_product(), which includes what follows
   bool fused_ = false;       // whole panels by panel_product(), likewise
   at::Tensor weight_;        // panels one after the other

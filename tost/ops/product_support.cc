@@ -6,6 +6,8 @@
 #include <exception>
 #include <vector>
 
+#include "tost/kernels/pair_rows.h"
+
 namespace tost {
 namespace {
 
@@ -47,9 +49,18 @@ const ProductSupport& product_support() {
   return support;
 }
 
-std::string fastest_precision() {
-  const auto& support = product_support();
-  return support.int8 ? "int8" : support.bfloat16 ? "bf16" : "fp32";
+bool int8_by_pairs() {
+  return !product_support().int8 && kernels::has_pair_product();
+}
+
+bool multiplies_as_packed(Packing packing) {
+  return product_support().of(packing) || (packing == Packing::kInt8 && int8_by_pairs());
+}
+
+const char* product_way(Packing packing) {
+  if (product_support().of(packing)) return "microkernel";
+  if (multiplies_as_packed(packing)) return "pairs of 16-bit numbers";
+  return packing == Packing::kFloat32 ? "general product" : "float32 on rounded numbers";
 }
 
 }  // namespace tost

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace tost {
 
@@ -14,7 +13,7 @@ enum class Packing : uint8_t {
 };
 
 // Found by trying them once and comparing the sums; a product that is missing here is computed in
-// float32 on the same rounded numbers, with the same result to rounding.
+// pairs (int8) or in float32 on the same rounded numbers, with the same result to rounding.
 struct ProductSupport {
   bool float32 = false;  // else the general matrix product serves
   bool bfloat16 = false;
@@ -26,7 +25,12 @@ struct ProductSupport {
 };
 const ProductSupport& product_support();
 
-// The fastest precision the CPU takes: "int8", "bf16" or "fp32".
-std::string fastest_precision();
+// Whether kInt8 has no microkernel here but pair_product() serves.
+bool int8_by_pairs();
+
+// Whether products of a packing are made of its own numbers here, by either; else they take the
+// time of float32. And how they are made, in words.
+bool multiplies_as_packed(Packing packing);
+const char* product_way(Packing packing);
 
 }  // namespace tost
