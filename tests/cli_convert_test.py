@@ -15,8 +15,8 @@ SHARED = pathlib.Path(os.environ.get("TOST_SHARED", pathlib.Path(__file__).resol
 ENV = dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
 
 
-def tost(*args, code=0):
-    out = subprocess.run([TOST, *map(str, args)], capture_output=True, text=True, env=ENV)
+def tost(*args, code=0, **env):
+    out = subprocess.run([TOST, *map(str, args)], capture_output=True, text=True, env={**ENV, **env})
     assert out.returncode == code, (args, out.returncode, out.stdout, out.stderr)
     return out
 
@@ -67,6 +67,19 @@ class Convert(unittest.TestCase):
         self.assertIn("exists", tost("quantize", self.dir / "run", self.dir / "v8.safetensors", code=2).stderr)
         tost("quantize", self.dir / "run", self.dir / "none.safetensors", "--data", self.dir / "nothing", code=1)
         self.assertFalse((self.dir / "none.safetensors").exists())
+
+    def test_quantize_says_what_int8_is_multiplied_by(self):
+        isas = json.loads(tost("info", "--json").stdout)["paths"]["isas"]
+        for isa, way in (("avx2", "pairs of 16-bit numbers"), ("sse4", "float32 on rounded numbers")):
+            if isa not in isas:
+                continue
+            old = {"TOST_ISA": isa, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+            info = json.loads(tost("info", "--json", **old).stdout)
+            self.assertEqual(info["paths"]["products"]["int8"], way)
+            said = tost("quantize", self.dir / "run", self.dir / f"{isa}.safetensors", **old).stdout
+            self.assertIn(way, said)
+            self.assertEqual("not faster" in said, isa == "sse4", said)
+            tost("eval", self.dir / f"{isa}.safetensors", "--data", "shapes", "--split", "validation", **old)
 
     def test_shards(self):
         tost("convert", self.dir / "run", self.dir / "shards", "--shard-bytes", 300000)
