@@ -187,8 +187,8 @@ struct InputGradRows {
   int64_t w_stride;
   const T* g;
   int64_t g_stride;
-  const float* pi;
-  const float* logit_grad;
+  RowWeights<kByRow> pi;
+  RowWeights<kByRow> logit_grad;
   const float* inv_norm;
   const float* damping;
   const float* moment_grad;
@@ -212,38 +212,39 @@ struct InputGradRows {
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
       const auto y = load_lanes<kPartial>(d, g + t * g_stride + i, lanes);
       const auto through_moment = hn::MulSub(x, slope, hn::Mul(y, damp));
-      const auto da = hn::Sub(hn::Set(d, logit_grad[t]), mean);
+      const auto da = hn::Sub(logit_grad[t], mean);
       const auto through_logit = hn::Mul(hn::Mul(x, r), hn::Mul(twice_r, da));
-      const auto grad = hn::MulAdd(hn::Set(d, pi[t]), through_moment, through_logit);
+      const auto grad = hn::MulAdd(pi[t], through_moment, through_logit);
       write_lanes<kPartial, kStream>(grad, out + t * out_stride + i, lanes);
     }
   }
 };
 
-// On a copy of the block, as write_output.
-template <class T, bool kByRow, bool kStream>
-void write_input_grad(const TssaBlock b) {
-  constexpr int64_t kRows = kByRow ? 1 : kTokenGroup;
-  for (int64_t t = 0; t < b.tokens; t += kRows) {
-    const int64_t count = std::min(kRows, b.tokens - t);
-    const T* w = static_cast<const T*>(b.w) + t * b.w_stride;
-    const T* g = static_cast<const T*>(b.g) + t * b.g_stride;
-    T* out = static_cast<T*>(b.out) + t * b.out_stride;
+template <class T>
+struct InputGradWriter {
+  const TssaBlock& b;
+
+  // A function of its own, so that the registers are this loop's.
+  template <bool kByRow, bool kStream>
+  HWY_NOINLINE void rows(int64_t first, int64_t count) const {
+    const T* w = static_cast<const T*>(b.w) + first * b.w_stride;
+    const T* g = static_cast<const T*>(b.g) + first * b.g_stride;
+    T* out = static_cast<T*>(b.out) + first * b.out_stride;
     for (int64_t k = 0; k < b.heads; ++k) {
       const int64_t c = k * b.width;
-      const int64_t row = k * b.row_stride + t;
+      const RowWeights<kByRow> pi(b.pi + k * b.row_stride + first);
+      const RowWeights<kByRow> logit_grad(b.logit_grad + k * b.row_stride + first);
       for_each_vector<kByRow>(
-          b.width, InputGradRows<T, kByRow, kStream>{w + c, b.w_stride, g + c, b.g_stride,
-                                                     b.pi + row, b.logit_grad + row, b.inv_norm + c,
-                                                     b.damping + c, b.moment_grad + c, b.pull + c,
-                                                     count, out + c, b.out_stride});
+          b.width, InputGradRows<T, kByRow, kStream>{
+                       w + c, b.w_stride, g + c, b.g_stride, pi, logit_grad, b.inv_norm + c,
+                       b.damping + c, b.moment_grad + c, b.pull + c, count, out + c, b.out_stride});
     }
   }
-}
+};
 
 template <class T>
 void grad_input_pass(const TssaBlock& b) {
-  write_rows<T>(b, [&](auto by_row, auto stream) { write_input_grad<T, by_row, stream>(b); });
+  write_block<T>(b, InputGradWriter<T>{b});
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

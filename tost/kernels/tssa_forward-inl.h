@@ -150,7 +150,7 @@ template <class T, bool kByRow, bool kStream>
 struct OutputRows {
   const T* w;
   int64_t w_stride;
-  const float* pi;
+  RowWeights<kByRow> pi;
   const float* damping;
   int64_t count;
   T* out;
@@ -163,33 +163,37 @@ struct OutputRows {
     for (int64_t t = 0; t < (kByRow ? 1 : count); ++t) {
       prefetch_row<kByRow ? 2 : kTokenGroup>(w + t * w_stride + i, w_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
-      const auto y = hn::Mul(hn::Mul(x, hn::Set(d, pi[t])), damp);
+      const auto y = hn::Mul(hn::Mul(x, pi[t]), damp);
       write_lanes<kPartial, kStream>(y, out + t * out_stride + i, lanes);
     }
   }
 };
 
-// On a copy of the block: results cannot overwrite it, so its fields stay in registers.
-template <class T, bool kByRow, bool kStream>
-void write_output(const TssaBlock b) {
-  constexpr int64_t kRows = kByRow ? 1 : kTokenGroup;
-  for (int64_t t = 0; t < b.tokens; t += kRows) {
-    const int64_t count = std::min(kRows, b.tokens - t);
-    const T* w = static_cast<const T*>(b.w) + t * b.w_stride;
-    T* out = static_cast<T*>(b.out) + t * b.out_stride;
-    for (int64_t k = 0; k < b.heads; ++k) {
-      const int64_t c = k * b.width;
-      const float* pi = b.pi + k * b.row_stride + t;
-      for_each_vector<kByRow>(
-          b.width, OutputRows<T, kByRow, kStream>{w + c, b.w_stride, pi, b.damping + c, count,
-                                                  out + c, b.out_stride});
+template <class T>
+struct OutputWriter {
+  const TssaBlock& b;
+
+  // A function of its own, so that the registers are this loop's; with copies, which no result can
+  // overwrite.
+  template <bool kByRow, bool kStream>
+  HWY_NOINLINE void rows(int64_t first, int64_t count) const {
+    const int64_t width = b.width, row_stride = b.row_stride;
+    const int64_t w_stride = b.w_stride, out_stride = b.out_stride;
+    const T* w = static_cast<const T*>(b.w) + first * w_stride;
+    T* out = static_cast<T*>(b.out) + first * out_stride;
+    const float *pi = b.pi + first, *damping = b.damping;
+    for (int64_t k = b.heads; k > 0; --k) {
+      const RowWeights<kByRow> weights(pi);
+      for_each_vector<kByRow>(width, OutputRows<T, kByRow, kStream>{w, w_stride, weights, damping,
+                                                                    count, out, out_stride});
+      w += width, out += width, damping += width, pi += row_stride;
     }
   }
-}
+};
 
 template <class T>
 void output_pass(const TssaBlock& b) {
-  write_rows<T>(b, [&](auto by_row, auto stream) { write_output<T, by_row, stream>(b); });
+  write_block<T>(b, OutputWriter<T>{b});
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

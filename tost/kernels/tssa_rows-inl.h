@@ -7,7 +7,6 @@
 #endif
 
 #include <algorithm>
-#include <type_traits>
 
 #include "tost/kernels/schedule.h"
 #include "tost/kernels/tssa_passes.h"
@@ -153,6 +152,20 @@ HWY_INLINE void store_group(const float* from, int64_t count, float* to) {
   for (int64_t t = 0; t < (kFull ? kTokenGroup : count); ++t) to[t] = from[t];
 }
 
+// A weight for each row of a group, or of one row, which is spread over all lanes beforehand.
+template <bool kByRow>
+struct RowWeights {
+  const float* weight;
+  WideVec first;
+
+  HWY_INLINE explicit RowWeights(const float* weight)
+      : weight(weight), first(hn::Set(Wide(), weight[0])) {}
+  HWY_INLINE WideVec operator[](int64_t t) const {
+    if constexpr (kByRow) return first;
+    return hn::Set(Wide(), weight[t]);
+  }
+};
+
 // Writes results, past the caches if kStream.
 template <bool kPartial, bool kStream, class T>
 HWY_INLINE void write_lanes(WideVec value, T* p, int64_t lanes) {
@@ -176,19 +189,27 @@ HWY_INLINE bool can_stream(const Block& b, int64_t run) {
          whole_vectors(b.width) && fills_lines(b.out, b.out_stride * size, run * size);
 }
 
-// Calls write(by_row, stream), two constants. Row by row a pass fills one cache line of the result
-// after another, as streaming stores need it, and reads in the order of memory. By groups of rows
-// it loads the channel arrays once a group: better where loading them is dear, as a part of a
-// vector is, and for bfloat16 in cache, where arithmetic decides.
+template <bool kByRow, bool kStream, class Write>
+HWY_INLINE void write_tokens(int64_t tokens, const Write& write) {
+  constexpr int64_t kRows = kByRow ? 1 : kTokenGroup;
+  for (int64_t t = 0; t < tokens; t += kRows) {
+    write.template rows<kByRow, kStream>(t, std::min(kRows, tokens - t));
+  }
+}
+
+// Calls write.rows<by row, stream>(t, count) over the tokens of a block. Row by row it fills one
+// cache line of the result after another, as streaming stores need it, and reads in the order of
+// memory. By groups of rows it loads the channel arrays once a group: better where loading them is
+// dear, as a part of a vector is, and for bfloat16 in cache, where arithmetic decides.
 template <class T, class Write>
-HWY_INLINE void write_rows(const TssaBlock& b, const Write& write) {
+HWY_INLINE void write_block(const TssaBlock& b, const Write& write) {
   if (can_stream<T>(b, b.heads * b.width)) {
-    write(std::true_type(), std::true_type());
+    write_tokens<true, true>(b.tokens, write);
     hwy::FlushStream();
   } else if (sizeof(T) == sizeof(float) && whole_vectors(b.width)) {
-    write(std::true_type(), std::false_type());
+    write_tokens<true, false>(b.tokens, write);
   } else {
-    write(std::false_type(), std::false_type());
+    write_tokens<false, false>(b.tokens, write);
   }
 }
 
