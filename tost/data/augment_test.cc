@@ -44,6 +44,21 @@ TEST(PreprocessTest, CropsTheCentreLikeTorchvision) {
   EXPECT_EQ(zoomed, to_channels(crop(picture(256, 256, 3), {16, 16, 224, 224}), 1));
 }
 
+// The shorter side becomes 81,920 pixels, the longer one five thousand million: only the crop of
+// 8,192 x 8,192 can be made.
+TEST(PreprocessTest, CropsTheLongestPicturesToo) {
+  Preprocess p;
+  p.size = 8192;
+  p.channels = 1;
+  p.crop_ratio = 0.1000001;
+  p.interpolation = "bilinear";
+  for (const auto& [width, height] : {std::pair<int64_t, int64_t>{1, 65'535}, {65'535, 1}}) {
+    const Image fitted = fit_image(Image(width, height, 1), p);
+    EXPECT_EQ(fitted.width, p.size);
+    EXPECT_EQ(fitted.height, p.size);
+  }
+}
+
 TEST(PreprocessTest, NormalisesToChannelsFirst) {
   Preprocess p;
   p.size = 2;

@@ -61,10 +61,10 @@ void check_between(const char* name, int64_t value, int64_t most) {
   fail_usage(name, " is ", value, " but must lie between 1 and ", most, ".");
 }
 
-void check_area(int64_t pictures, int64_t width, int64_t height) {
+void check_area(int64_t pictures, int64_t width, int64_t height, const std::string& last) {
   if (double(pictures) * double(width) * double(height) <= kMostPixels) return;
   fail_usage("A sheet holds 2^28 pixels, and ", pictures, " pictures of ", width, " x ", height,
-             " are more; give a smaller --count or --scale.");
+             ", the last one '", last, "', are more; give a smaller --count or --scale.");
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ Image contact_sheet(const ImageDataset& dataset, const std::vector<int64_t>& ind
           visible_mask(dataset.mask(i), static_cast<int64_t>(dataset.classes().size())));
     width = std::max(width, pictures.back().width);
     height = std::max(height, pictures.back().height);
-    check_area(std::ssize(pictures), width * scale + kGap, height * scale + kGap);
+    check_area(std::ssize(pictures), width * scale + kGap, height * scale + kGap, dataset.name(i));
   }
   const auto count = static_cast<int64_t>(pictures.size());
   columns = std::min(columns * (masks ? 2 : 1), count);

@@ -12,18 +12,6 @@ namespace {
 constexpr int64_t kMaxSide = 8192;
 constexpr int64_t kStatsImages = 10'000;
 
-// Scales so that the shorter side is `shorter`; the longer one is rounded down, as in torchvision.
-Image resize_shorter(const Image& image, int64_t shorter, Filter filter) {
-  int64_t width = shorter;
-  int64_t height = shorter;
-  if (image.width < image.height) {
-    height = shorter * image.height / image.width;
-  } else {
-    width = shorter * image.width / image.height;
-  }
-  return resize(image, width, height, filter);
-}
-
 }  // namespace
 
 void check_preprocess(const Preprocess& p) {
@@ -58,21 +46,22 @@ void check_preprocess(const Preprocess& p) {
 }
 
 Image fit_image(const Image& original, const Preprocess& p) {
-  Image image = to_channels(original, p.channels);
+  const Image image = to_channels(original, p.channels);
   const Filter filter = filter_from_name(p.interpolation);
   if (p.resize == "squeeze") return resize(image, p.size, p.size, filter);
   // 1e-6: 224 / 0.875 must be 256 in floating point, too.
   const auto shorter =
       static_cast<int64_t>(std::floor(static_cast<double>(p.size) / p.crop_ratio + 1e-6));
-  if (std::min(image.width, image.height) != shorter) {
-    image = resize_shorter(image, shorter, filter);
-  }
-  if (image.width == p.size && image.height == p.size) return image;
+  // The longer side is rounded down, as in torchvision.
+  const bool upright = image.width < image.height;
+  const int64_t width = upright ? shorter : shorter * image.width / image.height;
+  const int64_t height = upright ? shorter * image.height / image.width : shorter;
   // Python rounds halves to even, and so does nearbyint.
   const auto margin = [&](int64_t side) {
     return static_cast<int64_t>(std::nearbyint(static_cast<double>(side - p.size) / 2));
   };
-  return crop(image, {margin(image.width), margin(image.height), p.size, p.size});
+  // A picture of 1 x 60,000 pixels would have 16 million rows on the way.
+  return resize_part(image, width, height, {margin(width), margin(height), p.size, p.size}, filter);
 }
 
 Normalizer::Normalizer(const Preprocess& p) : channels_(p.channels) {

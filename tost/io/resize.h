@@ -33,4 +33,9 @@ Image resize(const Image& image, int64_t width, int64_t height, Filter filter);
 // crop(image, box) and resize in one: pixels outside the box have no influence.
 Image resize(const Image& image, const Box& box, int64_t width, int64_t height, Filter filter);
 
+// crop(resize(image, width, height, filter), part), bit for bit, without the rest being made:
+// memory and time follow the image and the part, however large width x height is.
+Image resize_part(const Image& image, int64_t width, int64_t height, const Box& part,
+                  Filter filter);
+
 }  // namespace tost

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tost/base/error.h"
 
 namespace tost {
@@ -67,6 +69,37 @@ TEST(ResizeTest, CropTakesThePart) {
   for (const Box& box : {Box{-1, 0, 3, 3}, Box{0, 0, 13, 9}, Box{10, 0, 3, 3}, Box{0, 0, 0, 3},
                          Box{INT64_MAX, 0, 3, 3}}) {
     EXPECT_THROW(crop(pattern(), box), Error);
+  }
+}
+
+// A part alone has the bits it has in the whole, whichever pass comes first or is left out.
+TEST(ResizeTest, PartOfTheResultIsTheWholesToTheBit) {
+  const int64_t sides[] = {1, 2, 5, 9, 12, 31, 60};
+  for (const Filter filter : {Filter::kBilinear, Filter::kBicubic}) {
+    for (const int64_t width : sides) {
+      for (const int64_t height : sides) {
+        const Image whole = resize(pattern(), width, height, filter);
+        for (const Box& part :
+             {Box{0, 0, width, height}, Box{width / 2, height / 3, width - width / 2, 1},
+              Box{width / 3, height / 4, 1, (height + 1) / 2}, Box{width - 1, height - 1, 1, 1}}) {
+          EXPECT_EQ(resize_part(pattern(), width, height, part, filter), crop(whole, part))
+              << width << "x" << height << ": " << part.x << ", " << part.y;
+        }
+      }
+    }
+  }
+  EXPECT_THROW(resize_part(pattern(), 5, 5, {0, 0, 6, 5}, Filter::kBicubic), Error);
+  EXPECT_THROW(resize_part(Image(0, 3, 1), 5, 5, {0, 0, 5, 5}, Filter::kBicubic), Error);
+}
+
+TEST(ResizeTest, PartOfAResultTooLargeToMake) {
+  for (const auto& [width, height] : {std::pair<int64_t, int64_t>{1, 65'535}, {65'535, 1}}) {
+    const Image line(width, height, 1);
+    const int64_t far = 5'000'000'000;  // x 80,000: more than any address space
+    const Image part = width == 1
+                           ? resize_part(line, 80'000, far, {9, far - 9, 3, 2}, Filter::kBicubic)
+                           : resize_part(line, far, 80'000, {far - 9, 9, 3, 2}, Filter::kBicubic);
+    EXPECT_EQ(part, Image(3, 2, 1));
   }
 }
 
