@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tost/base/error.h"
+#include "tost/base/random.h"
 #include "tost/io/image_samples.h"
 #include "tost/testing/shared.h"
 
@@ -131,6 +132,92 @@ TEST(ImageTest, SurvivesEveryDamagedByte) {
       }
     }
   }
+}
+
+// Of every chunk the checksum is compared: no damage changes a pixel unseen.
+TEST(ImageTest, DamagedPngsAreRefusedOrUnchanged) {
+  for (const std::string& file : {encode_png(pattern(17, 9, 3)), from_hex(kInterlacedPng),
+                                  from_hex(kPalettePng), from_hex(kAlphaPng)}) {
+    const Image whole = decode_image(file, "x");
+    int refused = 0;
+    const auto judge = [&](const std::string& damaged) {
+      try {
+        EXPECT_EQ(decode_image(damaged, "x"), whole);
+      } catch (const Error&) {
+        ++refused;
+      }
+    };
+    for (size_t at = 0; at < file.size(); ++at) {
+      judge(file.substr(0, at));
+      for (int bit = 0; bit < 8; ++bit) {
+        std::string damaged = file;
+        damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
+        judge(damaged);
+      }
+    }
+    EXPECT_GT(refused, 9 * int(file.size()) / 2);
+  }
+}
+
+// Photograph-like: smooth with some noise.
+Image noisy_image(int64_t width, int64_t height) {
+  Image image(width, height, 3);
+  Random random(5);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    const auto x = double(i / 3 % size_t(width)), y = double(i / 3) / double(width);
+    const double wave = 128 + 80 * std::sin(0.05 * x) * std::cos(0.04 * y);
+    image.pixels[i] = static_cast<uint8_t>(wave + double(random.below(30)));
+  }
+  return image;
+}
+
+// Where the scan ends too early, or with bytes left over, the decoder has lost its place. JPEG
+// holds no checksums: damage after which as many blocks are found as before stays unseen.
+TEST(ImageTest, RefusesJpegsWithDamagedScans) {
+  const std::string jpeg = encode_jpeg(noisy_image(300, 200), 85);
+  const size_t scan = jpeg.find("\xFF\xDA") + 14;
+  Random random(3);
+  int refused = 0;
+  const int places = 100;
+  const size_t damage = 200;
+  for (size_t i = 0; i < places; ++i) {
+    std::string damaged = jpeg;
+    const size_t at = scan + i * (jpeg.size() - 2 - damage - scan) / places;
+    for (size_t k = 0; k < damage; ++k) damaged[at + k] = static_cast<char>(random.below(256));
+    try {
+      decode_image(damaged, "some/file");
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_TRUE(contains(error.what(), "Image 'some/file' is a damaged or truncated JPEG"));
+    }
+  }
+  EXPECT_GE(refused, 75);
+}
+
+TEST(ImageTest, RefusesWhatLibjpegWarnsOf) {
+  const std::string jpeg = encode_jpeg(noisy_image(120, 80), 85);
+  const size_t scan = jpeg.find("\xFF\xDA") + 14, end = jpeg.size() - 2;
+  const std::string closing = jpeg.substr(end);
+  const std::string half = jpeg.substr(0, (scan + end) / 2);
+  EXPECT_TRUE(contains(refusal(half + closing), "premature end of data segment"));
+  EXPECT_TRUE(contains(refusal(jpeg.substr(0, end) + "left over" + closing), "extraneous bytes"));
+  EXPECT_TRUE(contains(refusal(half + "\xFF\xD3" + jpeg.substr(half.size())), "JPEG"));
+}
+
+TEST(ImageTest, TakesWhatNoPixelDependsOn) {
+  const std::string jpeg = encode_jpeg(noisy_image(40, 30), 85);
+  const Image whole = decode_image(jpeg, "x");
+  const size_t tables = jpeg.find("\xFF\xDB"), scan = jpeg.find("\xFF\xDA");
+  std::string junk = jpeg;
+  junk.insert(tables, "a longer segment than it says");
+  EXPECT_EQ(decode_image(junk, "x"), whole);
+  std::string revision = jpeg;
+  revision[jpeg.find("JFIF") + 5] = 7;
+  EXPECT_EQ(decode_image(revision, "x"), whole);
+  std::string zeros = jpeg;  // the spectral selection, which some baseline encoders leave out
+  zeros[scan + 12] = 0;
+  EXPECT_EQ(decode_image(zeros, "x"), whole);
+  EXPECT_EQ(decode_image(jpeg + "behind the end", "x"), whole);
 }
 
 TEST(ImageTest, RefusesSizesByTheHeader) {

@@ -8,6 +8,7 @@
 // jpeglib.h needs size_t and FILE declared before it.
 // clang-format off
 #include <jpeglib.h>
+#include <jerror.h>
 // clang-format on
 
 #include "tost/base/error.h"
@@ -37,6 +38,26 @@ void on_error(j_common_ptr info) {
   leave(info, text);
 }
 
+// What honest encoders do, and no pixel depends on. Bytes left over before a marker of the header
+// belong to some neighbour's careless length; behind the first scan they are pixels that were not
+// read, as the decoder lost its place in damaged data.
+bool is_harmless(j_common_ptr info) {
+  switch (info->err->msg_code) {
+    case JWRN_JFIF_MAJOR:
+    case JWRN_NOT_SEQUENTIAL:
+      return true;
+    case JWRN_EXTRANEOUS_DATA:
+      return reinterpret_cast<j_decompress_ptr>(info)->input_scan_number == 0;
+    default:
+      return false;
+  }
+}
+
+// The library's warnings (level -1) say that it goes on with pixels it made up.
+void on_message(j_common_ptr info, int level) {
+  if (level < 0 && !(info->is_decompressor && is_harmless(info))) on_error(info);
+}
+
 void on_scan(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMaxScans) {
     leave(info, "more than 500 scans");
@@ -60,7 +81,7 @@ void set_error_handlers(JpegErrors& errors) {
   jpeg_std_error(&errors.base);
   errors.base.error_exit = on_error;
   errors.base.output_message = [](j_common_ptr) {};
-  errors.base.emit_message = [](j_common_ptr, int) {};  // warnings: the picture is still whole
+  errors.base.emit_message = on_message;
 }
 
 // Adobe writes CMYK inverted: stored k and c mean 255 - ink. The product is rounded as v / 255.
