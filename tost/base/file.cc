@@ -28,6 +28,16 @@ std::string reason(int error) {
   fail_data("Cannot ", verb, " '", path.string(), "': ", reason(error), ".");
 }
 
+// What is no plain file.
+[[noreturn]] void fail_kind(const fs::path& path, mode_t mode) {
+  if (S_ISDIR(mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
+  const char* kind = S_ISFIFO(mode)   ? "pipe (as <(...) of a shell)"
+                     : S_ISSOCK(mode) ? "socket"
+                                      : "device";
+  fail_data("'", path.string(), "' is not a plain file but a ", kind,
+            "; write its content to a file and give that.");
+}
+
 // Retries interrupted calls, since a signal (Ctrl-C, a resized terminal) is no failure.
 template <typename Call>
 auto retry(Call call) {
@@ -65,41 +75,61 @@ class Descriptor {
 
 }  // namespace
 
-std::string read_file(const fs::path& path, int64_t max_bytes) {
-  const Descriptor file(path, O_RDONLY, "open");
+InputFile::InputFile(const fs::path& path) : path_(path) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  fd_ = static_cast<int>(retry([&] { return ::open(path.c_str(), flags); }));
+  if (fd_ < 0 && errno == ENXIO) fail_kind(path, S_IFSOCK);
+  if (fd_ < 0) fail_io("open", path, errno);
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail_io("read", path, errno);
-  if (S_ISDIR(info.st_mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
-  if (info.st_size > max_bytes) {
-    fail_data("'", path.string(), "' has ", human_bytes(info.st_size), "; at most ",
-              human_bytes(max_bytes), " are accepted here.");
+  const int error = ::fstat(fd_, &info) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(info.st_mode)) {
+    size_ = info.st_size;
+    return;
   }
-  // Pipes and /proc files say 0 here and still hold bytes, so read until the end or the limit.
-  std::string bytes;
-  bytes.resize(static_cast<size_t>(info.st_size));
+  ::close(fd_);
+  if (error != 0) fail_io("open", path, error);
+  fail_kind(path, info.st_mode);
+}
+
+InputFile::~InputFile() {
+  ::close(fd_);
+}
+
+size_t InputFile::read(char* to, size_t count) {
   size_t done = 0;
-  for (;;) {
-    if (done == bytes.size()) {
-      char probe[4096];
-      const ssize_t got = retry([&] { return ::read(file.get(), probe, sizeof probe); });
-      if (got < 0) fail_io("read", path, errno);
-      if (got == 0) return bytes;
-      if (static_cast<int64_t>(done) + got > max_bytes) {
-        fail_data("'", path.string(), "' holds more than ", human_bytes(max_bytes), ".");
-      }
-      bytes.append(probe, static_cast<size_t>(got));
-      done += static_cast<size_t>(got);
-      continue;
-    }
-    const ssize_t got =
-        retry([&] { return ::read(file.get(), bytes.data() + done, bytes.size() - done); });
-    if (got < 0) fail_io("read", path, errno);
-    if (got == 0) {
-      bytes.resize(done);
-      return bytes;
-    }
+  while (done < count) {
+    const ssize_t got = retry([&] { return ::read(fd_, to + done, count - done); });
+    if (got < 0) fail_io("read", path_, errno);
+    if (got == 0) break;
     done += static_cast<size_t>(got);
   }
+  return done;
+}
+
+std::string read_file(const fs::path& path, int64_t max_bytes) {
+  InputFile file(path);
+  if (file.size() > max_bytes) {
+    fail_data("'", path.string(), "' has ", human_bytes(file.size()), "; at most ",
+              human_bytes(max_bytes), " are accepted here.");
+  }
+  std::string bytes(static_cast<size_t>(file.size()), '\0');
+  bytes.resize(file.read(bytes.data(), bytes.size()));
+  // Files of /proc say 0 and still hold bytes, so read until the end or the limit.
+  char more[4096];
+  while (const size_t got = file.read(more, sizeof more)) {
+    bytes.append(more, got);
+    if (static_cast<int64_t>(bytes.size()) > max_bytes) {
+      fail_data("'", path.string(), "' holds more than ", human_bytes(max_bytes), ".");
+    }
+  }
+  return bytes;
+}
+
+std::string read_beginning(const fs::path& path, size_t count) {
+  InputFile file(path);
+  std::string bytes(count, '\0');
+  bytes.resize(file.read(bytes.data(), count));
+  return bytes;
 }
 
 OutputFile::OutputFile(const fs::path& path, Mode mode) : path_(path) {

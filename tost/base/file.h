@@ -9,8 +9,31 @@
 
 namespace tost {
 
-// The whole file. Refuses directories and anything larger than max_bytes before reading it.
+// A plain file open for reading, the one way in which this program opens files that it did not
+// make. Everything else is refused at once: a named pipe would be waited for, a device can have no
+// end.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  int64_t size() const { return size_; }  // when it was opened
+  int descriptor() const { return fd_; }
+  // The next bytes; fewer than `count` only at the end.
+  size_t read(char* to, size_t count);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+// The whole file. Refuses folders and anything larger than max_bytes before reading it.
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes);
+// Its first bytes, at most `count`.
+std::string read_beginning(const std::filesystem::path& path, size_t count);
 
 // A file being written. Nothing is durable before sync(); close() reports errors, the destructor
 // closes silently.

@@ -51,7 +51,43 @@ TEST_F(FileTest, RefusesTooLargeMissingAndFolders) {
 
 TEST_F(FileTest, ReadsFilesThatStateNoSize) {
   EXPECT_FALSE(read_file("/proc/self/status", 1 << 20).empty());
-  EXPECT_THROW(read_file("/dev/zero", 10000), Error);
+}
+
+// The sentence of the data Error that opening `path` ends with.
+std::string refusal(const fs::path& path) {
+  try {
+    read_file(path, 1 << 20);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kData);
+    return error.what();
+  }
+  ADD_FAILURE() << "read";
+  return "";
+}
+
+// Reading a pipe that nobody writes to would wait for ever.
+TEST_F(FileTest, RefusesWhatIsNoPlainFileWithoutWaiting) {
+  const fs::path pipe = folder_ / "pipe", socket = folder_ / "s";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(::mknod(socket.c_str(), S_IFSOCK | 0600, 0), 0);
+  EXPECT_NE(refusal(pipe).find("pipe' is not a plain file but a pipe"), std::string::npos);
+  EXPECT_NE(refusal(socket).find("s' is not a plain file but a socket"), std::string::npos);
+  EXPECT_NE(refusal("/dev/zero").find("'/dev/zero' is not a plain file but a device"),
+            std::string::npos);
+  EXPECT_NE(refusal(folder_).find("is a folder; a file is expected"), std::string::npos);
+  EXPECT_THROW(read_beginning(pipe, 8), Error);
+}
+
+TEST_F(FileTest, ReadsTheBeginning) {
+  write_file_atomic(folder_ / "x", "12345");
+  EXPECT_EQ(read_beginning(folder_ / "x", 3), "123");
+  EXPECT_EQ(read_beginning(folder_ / "x", 9), "12345");
+  InputFile file(folder_ / "x");
+  char bytes[3];
+  EXPECT_EQ(file.size(), 5);
+  EXPECT_EQ(file.read(bytes, 3), 3u);
+  EXPECT_EQ(file.read(bytes, 3), 2u);
+  EXPECT_EQ(file.read(bytes, 3), 0u);
 }
 
 TEST_F(FileTest, FailedWriteKeepsTheOldFileAndLeavesNothing) {

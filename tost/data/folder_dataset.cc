@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -19,10 +18,7 @@ bool is_hidden(const fs::path& path) {
 bool is_picture(const fs::path& path) {
   const std::string ending = to_lower(path.extension().string());
   if (ending == ".jpg" || ending == ".jpeg" || ending == ".png") return true;
-  std::ifstream file(path, std::ios::binary);
-  char start[8] = {};
-  file.read(start, sizeof(start));
-  return looks_like_image({start, static_cast<size_t>(file.gcount())});
+  return is_image_file(path.string());
 }
 
 // Sorted paths below `root`.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "tost/base/error.h"
@@ -142,18 +141,11 @@ std::string first_file(const std::string& folder) {
   return "";
 }
 
-bool is_picture_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char start[8] = {};
-  file.read(start, sizeof(start));
-  return looks_like_image({start, static_cast<size_t>(file.gcount())});
-}
-
 // Whether `directory` has class folders of texts: the first file found is no picture.
 bool holds_texts(const std::string& directory) {
   for (const std::string& folder : class_folders(directory)) {
     const std::string file = first_file((fs::path(directory) / folder).string());
-    if (!file.empty()) return !is_picture_file(file);
+    if (!file.empty()) return !is_image_file(file);
   }
   return false;
 }

@@ -1,11 +1,11 @@
 #include "tost/eval/foreign_source.h"
 
 #include <array>
-#include <fstream>
 #include <tuple>
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/eval/foreign_facts.h"
 #include "tost/io/safe_text.h"
@@ -184,11 +184,7 @@ bool is_torch_checkpoint(const fs::path& file) {
   }
   if (extension == ".safetensors" || is_safetensors_index(file) || !fs::is_regular_file(file))
     return false;
-  std::string start(512, '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(start.data(), std::streamsize(start.size()));
-  start.resize(size_t(in.gcount()));
-  return looks_like_torch_file(start);
+  return looks_like_torch_file(read_beginning(file, 512));
 }
 
 ForeignWeights open_foreign_weights(const fs::path& file, Weights weights) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/base/utf8.h"
 #include "tost/eval/language_text.h"
@@ -60,24 +60,13 @@ std::string_view whole_beginning(std::string_view text, size_t bytes) {
   return text.substr(0, end);
 }
 
-// At most kReadBytes + 4 of a stream.
-std::string read_beginning(std::istream& in) {
+// Some bytes more than are used, so that a character is not cut; "-" is standard input.
+std::string read_enough(const std::string& path) {
+  if (path != "-") return read_beginning(path, kReadBytes + 4);
   std::string text(kReadBytes + 4, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(std::cin.gcount()));
   return text;
-}
-
-std::string read_beginning(const std::string& path) {
-  if (path == "-") return read_beginning(std::cin);
-  std::error_code failure;
-  const bool folder = std::filesystem::is_directory(path, failure);
-  std::ifstream file(path, std::ios::binary);
-  if (folder || !file) {
-    fail_data("'", path, "' cannot be read as text", folder ? ": it is a folder" : "",
-              "; give a text file, or the passage itself with --text.");
-  }
-  return read_beginning(file);
 }
 
 int64_t longest(const LanguageInfo& info, int64_t max_tokens) {
@@ -161,7 +150,7 @@ Passage passage_of_file(const LanguageInfo& info, const std::string& path, int64
     const auto text = load_language_text({.path = path, .split = "whole"}, info);
     return passage_of_tokens(info, *text.tokens, cat("'", path, "'"), max_tokens);
   }
-  const std::string text = read_beginning(path);
+  const std::string text = read_enough(path);
   const std::string source = path == "-" ? "the standard input" : cat("'", path, "'");
   return passage_of_text(info, text, source, max_tokens);
 }

@@ -58,6 +58,10 @@ bool looks_like_image(std::string_view bytes) {
   return bytes.starts_with(kJpegStart) || bytes.starts_with(kPngStart);
 }
 
+bool is_image_file(const std::string& path) {
+  return looks_like_image(read_beginning(path, kPngStart.size()));
+}
+
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
   return decode_reduced(
              bytes, name, [](int64_t, int64_t) { return int64_t{1}; }, limits)

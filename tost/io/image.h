@@ -64,8 +64,9 @@ ReducedImage decode_reduced(std::string_view bytes, std::string_view name, Choos
 ReducedImage read_reduced(const std::string& path, ChooseReduction choose,
                           const ImageLimits& limits = {});
 
-// True if the bytes begin like a file that decode_image can read.
+// True if the bytes, or those of the file, begin like what decode_image can read.
 bool looks_like_image(std::string_view bytes);
+bool is_image_file(const std::string& path);
 
 // Grey to RGB by repetition; RGB to grey by the ITU-R 601 luma in Pillow's fixed-point rounding.
 Image to_channels(Image image, int64_t channels);

@@ -1,33 +1,27 @@
 #include "tost/io/safetensors_probe.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <string>
 
-#include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/io/safetensors_index.h"
 
 namespace tost {
 namespace {
 
 SafetensorsHeader read_one(const std::filesystem::path& file) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(file, error);
-  if (error) fail_data("'", file.string(), "' cannot be read: ", error.message(), ".");
-  std::ifstream in(file, std::ios::binary);
-  uint8_t length_bytes[8] = {};
-  in.read(reinterpret_cast<char*>(length_bytes), sizeof length_bytes);
+  InputFile in(file);
+  std::string bytes(8, '\0');
+  bytes.resize(in.read(bytes.data(), 8));
   uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | length_bytes[i];
+  for (size_t i = bytes.size(); i-- > 0;) length = length << 8 | uint8_t(bytes[i]);
   // Beyond the cap nothing is read: the parser refuses the length itself.
-  const uint64_t wanted = 8 + (length <= uint64_t(kMaxSafetensorsHeader) ? length : 0);
-  std::string bytes(std::min<uint64_t>(size, wanted), '\0');
-  in.clear();
-  in.seekg(0);
-  in.read(bytes.data(), std::streamsize(bytes.size()));
-  if (!in) fail_data("'", file.string(), "' cannot be read.");
-  return parse_safetensors_header(bytes, int64_t(size), file.string());
+  if (bytes.size() == 8 && length <= uint64_t(kMaxSafetensorsHeader)) {
+    bytes.resize(8 + std::min(uint64_t(std::max<int64_t>(in.size() - 8, 0)), length));
+    bytes.resize(8 + in.read(bytes.data() + 8, bytes.size() - 8));
+  }
+  return parse_safetensors_header(bytes, in.size(), file.string());
 }
 
 SafetensorsHeader read_shards(const std::filesystem::path& index) {

@@ -105,7 +105,7 @@ TEST_F(TokenFiles, RefusesMalformedFiles) {
                    cat("claims ", count, " tokens in its header and holds 2"));
   }
   expect_part(refusal([&] { TokenFile(dir_.path() / "absent"); }), "absent");
-  expect_part(refusal([&] { TokenFile(dir_.path()); }), "not a plain file");
+  expect_part(refusal([&] { TokenFile(dir_.path()); }), "is a folder");
 }
 
 TEST_F(TokenFiles, NamesTokensOutsideTheVocabulary) {

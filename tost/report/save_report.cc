@@ -21,12 +21,7 @@ bool holds_report(const fs::path& folder) {
   const fs::path json = folder / "report.json";
   std::error_code ignored;
   if (!fs::is_regular_file(fs::symlink_status(json, ignored))) return false;
-  std::FILE* file = std::fopen(json.c_str(), "rb");
-  if (file == nullptr) return false;
-  std::string start(kReportMarker.size(), '\0');
-  const size_t read = std::fread(start.data(), 1, start.size(), file);
-  std::fclose(file);
-  return read == start.size() && start == kReportMarker;
+  return read_beginning(json, kReportMarker.size()) == kReportMarker;
 }
 
 // Name of something in the folder that no report has; "" if there is none.
