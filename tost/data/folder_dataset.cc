@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/function_ref.h"
 #include "tost/base/text.h"
 
 namespace tost {
@@ -11,36 +12,57 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_hidden(const fs::path& path) {
-  return path.filename().string().starts_with(".");
-}
-
 bool is_picture(const fs::path& path) {
   const std::string ending = to_lower(path.extension().string());
   if (ending == ".jpg" || ending == ".jpeg" || ending == ".png") return true;
   return is_image_file(path.string());
 }
 
-// Sorted paths below `root`.
-std::vector<std::string> pictures(const fs::path& root, const fs::path& folder) {
-  std::vector<std::string> found;
+// The files in `folder` and the folders in it, in no order, until `visit` says false.
+void each_file(const fs::path& folder, function_ref<bool(const fs::path&)> visit) {
   std::error_code error;
   fs::recursive_directory_iterator it(folder, error);
   for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    if (is_hidden(it->path())) {
-      if (it->is_directory(error)) it.disable_recursion_pending();
-      continue;
-    }
-    if (it->is_regular_file(error) && is_picture(it->path())) {
-      found.push_back(it->path().lexically_relative(root).string());
+    std::error_code ignored;
+    if (is_stray(it->path())) {
+      if (it->is_directory(ignored)) it.disable_recursion_pending();
+    } else if (it->is_regular_file(ignored) && !visit(it->path())) {
+      return;
     }
   }
   if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
+}
+
+// Sorted paths below `root`.
+std::vector<std::string> pictures(const fs::path& root, const fs::path& folder) {
+  std::vector<std::string> found;
+  each_file(folder, [&](const fs::path& file) {
+    if (is_picture(file)) found.push_back(file.lexically_relative(root).string());
+    return true;
+  });
   std::sort(found.begin(), found.end());
   return found;
 }
 
 }  // namespace
+
+bool is_stray(const fs::path& file) {
+  const std::string name = to_lower(file.filename().string());
+  return name.starts_with(".") || name == "thumbs.db" || name == "desktop.ini";
+}
+
+bool holds_texts(const std::string& directory) {
+  constexpr int64_t kEnough = 20;  // of a class
+  int64_t pictures = 0, others = 0;
+  for (const std::string& folder : class_folders(directory)) {
+    int64_t met = 0;
+    each_file(fs::path(directory) / folder, [&](const fs::path& file) {
+      ++(is_picture(file) ? pictures : others);
+      return ++met < kEnough;
+    });
+  }
+  return others > pictures;
+}
 
 std::vector<std::string> class_folders(const std::string& directory) {
   std::vector<std::string> names;
@@ -48,7 +70,7 @@ std::vector<std::string> class_folders(const std::string& directory) {
   fs::directory_iterator it(directory, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     std::error_code ignored;
-    if (!is_hidden(it->path()) && it->is_directory(ignored)) {
+    if (!is_stray(it->path()) && it->is_directory(ignored)) {
       names.push_back(it->path().filename().string());
     }
   }
@@ -66,6 +88,20 @@ std::string split_folder(const std::string& directory, const std::string& split)
     if (fs::is_directory(path, ignored)) return path.string();
   }
   return "";
+}
+
+std::map<std::string, std::string> split_folders(const std::string& directory) {
+  std::map<std::string, std::string> found;
+  for (const char* split : {"train", "validation", "test"}) {
+    std::string folder = split_folder(directory, split);
+    if (!folder.empty()) found.emplace(split, std::move(folder));
+  }
+  if (found.empty() || found.contains("train")) return found;
+  if (class_folders(directory).size() != found.size()) return {};
+  for (const auto& [split, folder] : found) {
+    if (class_folders(folder).empty()) return {};
+  }
+  return found;
 }
 
 FolderDataset::FolderDataset(const std::string& directory, std::vector<std::string> classes)

@@ -1,6 +1,9 @@
 // Pictures in a folder a class: split/class/picture.jpg. JPEG and PNG, decoded on demand.
 #pragma once
 
+#include <filesystem>
+#include <map>
+
 #include "tost/data/dataset.h"
 
 namespace tost {
@@ -40,5 +43,16 @@ std::vector<std::string> class_folders(const std::string& directory);
 
 // The folder of a split below `directory` (train, validation or val, test), "" if there is none.
 std::string split_folder(const std::string& directory, const std::string& split);
+
+// These folders by split, of a directory that has train/, or nothing but splits with class folders
+// in them (a class may be called "test", too); none of another.
+std::map<std::string, std::string> split_folders(const std::string& directory);
+
+// What systems leave in folders: names that start with a dot, Thumbs.db, desktop.ini.
+bool is_stray(const std::filesystem::path& file);
+
+// Whether most of the files met first in the class folders of `directory` are no pictures: a few
+// notes and the like lie in sets of either kind.
+bool holds_texts(const std::string& directory);
 
 }  // namespace tost

@@ -49,7 +49,7 @@ bool holds(const std::string& format, const std::string& directory) {
     return has_file(directory, "fine_label_names.txt") && has_any_split(directory, has_cifar_split);
   }
   if (format == "idx") return has_any_split(directory, has_idx_split);
-  return !split_folder(directory, "train").empty();
+  return !split_folders(directory).empty();
 }
 
 std::vector<std::string> usual_places(const std::string& format) {
@@ -113,10 +113,12 @@ std::unique_ptr<ImageDataset> open_folder(const Source& source, const std::strin
   if (source.flat) {
     data = std::make_unique<FolderDataset>(source.directory, std::vector<std::string>{});
   } else {
-    // All splits count their classes as the training split does.
-    const std::string train = split_folder(source.directory, "train");
+    // All splits count their classes as the first of them does.
+    const auto first = std::find_if(kSplits.begin(), kSplits.end(), [&](const std::string& one) {
+      return has_own_split(source, one);
+    });
     data = std::make_unique<FolderDataset>(split_folder(source.directory, split),
-                                           class_folders(train));
+                                           class_folders(split_folder(source.directory, *first)));
   }
   return std::make_unique<CachedDataset>(std::move(data), cache_bytes);
 }
@@ -164,9 +166,10 @@ std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std
   const Source source = resolve(spec);
   const std::vector<std::string> splits = available_splits(source, spec.holdout);
   if (!splits.empty() && std::find(splits.begin(), splits.end(), wanted) == splits.end()) {
-    fail_data(
-        "'", spec.path, "' has no ", wanted, " split; it has ", join(splits, ", "),
-        wanted == "validation" ? " (a held-out share of train above 0 would give one)." : ".");
+    fail_data("'", spec.path, "' has no ", wanted, " split; it has ", join(splits, ", "),
+              wanted == "validation" && has_own_split(source, "train")
+                  ? " (a held-out share of train above 0 would give one)."
+                  : ".");
   }
   const bool from_train = !has_own_split(source, "validation") && spec.holdout != 0;
   if (!from_train || wanted == "test") return open_own(source, spec, wanted);

@@ -135,6 +135,38 @@ TEST_F(OpenTest, ClassFoldersAlone) {
   EXPECT_TRUE(contains(refusal(spec, "test"), "no test split"));
 }
 
+TEST_F(OpenTest, SplitsWithoutTraining) {
+  write("test/dog/1.png", picture(2));
+  write("test/cat/2.png", picture(4));
+  DataSpec spec;
+  spec.path = folder_.string();
+  EXPECT_EQ(image_dataset_splits(spec), (std::vector<std::string>{"test"}));
+  const auto test = open_image_dataset(spec, "test");
+  EXPECT_EQ(test->classes(), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(test->size(), 2);
+  EXPECT_TRUE(contains(refusal(spec, "train"), "has no train split; it has test."));
+  EXPECT_TRUE(contains(refusal(spec, "validation"), "has no validation split; it has test."));
+  write("val/dog/3.png", picture(6));
+  EXPECT_EQ(open_image_dataset(spec, "validation")->label(0), 0);
+  // Beside other classes, "test" is one.
+  write("other/4.png", picture(8));
+  EXPECT_EQ(image_dataset_splits(spec), (std::vector<std::string>{"train", "validation"}));
+}
+
+TEST_F(OpenTest, WhatSystemsLeaveIsNoClassAndNoPicture) {
+  for (int i = 0; i < 40; ++i) write(cat(i % 2 ? "odd/" : "even/", i, ".png"), picture(2));
+  for (const char* name : {"Thumbs.db", "desktop.ini", ".DS_Store", "notes.md"}) {
+    write(name, picture(2));
+    write(cat("odd/", name), name == std::string("notes.md") ? "notes" : picture(2));
+  }
+  DataSpec spec;
+  spec.path = folder_.string();
+  spec.holdout = 0;
+  EXPECT_EQ(open_image_dataset(spec, "train")->classes(),
+            (std::vector<std::string>{"even", "odd"}));
+  EXPECT_EQ(open_image_dataset(spec, "train")->size(), 40);
+}
+
 TEST_F(OpenTest, RefusesWhatIsNoDataSet) {
   DataSpec spec;
   spec.path = folder_.string();

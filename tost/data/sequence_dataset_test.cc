@@ -172,6 +172,34 @@ TEST_F(SequenceOpen, TextFolders) {
   EXPECT_TRUE(contains(refused(spec, "test"), "'other' that the training split does not have"));
 }
 
+TEST_F(SequenceOpen, TextFoldersOfTestingAlone) {
+  write("test/pos/1.txt", "fine");
+  write("test/neg/2.txt", "worse");
+  write("test/neg/Thumbs.db", "no text");
+  EXPECT_EQ(sequence_dataset_splits(at("")), Splits{"test"});
+  const auto test = open_sequence_dataset(at(""), "test");
+  EXPECT_EQ(test->size(), 2);
+  EXPECT_EQ(test->label(1), 1);
+  EXPECT_TRUE(contains(refused(at(""), "train"), "has no train split; it has test."));
+}
+
+// Whatever the file system names first.
+TEST_F(SequenceOpen, AFewStraysDecideNothing) {
+  for (const char* kind : {"a", "b"}) {
+    for (const char* name : {"1.png", "2.png", "3.png"}) {
+      write(cat("pictures/", kind, "/", name), encode_png(Image(3, 2, 3)));
+      write(cat("texts/", kind, "/", name, ".txt"), "good");
+    }
+    for (const char* name : {"Thumbs.db", "desktop.ini", ".DS_Store", "notes.md", "todo"}) {
+      write(cat("pictures/", kind, "/", name), "no picture");
+    }
+    write(cat("texts/", kind, "/logo.png"), encode_png(Image(3, 2, 3)));
+  }
+  write("pictures/notes.md", "no class");
+  EXPECT_FALSE(is_sequence_data(at("pictures")));
+  EXPECT_TRUE(is_sequence_data(at("texts")));
+}
+
 TEST_F(SequenceOpen, FoldsByTheirFileNames) {
   for (const char* folder : {"pos", "neg"}) {
     for (const char* name : {"cv000_1.txt", "cv799_2.txt", "cv800_3.txt", "cv999_4.txt"}) {

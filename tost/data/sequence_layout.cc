@@ -130,35 +130,14 @@ SequenceSource tables(const SequenceSpec& spec, std::map<std::string, std::strin
   return source;
 }
 
-std::string first_file(const std::string& folder) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    std::error_code ignored;
-    if (!name.starts_with(".") && it->is_regular_file(ignored)) return it->path().string();
-  }
-  return "";
-}
-
-// Whether `directory` has class folders of texts: the first file found is no picture.
-bool holds_texts(const std::string& directory) {
-  for (const std::string& folder : class_folders(directory)) {
-    const std::string file = first_file((fs::path(directory) / folder).string());
-    if (!file.empty()) return !is_image_file(file);
-  }
-  return false;
-}
-
 bool all_in_folds(const std::string& directory) {
   int64_t count = 0;
   for (const std::string& folder : class_folders(directory)) {
     std::error_code error;
     for (fs::directory_iterator it(fs::path(directory) / folder, error);
          !error && it != fs::directory_iterator(); it.increment(error)) {
-      const std::string name = it->path().filename().string();
-      if (name.starts_with(".")) continue;
-      if (fold_of(name).empty()) return false;
+      if (is_stray(it->path())) continue;
+      if (fold_of(it->path().filename().string()).empty()) return false;
       ++count;
     }
   }
@@ -166,12 +145,8 @@ bool all_in_folds(const std::string& directory) {
 }
 
 SequenceSource folders(const SequenceSpec& spec) {
-  SequenceSource source{Kind::kFolders, "text", {}};
-  for (const std::string& split : kSplits) {
-    const std::string folder = split_folder(spec.path, split);
-    if (!folder.empty()) source.files.emplace(split, folder);
-  }
-  if (source.files.contains("train") && holds_texts(source.files["train"])) return source;
+  SequenceSource source{Kind::kFolders, "text", split_folders(spec.path)};
+  if (!source.files.empty() && holds_texts(first_split(source.files))) return source;
   source.files = {{"train", spec.path}};
   if (all_in_folds(spec.path)) source.kind = Kind::kFolds;
   return holds_texts(spec.path) ? source : SequenceSource{Kind::kPictures, "pixels", {}};
@@ -254,6 +229,11 @@ std::string fold_of(const std::string& name) {
   if (name.size() < 6 || !name.starts_with("cv") || name[5] != '_') return "";
   if (!digit(2) || !digit(3) || !digit(4)) return "";
   return name[2] < '8' ? "train" : name[2] == '8' ? "validation" : "test";
+}
+
+const std::string& first_split(const std::map<std::string, std::string>& files) {
+  const auto train = files.find("train");
+  return train == files.end() ? files.begin()->second : train->second;
 }
 
 SequenceSource find_sequences(const SequenceSpec& spec) {

@@ -26,6 +26,9 @@ struct SequenceSource {
 // that is known lies at the path.
 SequenceSource find_sequences(const SequenceSpec& spec);
 
+// What all splits take their classes from: the training split, or the first there is.
+const std::string& first_split(const std::map<std::string, std::string>& files);
+
 // The splits that the source has by itself, in the order train, validation, test.
 std::vector<std::string> own_splits(const SequenceSource& source, const SequenceSpec& spec);
 

@@ -78,20 +78,15 @@ Opened open_table(const SequenceSource& source, const SequenceSpec& spec,
   const std::string& path = source.files.at(split);
   if (source.format == "listops") return stored(read_listops(path), spec);
   const bool pairs = source.format == "retrieval";
-  const auto train = source.files.find("train");
-  return stored(
-      read_text_table(
-          path, table_classes(train == source.files.end() ? path : train->second, pairs), pairs),
-      spec);
+  return stored(read_text_table(path, table_classes(first_split(source.files), pairs), pairs),
+                spec);
 }
 
 Opened open_folder(const SequenceSource& source, const SequenceSpec& spec,
                    const std::string& split) {
-  std::vector<std::string> classes;
-  if (split != "train") {
-    classes = text_classes(source.files.at("train"));
-  }
-  return stored(read_text_folders(source.files.at(split), classes, spec.max_length), spec);
+  return stored(read_text_folders(source.files.at(split), text_classes(first_split(source.files)),
+                                  spec.max_length),
+                spec);
 }
 
 Opened open_fold(const SequenceSource& source, const SequenceSpec& spec, const std::string& split) {

@@ -24,9 +24,9 @@ std::vector<std::string> text_files(const fs::path& folder) {
   std::error_code error;
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (!name.starts_with(".") && it->is_regular_file(ignored)) names.push_back(std::move(name));
+    if (is_stray(it->path()) || !it->is_regular_file(ignored)) continue;
+    names.push_back(it->path().filename().string());
   }
   if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
   std::sort(names.begin(), names.end());

@@ -160,6 +160,10 @@ TEST_F(ArraysTest, ReadsClassNames) {
             std::string::npos);
   EXPECT_NE(testing::data_error_of([&] { read_class_names(write("a\n\nb\n")); }).find("line 2"),
             std::string::npos);
+  EXPECT_NE(testing::data_error_of([&] {
+              read_class_names(write("cat\ndog\ncat\n"));
+            }).find("'cat' in lines 1 and 3"),
+            std::string::npos);
   std::string many;
   for (int i = 0; i < 257; ++i) many += "c\n";
   EXPECT_NE(testing::data_error_of([&] { read_class_names(write(many)); }).find("257"),

@@ -1,5 +1,6 @@
 #include "tost/io/cifar.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "tost/base/error.h"
@@ -60,6 +61,11 @@ std::vector<std::string> read_class_names(const std::string& path) {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) fail_data("'", path, "' has an empty class name in line ", i + 1, ".");
+    const auto place = std::find(names.begin(), names.end(), names[i]) - names.begin();
+    if (size_t(place) < i) {
+      fail_data("'", path, "' has the class name '", names[i], "' in lines ", place + 1, " and ",
+                i + 1, "; each class needs its own.");
+    }
   }
   return names;
 }

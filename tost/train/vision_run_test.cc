@@ -107,6 +107,17 @@ TEST(VisionRun, BadSettingsLeaveNoFolder) {
   }
 }
 
+TEST(VisionRun, NothingToValidateOnIsSaid) {
+  const testing::TempDir dir;
+  for (const char* name : {"a", "b"}) {
+    make_directories(dir.path() / "data/train" / name);
+    write_png((dir.path() / "data/train" / name / "1.png").string(), Image(32, 32, 3));
+  }
+  const json only_train{{"data", (dir.path() / "data").string()}, {"holdout", 0}};
+  EXPECT_TRUE(mentions(error_of(dir.path() / "run", merge(tiny_values(), only_train)),
+                       "has training pictures alone, and holdout 0"));
+}
+
 TEST(VisionRun, FinetuningKeepsTheBodyAndRenewsTheHead) {
   const testing::TempDir dir;
   json values = tiny_values();

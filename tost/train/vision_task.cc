@@ -36,6 +36,10 @@ VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo>
               info_.classes.size(), " (or not of the same names) that the run was started with.");
   }
   const auto splits = image_dataset_splits(spec);
+  if (splits == std::vector<std::string>{"train"}) {
+    fail_usage("'", config.data, "' has training pictures alone, and holdout 0 keeps none of them ",
+               "back to validate on; set holdout above 0.");
+  }
   scored_split_ = std::count(splits.begin(), splits.end(), "validation") ? "validation" : "test";
   make_loaders(train);
   model_ = make_image_classifier(info_.config);
