@@ -6,26 +6,19 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <limits>
-#include <vector>
 
 #include "tost/base/error.h"
 #include "tost/base/file_calls.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 
 namespace tost {
 namespace fs = std::filesystem;
 namespace {
 
-std::string reason(int error) {
-  if (error == ENOSPC || error == EDQUOT) return "the disk is full; free some space and try again";
-  if (error == EFBIG) return "the file would be larger than this user may write";
-  return std::strerror(error);
-}
-
 [[noreturn]] void fail_io(std::string_view verb, const fs::path& path, int error) {
-  fail_data("Cannot ", verb, " '", path.string(), "': ", reason(error), ".");
+  fail_data("Cannot ", verb, " '", path.string(), "': ", system_reason(error), ".");
 }
 
 // What is no plain file.
@@ -46,15 +39,8 @@ auto retry(Call call) {
   return result;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 bool is_device(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+  return path_exists(path) && !is_plain_file(path) && !is_folder(path);
 }
 
 class Descriptor {
@@ -205,35 +191,25 @@ void rename_durably(const fs::path& from, const fs::path& to) {
 }
 
 void make_directories(const fs::path& directory) {
-  if (fs::path missing = directory; !missing.empty() && !is_there(missing)) {
+  if (fs::path missing = directory; !missing.empty() && !path_exists(missing)) {
     if (!missing.has_filename()) missing = missing.parent_path();
     make_directories(missing.parent_path());
     if (file_calls().mkdir(missing.c_str(), 0777) != 0 && errno != EEXIST) {
       fail_io("create folder", directory, errno);
     }
   }
-  std::error_code error;
-  if (!directory.empty() && !fs::is_directory(directory, error)) {
+  if (!directory.empty() && !is_folder(directory)) {
     fail_data("'", directory.string(), "' is a file; a folder is expected.");
   }
 }
 
 void remove_tree(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (status.type() == fs::file_type::not_found) return;
-  if (!fs::is_directory(status)) {
+  if (!is_taken(path)) return;
+  if (is_link(path) || !is_folder(path)) {
     if (file_calls().unlink(path.c_str()) != 0 && errno != ENOENT) fail_io("remove", path, errno);
     return;
   }
-  fs::directory_iterator entries(path, error);
-  if (error) fail_io("read folder", path, error.value());
-  std::vector<fs::path> inside;
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    inside.push_back(entries->path());
-  }
-  if (error) fail_io("read folder", path, error.value());
-  for (const fs::path& entry : inside) remove_tree(entry);
+  for (const FolderEntry& entry : folder_entries(path)) remove_tree(entry.path);
   if (file_calls().rmdir(path.c_str()) != 0 && errno != ENOENT) fail_io("remove", path, errno);
 }
 
