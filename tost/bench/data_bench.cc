@@ -12,6 +12,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/base/thread.h"
 #include "tost/bench/data_sources.h"
 #include "tost/bench/scratch_folder.h"
 #include "tost/bench/timing.h"
@@ -37,13 +38,19 @@ void on_threads(int64_t threads, const std::function<void(int64_t)>& work) {
   std::vector<std::exception_ptr> errors(static_cast<size_t>(threads));
   std::vector<std::thread> running;
   for (int64_t k = 0; k < threads; ++k) {
-    running.emplace_back([&, k] {
+    const auto guarded = [&, k] {
       try {
         work(k);
       } catch (...) {
         errors[size_t(k)] = std::current_exception();
       }
-    });
+    };
+    try {
+      running.push_back(start_thread(guarded));
+    } catch (const Error&) {
+      errors[size_t(k)] = std::current_exception();
+      break;
+    }
   }
   for (auto& thread : running) thread.join();
   for (const auto& error : errors) {

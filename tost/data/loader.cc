@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tost/base/error.h"
+#include "tost/base/thread.h"
 #include "tost/data/batch_maker.h"
 
 namespace tost {
@@ -29,10 +30,19 @@ struct Outcome {
 struct ImageLoader::Impl {
   Impl(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config)
       : maker(std::move(dataset), std::move(config)) {
-    for (int64_t i = 0; i < maker.config().workers; ++i) threads.emplace_back([this] { work(); });
+    try {
+      for (int64_t i = 0; i < maker.config().workers; ++i) {
+        threads.push_back(start_thread([this] { work(); }));
+      }
+    } catch (...) {
+      end_threads();
+      throw;
+    }
   }
 
-  ~Impl() {
+  ~Impl() { end_threads(); }
+
+  void end_threads() {
     {
       std::lock_guard lock(mutex);
       stopping = true;

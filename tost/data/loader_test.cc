@@ -1,6 +1,10 @@
 #include "tost/data/loader.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "tost/data/data_test_util.h"
@@ -266,6 +270,26 @@ TEST(LoaderTest, RefusesNonsense) {
   ImageLoader loader(pictures(), training());
   EXPECT_THROW(loader.start_epoch(-1), Error);
 }
+
+#ifndef __SANITIZE_ADDRESS__  // needs the address space that the test takes away
+// Some threads begin, one cannot: the others are ended, and the sentence says what was missing.
+TEST(LoaderDeathTest, ThreadsThatCannotBeMade) {
+  const auto refused = [] {
+    const auto data = std::make_shared<FakeDataset>(64, 16, 3);
+    LoaderConfig config = training();
+    config.workers = 256;
+    std::ifstream pages("/proc/self/statm");
+    int64_t used = 0;
+    pages >> used;
+    const rlim_t most = rlim_t(used * ::getpagesize()) + (rlim_t{100} << 20);
+    const rlimit limit{most, most};
+    ::setrlimit(RLIMIT_AS, &limit);
+    const std::string said = error_of(ErrorKind::kData, [&] { ImageLoader(data, config); });
+    std::exit(contains(said, "Cannot start a thread: the system has no thread") ? 0 : 1);
+  };
+  EXPECT_EXIT(refused(), ::testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace tost

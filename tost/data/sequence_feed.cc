@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tost/base/thread.h"
+
 namespace tost {
 
 SequenceFeed::SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
@@ -18,12 +20,21 @@ SequenceFeed::SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
   if (ahead <= 0) ahead = std::max<int64_t>(4, 2 * workers);
   ahead_ = size_t(ahead);
   const int64_t left = int64_t(indices_.size()) - first;
-  for (int64_t i = 0; i < std::min({workers, ahead, left}); ++i) {
-    workers_.emplace_back([this] { work(); });
+  try {
+    for (int64_t i = 0; i < std::min({workers, ahead, left}); ++i) {
+      workers_.push_back(start_thread([this] { work(); }));
+    }
+  } catch (...) {
+    end_workers();
+    throw;
   }
 }
 
 SequenceFeed::~SequenceFeed() {
+  end_workers();
+}
+
+void SequenceFeed::end_workers() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -38,6 +38,7 @@ class SequenceFeed {
   };
 
   void work();
+  void end_workers();
 
   std::shared_ptr<const SequenceDataset> dataset_;
   std::vector<std::vector<int64_t>> indices_;
