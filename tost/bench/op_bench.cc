@@ -6,7 +6,10 @@
 #include <charconv>
 #include <limits>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/base/process_memory.h"
+#include "tost/base/text.h"
 #include "tost/bench/timing.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
@@ -178,7 +181,19 @@ class Rounds {
   std::vector<Candidate> candidates_;
 };
 
+// Its input, its output and a gradient: less than any form needs.
+void check_memory(const OpBenchOptions& options, const OpBenchShape& shape) {
+  const std::string what = cat("--shapes ", shape.batch, "x", shape.tokens);
+  const int64_t numbers = checked_mul(shape.batch, shape.tokens, what);
+  const int64_t needed = checked_mul(checked_mul(numbers, options.dim, what), 3 * 4, what);
+  const int64_t available = available_bytes();
+  if (!device_from_name(options.device).is_cpu() || available == 0 || needed <= available) return;
+  fail_data(what, " needs more than ", human_bytes(needed), " of memory, and ",
+            human_bytes(available), " are available; give fewer tokens.");
+}
+
 OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
+  check_memory(options, shape);
   const Case c = make_case(options, shape);
   OpBenchRow row;
   row.shape = shape;

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace {
@@ -51,6 +52,16 @@ TEST(OpBench, RefusesBadOptions) {
   options.heads = 12;
   options.dtype = "int8";
   EXPECT_THROW(run_op_bench(options, [](const OpBenchRow&) {}), Error);
+}
+
+TEST(OpBench, RefusesMoreThanMemoryHolds) {
+  OpBenchOptions options;
+  for (const OpBenchShape& shape : {OpBenchShape{999'999'999, 999'999'999}, {1, 140'000'000'000}}) {
+    options.shapes = {shape};
+    const std::string said = testing::error_of(
+        ErrorKind::kData, [&] { run_op_bench(options, [](const OpBenchRow&) {}); });
+    EXPECT_NE(said.find(cat("--shapes ", shape.batch, "x", shape.tokens)), std::string::npos);
+  }
 }
 
 }  // namespace
