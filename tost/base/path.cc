@@ -91,6 +91,12 @@ bool is_empty_folder(const fs::path& folder) {
   return is_folder(folder) && folder_entries(folder).empty();
 }
 
+void check_new_folder(const fs::path& path) {
+  if (is_taken(path) && !is_empty_folder(path)) {
+    fail_usage("'", path.string(), "' exists and is not an empty folder; give another name.");
+  }
+}
+
 int64_t file_bytes(const fs::path& file) {
   std::error_code error;
   const auto bytes = fs::file_size(file, error);

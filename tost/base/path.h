@@ -33,6 +33,8 @@ struct FolderEntry {
 // What lies in a folder, ordered by name.
 std::vector<FolderEntry> folder_entries(const std::filesystem::path& folder);
 bool is_empty_folder(const std::filesystem::path& folder);
+// A usage Error unless nothing, or an empty folder, has this name.
+void check_new_folder(const std::filesystem::path& path);
 
 // Bytes of a file.
 int64_t file_bytes(const std::filesystem::path& file);

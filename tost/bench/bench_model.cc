@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/bench/bench_model_parts.h"
 #include "tost/eval/language_file.h"
@@ -66,7 +67,7 @@ std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
     return open_bench_language(source, false);
   }
   if (holds(sequence_preset_names(), source.name)) return open_bench_sequence(source, false);
-  if (std::filesystem::exists(source.name)) return open_file(source);
+  if (path_exists(source.name)) return open_file(source);
   fail_unknown(source.name);
 }
 

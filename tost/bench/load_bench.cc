@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/bench/scratch_folder.h"
 #include "tost/bench/timing.h"
 #include "tost/eval/convert.h"
@@ -71,7 +72,7 @@ std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
   std::vector<std::vector<double>> reads(rows.size()), loads(rows.size());
   for (int64_t i = 0; i <= options.repeat; ++i) {
     for (size_t f = 0; f < rows.size(); ++f) {
-      rows[f].bytes = int64_t(fs::file_size(file_of(rows[f])));
+      rows[f].bytes = file_bytes(file_of(rows[f]));
       const double read = read_ms(file_of(rows[f]), rows[f].bytes);
       const double load = load_ms(file_of(rows[f]), written);
       if (i == 0) continue;  // warms

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -87,7 +88,7 @@ std::string key_of(const nlohmann::json& row) {
   std::string key;
   for (const char* name : {"model", "mixer", "test", "batch", "size", "threads", "precision"}) {
     const auto& value = row.at(name);
-    key += (value.is_string() ? value.get<std::string>() : value.dump()) + ", ";
+    key += (value.is_string() ? value.get<std::string>() : json_text(value)) + ", ";
   }
   const auto device = row.value("device", std::string("cpu"));  // older files do not say
   key += path_of(row.at("engine").get<bool>());

@@ -4,13 +4,12 @@
 #include <stdlib.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 
 namespace tost {
 
@@ -19,12 +18,11 @@ class ScratchFolder {
   // Below `where`; empty: the system's temporary folder. Throws a data Error where it cannot be
   // made.
   explicit ScratchFolder(const std::filesystem::path& where) {
-    std::error_code error;
-    const auto in = where.empty() ? std::filesystem::temp_directory_path(error) : where;
+    const auto in = where.empty() ? temporary_folder() : where;
     std::string name = (in / "bench_XXXXXX").string();
-    if (error || ::mkdtemp(name.data()) == nullptr) {
-      fail_data("Cannot make a folder in ", error ? "the temporary folder" : in.string(), ": ",
-                error ? error.message() : std::strerror(errno), "; name another with --folder.");
+    if (::mkdtemp(name.data()) == nullptr) {
+      fail_data("Cannot make a folder in '", in.string(), "': ", system_reason(errno),
+                "; name another with --folder.");
     }
     path_ = name;
   }

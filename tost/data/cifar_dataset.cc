@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/data/memory_dataset.h"
 #include "tost/io/cifar.h"
 
@@ -15,7 +16,7 @@ std::vector<std::string> split_files(const std::string& directory, const std::st
   std::vector<std::string> files;
   const auto add = [&](const std::string& name) {
     const fs::path path = fs::path(directory) / name;
-    if (fs::is_regular_file(path)) files.push_back(path.string());
+    if (is_plain_file(path)) files.push_back(path.string());
   };
   if (split == "train") {
     for (int i = 1; i <= 9; ++i) add(cat("data_batch_", i, ".bin"));

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 
 namespace tost {
 namespace fs = std::filesystem;
@@ -14,12 +15,6 @@ namespace {
 constexpr int64_t kGap = 2;
 constexpr int64_t kMostScale = 64, kMostColumns = 10'000;
 constexpr double kMostPixels = 1 << 28;
-
-void check_empty(const fs::path& out) {
-  if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
-    fail_usage("'", out.string(), "' exists and is not an empty folder; give another name.");
-  }
-}
 
 // A class name as a folder name: no separators, nothing hidden.
 std::string folder_name(const std::string& class_name) {
@@ -71,7 +66,7 @@ void check_area(int64_t pictures, int64_t width, int64_t height, const std::stri
 
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
                                              const ExportOptions& options) {
-  check_empty(out);
+  check_new_folder(out);
   if (options.masks && !dataset.has_mask())
     fail_usage("This data set has no masks; leave out --masks.");
   const int64_t total =

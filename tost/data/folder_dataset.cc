@@ -5,7 +5,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/function_ref.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {
@@ -18,19 +20,15 @@ bool is_picture(const fs::path& path) {
   return is_image_file(path.string());
 }
 
-// The files in `folder` and the folders in it, in no order, until `visit` says false.
-void each_file(const fs::path& folder, function_ref<bool(const fs::path&)> visit) {
-  std::error_code error;
-  fs::recursive_directory_iterator it(folder, error);
-  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    std::error_code ignored;
-    if (is_stray(it->path())) {
-      if (it->is_directory(ignored)) it.disable_recursion_pending();
-    } else if (it->is_regular_file(ignored) && !visit(it->path())) {
-      return;
-    }
+// The files in `folder` and in the folders in it (links to folders could lead back) until `visit`
+// says false; whether it never did.
+bool each_file(const fs::path& folder, function_ref<bool(const fs::path&)> visit) {
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    if (is_stray(entry.path)) continue;
+    if (entry.file && !visit(entry.path)) return false;
+    if (entry.folder && !entry.link && !each_file(entry.path, visit)) return false;
   }
-  if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
+  return true;
 }
 
 // Sorted paths below `root`.
@@ -52,9 +50,10 @@ bool is_stray(const fs::path& file) {
 }
 
 bool holds_texts(const std::string& directory) {
-  constexpr int64_t kEnough = 20;  // of a class
+  constexpr int64_t kEnough = 20, kEnoughInAll = 400;
   int64_t pictures = 0, others = 0;
   for (const std::string& folder : class_folders(directory)) {
+    if (pictures + others >= kEnoughInAll) break;
     int64_t met = 0;
     each_file(fs::path(directory) / folder, [&](const fs::path& file) {
       ++(is_picture(file) ? pictures : others);
@@ -66,16 +65,11 @@ bool holds_texts(const std::string& directory) {
 
 std::vector<std::string> class_folders(const std::string& directory) {
   std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator it(directory, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    std::error_code ignored;
-    if (!is_stray(it->path()) && it->is_directory(ignored)) {
-      names.push_back(it->path().filename().string());
-    }
+  for (const FolderEntry& entry : folder_entries(directory)) {
+    if (!entry.folder || is_stray(entry.path)) continue;
+    names.push_back(entry.path.filename().string());
+    require_utf8(names.back(), cat("In '", directory, "' the name of the class folder"));
   }
-  if (error) fail_data("Cannot list '", directory, "': ", error.message(), ".");
-  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -84,8 +78,7 @@ std::string split_folder(const std::string& directory, const std::string& split)
   if (split == "validation") names.push_back("val");
   for (const std::string& name : names) {
     const fs::path path = fs::path(directory) / name;
-    std::error_code ignored;
-    if (fs::is_directory(path, ignored)) return path.string();
+    if (is_folder(path)) return path.string();
   }
   return "";
 }

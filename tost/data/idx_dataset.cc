@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/memory_dataset.h"
 #include "tost/io/cifar.h"
@@ -28,7 +29,7 @@ std::string find_file(const std::string& directory, const std::string& split,
       if (*dash == '.') name.replace(name.rfind("-idx"), 1, dash);
       for (const char* ending : {"", ".gz"}) {
         const fs::path path = fs::path(directory) / (name + ending);
-        if (fs::is_regular_file(path)) return path.string();
+        if (is_plain_file(path)) return path.string();
       }
     }
   }
@@ -47,8 +48,8 @@ std::string need_file(const std::string& directory, const std::string& split,
 
 std::vector<std::string> class_names(const std::string& directory, int64_t count) {
   const fs::path names = fs::path(directory) / "classes.txt";
-  if (fs::exists(names)) return read_class_names(names.string());
-  if (to_lower(fs::absolute(directory).string()).find("fashion") != std::string::npos &&
+  if (path_exists(names)) return read_class_names(names.string());
+  if (to_lower(absolute_path(directory).string()).find("fashion") != std::string::npos &&
       count == 10) {
     return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
             "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};

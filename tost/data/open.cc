@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
@@ -25,13 +26,7 @@ struct Source {
 };
 
 bool has_file(const fs::path& directory, const char* name) {
-  std::error_code ignored;
-  return fs::is_regular_file(directory / name, ignored);
-}
-
-bool is_directory(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
+  return is_plain_file(directory / name);
 }
 
 bool has_any_split(const std::string& directory,
@@ -75,8 +70,8 @@ Source resolve(const DataSpec& spec) {
   if (spec.format == "shapes" || (spec.format == "auto" && spec.path == "shapes")) {
     return {"shapes", ""};
   }
-  if (!is_directory(spec.path)) {
-    if (fs::exists(spec.path)) {
+  if (!is_folder(spec.path)) {
+    if (path_exists(spec.path)) {
       fail_data("'", spec.path, "' is a file; the data set needs a directory.");
     }
     fail_data("There is no directory '", spec.path,

@@ -1,6 +1,7 @@
 // Opening data sets: what is recognised, how splits are made, what is refused.
 #include "tost/data/data_test_util.h"
 #include "tost/data/views.h"
+#include "tost/io/cifar.h"
 #include "tost/testing/shared.h"
 
 namespace tost {
@@ -165,6 +166,17 @@ TEST_F(OpenTest, WhatSystemsLeaveIsNoClassAndNoPicture) {
   EXPECT_EQ(open_image_dataset(spec, "train")->classes(),
             (std::vector<std::string>{"even", "odd"}));
   EXPECT_EQ(open_image_dataset(spec, "train")->size(), 40);
+}
+
+// No run's configuration and no model file could keep them.
+TEST_F(OpenTest, ClassNamesAreUtf8) {
+  write("train/caf\xE9/1.png", picture(2));
+  DataSpec spec;
+  spec.path = folder_.string();
+  EXPECT_TRUE(contains(refusal(spec, "train"), "class folder 'caf\\xe9' is not UTF-8"));
+  write("classes.txt", "a\ncaf\xE9\n");
+  EXPECT_TRUE(contains(error_of([&] { read_class_names((folder_ / "classes.txt").string()); }),
+                       "in line 2 of"));
 }
 
 TEST_F(OpenTest, RefusesWhatIsNoDataSet) {

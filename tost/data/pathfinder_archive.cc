@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/memory_dataset.h"
 #include "tost/data/pathfinder_dataset.h"
@@ -100,16 +101,13 @@ void read_list(const fs::path& path, std::vector<Entry>& entries) {
 // By number, then by name.
 std::vector<fs::path> lists_of(const std::string& folder) {
   std::vector<std::pair<int64_t, fs::path>> lists;
-  std::error_code error;
-  fs::directory_iterator it(fs::path(folder) / "metadata", error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    if (it->path().extension() != ".npy") continue;
-    const std::string stem = it->path().stem().string();
+  for (const FolderEntry& entry : folder_entries(fs::path(folder) / "metadata")) {
+    if (entry.path.extension() != ".npy") continue;
+    const std::string stem = entry.path.stem().string();
     int64_t number = 0;
     std::from_chars(stem.data(), stem.data() + stem.size(), number);
-    lists.emplace_back(number, it->path());
+    lists.emplace_back(number, entry.path);
   }
-  if (error) fail_data("Cannot list '", folder, "/metadata': ", error.message(), ".");
   std::sort(lists.begin(), lists.end());
   std::vector<fs::path> paths;
   for (auto& [number, path] : lists) paths.push_back(std::move(path));
@@ -119,8 +117,7 @@ std::vector<fs::path> lists_of(const std::string& folder) {
 std::string idx_file(const std::string& prefix, const char* kind) {
   for (const char* ending : {"", ".gz"}) {
     const std::string path = cat(prefix, "-", kind, "-ubyte", ending);
-    std::error_code ignored;
-    if (fs::is_regular_file(path, ignored)) return path;
+    if (is_plain_file(path)) return path;
   }
   return "";
 }
@@ -128,9 +125,7 @@ std::string idx_file(const std::string& prefix, const char* kind) {
 }  // namespace
 
 bool is_pathfinder_archive(const std::string& folder) {
-  std::error_code ignored;
-  return fs::is_directory(fs::path(folder) / "metadata", ignored) &&
-         fs::is_directory(fs::path(folder) / "imgs", ignored);
+  return is_folder(fs::path(folder) / "metadata") && is_folder(fs::path(folder) / "imgs");
 }
 
 std::unique_ptr<ImageDataset> open_pathfinder_archive(const std::string& folder) {

@@ -200,6 +200,13 @@ TEST_F(SequenceOpen, AFewStraysDecideNothing) {
   EXPECT_TRUE(is_sequence_data(at("texts")));
 }
 
+TEST_F(SequenceOpen, LabelsAreUtf8) {
+  write("train.tsv",
+        "good\ta text\nb\xE4"
+        "d\tanother\n");
+  EXPECT_TRUE(contains(refused(at(""), "train"), "the label 'b\\xe4d' is not UTF-8"));
+}
+
 TEST_F(SequenceOpen, FoldsByTheirFileNames) {
   for (const char* folder : {"pos", "neg"}) {
     for (const char* name : {"cv000_1.txt", "cv799_2.txt", "cv800_3.txt", "cv999_4.txt"}) {

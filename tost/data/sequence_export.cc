@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/listops.h"
 #include "tost/data/listops_dataset.h"
@@ -140,17 +141,9 @@ class Exporter {
   SequenceExport result_;
 };
 
-void check_place(const fs::path& out) {
-  std::error_code ignored;
-  if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored))) {
-    fail_usage("'", out.string(), "' exists and is not an empty folder; give another name.");
-  }
-}
-
 fs::path existing_parent(fs::path path) {
-  std::error_code ignored;
-  path = fs::absolute(path);
-  while (!fs::exists(path, ignored) && path.has_parent_path() && path != path.parent_path()) {
+  path = absolute_path(path);
+  while (!path_exists(path) && path.has_parent_path() && path != path.parent_path()) {
     path = path.parent_path();
   }
   return path;
@@ -179,7 +172,7 @@ SequenceExport export_sequences(const SequenceSpec& spec, const std::string& out
                ".");
   }
   const fs::path place = fs::path(out).has_filename() ? fs::path(out) : fs::path(out).parent_path();
-  check_place(place);
+  check_new_folder(place);
   if (spec.path == "listops") {
     check_listops_rules(generated_rules(spec));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
@@ -92,10 +93,8 @@ std::string example_prefix(const fs::path& a, const fs::path& b) {
 // Tables whose names begin with `prefix` and tell a split.
 std::map<std::string, std::string> split_tables(const fs::path& folder, const std::string& prefix) {
   std::map<std::string, std::string> found;
-  std::error_code error;
-  fs::directory_iterator it(folder, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    const fs::path& path = it->path();
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    const fs::path& path = entry.path;
     if (to_lower(path.extension().string()) != ".tsv") continue;
     if (!path.filename().string().starts_with(prefix)) continue;
     const std::string split = split_of(path);
@@ -106,7 +105,6 @@ std::map<std::string, std::string> split_tables(const fs::path& folder, const st
               fs::path(place->second).filename().string(), "' and '", path.filename().string(),
               "'; give one of them", example_prefix(place->second, path), ".");
   }
-  if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
   return found;
 }
 
@@ -133,11 +131,9 @@ SequenceSource tables(const SequenceSpec& spec, std::map<std::string, std::strin
 bool all_in_folds(const std::string& directory) {
   int64_t count = 0;
   for (const std::string& folder : class_folders(directory)) {
-    std::error_code error;
-    for (fs::directory_iterator it(fs::path(directory) / folder, error);
-         !error && it != fs::directory_iterator(); it.increment(error)) {
-      if (is_stray(it->path())) continue;
-      if (fold_of(it->path().filename().string()).empty()) return false;
+    for (const FolderEntry& entry : folder_entries(fs::path(directory) / folder)) {
+      if (is_stray(entry.path)) continue;
+      if (fold_of(entry.path.filename().string()).empty()) return false;
       ++count;
     }
   }
@@ -243,15 +239,14 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
   if (named && (spec.format == "auto" || spec.format == made)) {
     return {Kind::kGenerated, made, {}};
   }
-  std::error_code ignored;
-  if (fs::is_directory(spec.path, ignored)) return of_directory(spec);
-  if (fs::is_regular_file(spec.path, ignored)) {
+  if (is_folder(spec.path)) return of_directory(spec);
+  if (is_plain_file(spec.path)) {
     const std::string split = split_of(spec.path);
     return tables(spec, {{split.empty() ? "train" : split, spec.path}});
   }
   fs::path parent = fs::path(spec.path).parent_path();
   if (parent.empty()) parent = ".";
-  if (fs::is_directory(parent, ignored)) {
+  if (is_folder(parent)) {
     auto found = split_tables(parent, fs::path(spec.path).filename().string());
     if (!found.empty()) return tables(spec, std::move(found));
     if (is_pathfinder_idx(spec.path)) return {Kind::kWhole, "pathfinder", {{"train", spec.path}}};
@@ -264,9 +259,8 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
 bool is_sequence_data(const SequenceSpec& spec) {
   if (spec.format != "auto")
     return std::find(kFormats.begin(), kFormats.end(), spec.format) != kFormats.end();
-  std::error_code ignored;
-  if (fs::is_regular_file(spec.path, ignored)) return true;
-  if (fs::is_directory(spec.path, ignored)) {
+  if (is_plain_file(spec.path)) return true;
+  if (is_folder(spec.path)) {
     return !holds_pictures(spec.path) && find_sequences(spec).kind != Kind::kPictures;
   }
   try {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/folder_dataset.h"
 #include "tost/data/sequence_tsv.h"
@@ -21,15 +22,9 @@ constexpr size_t kMaxClasses = 10'000;
 
 std::vector<std::string> text_files(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator it(folder, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    std::error_code ignored;
-    if (is_stray(it->path()) || !it->is_regular_file(ignored)) continue;
-    names.push_back(it->path().filename().string());
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    if (entry.file && !is_stray(entry.path)) names.push_back(entry.path.filename().string());
   }
-  if (error) fail_data("Cannot list '", folder.string(), "': ", error.message(), ".");
-  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -109,7 +104,10 @@ std::vector<std::string> table_classes(const std::string& path, bool pairs) {
     if (is_table_header(row)) return;
     const std::string_view label = plain_label(row.columns[0]);
     if (label.empty()) row.fail("has an empty label.");
-    if (!found.contains(label)) found.emplace(label);
+    if (!found.contains(label)) {
+      require_utf8(label, cat("In line ", row.line, " of '", path, "' the label"));
+      found.emplace(label);
+    }
     if (found.size() > kMaxClasses) {
       row.fail("brings the ", found.size(), "th class; is the label in the first column?");
     }

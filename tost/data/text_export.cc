@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/data/text_layout.h"
 #include "tost/data/text_tokenizer.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -18,13 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kStretch = size_t{1} << 20;
-
-void check_empty(const fs::path& out) {
-  std::error_code ignored;
-  if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored))) {
-    fail_usage("'", out.string(), "' exists and is not an empty folder; give another name.");
-  }
-}
 
 // "a/b/" names the same folder as "a/b".
 fs::path without_slashes(fs::path path) {
@@ -40,13 +34,11 @@ class FolderInProgress {
     if (out.has_parent_path()) make_directories(out.parent_path());
     std::string name = out.string() + ".tmp.XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) {
-      fail_data("Cannot create a folder '", out.string(),
-                ".tmp.*': ", std::generic_category().message(errno), ".");
+      fail_data("Cannot create a folder '", out.string(), ".tmp.*': ", system_reason(errno), ".");
     }
     holder_ = name;
     path_ = holder_ / "tokens";
-    std::error_code failed;  // where it is not there, its first file says so
-    fs::create_directory(path_, failed);
+    make_directories(path_);
   }
   ~FolderInProgress() { discard(holder_); }
   FolderInProgress(const FolderInProgress&) = delete;
@@ -130,7 +122,7 @@ size_t stretch_end(std::string_view text, size_t wanted) {
 std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out_name,
                                          const TokenExportOptions& options) {
   const fs::path out = without_slashes(out_name);
-  check_empty(out);
+  check_new_folder(out);
   check_tokenizer_name(spec.tokenizer);
   const TextLayout layout = find_text(spec.path, spec.holdout);
   if (layout.tokens) fail_usage("'", spec.path, "' holds tokens already; give the text itself.");
@@ -147,7 +139,8 @@ std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string
     if (!exporter.write(part, split, folder.path(), result)) return std::nullopt;
   }
   if (result.tokens.empty()) fail_data("'", spec.path, "' holds no text: its files are empty.");
-  write_file_atomic(folder.path() / "tokenizer.json", result.tokenizer->to_json().dump() + "\n");
+  write_file_atomic(folder.path() / "tokenizer.json",
+                    json_text(result.tokenizer->to_json()) + "\n");
   folder.keep();
   return result;
 }

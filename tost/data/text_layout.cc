@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 
 namespace tost {
@@ -14,18 +15,13 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kValidationNames = {"validation", "valid", "val"};
 
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 std::map<std::string, TextPart> files_of_splits(const fs::path& folder, const char* extension) {
   std::map<std::string, TextPart> parts;
   for (const std::string& split : kSplits) {
     const auto names = split == "validation" ? kValidationNames : std::vector<std::string>{split};
     for (const std::string& name : names) {
       const fs::path file = folder / (name + extension);
-      if (!is_file(file)) continue;
+      if (!is_plain_file(file)) continue;
       if (parts.contains(split)) {
         fail_data("'", folder.string(), "' has two validation files, '",
                   parts[split].file.filename().string(), "' and '", file.filename().string(),
@@ -40,12 +36,12 @@ std::map<std::string, TextPart> files_of_splits(const fs::path& folder, const ch
 void split_folder(const fs::path& folder, TextLayout& layout) {
   layout.parts = files_of_splits(folder, ".bin");
   layout.tokens = !layout.parts.empty();
-  if (layout.tokens && is_file(folder / "tokenizer.json")) {
+  if (layout.tokens && is_plain_file(folder / "tokenizer.json")) {
     layout.tokenizer_file = folder / "tokenizer.json";
   }
   if (!layout.tokens) layout.parts = files_of_splits(folder, ".txt");
   if (!layout.parts.empty()) return;
-  if (!is_file(folder / "input.txt")) {
+  if (!is_plain_file(folder / "input.txt")) {
     fail_data("'", folder.string(), "' holds no text: input.txt, train.txt or train.bin (with ",
               "val and test) is expected.");
   }
@@ -81,16 +77,15 @@ TextLayout find_text(const std::string& path, double holdout) {
   }
   TextLayout layout;
   layout.path = path;
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
+  if (is_folder(path)) {
     split_folder(path, layout);
-  } else if (is_file(path)) {
+  } else if (path_exists(path)) {
     layout.tokens = fs::path(path).extension() == ".bin";
     const fs::path beside = fs::path(path).parent_path() / "tokenizer.json";
-    if (layout.tokens && is_file(beside)) layout.tokenizer_file = beside;
+    if (layout.tokens && is_plain_file(beside)) layout.tokenizer_file = beside;
     layout.parts["train"] = {path};
   } else {
-    fail_data("'", path, "' does not exist or cannot be read; a text file or a folder with ",
+    fail_data("'", path, "' does not exist; a text file or a folder with ",
               "input.txt, train.txt or train.bin is expected.");
   }
   hold_out(holdout, layout);

@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/base/utf8.h"
 #include "tost/io/parse_json.h"
@@ -51,13 +52,11 @@ Choice parse(const std::string& name) {
 }
 
 bool has_gpt2(const fs::path& folder) {
-  std::error_code failed;
-  if (fs::exists(folder / "vocab.bpe", failed)) return true;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    if (entry->path().extension() == ".tiktoken") return true;
-  }
-  return false;
+  if (!is_folder(folder)) return false;
+  const auto entries = folder_entries(folder);
+  return std::any_of(entries.begin(), entries.end(), [](const FolderEntry& entry) {
+    return entry.path.filename() == "vocab.bpe" || entry.path.extension() == ".tiktoken";
+  });
 }
 
 std::shared_ptr<const Tokenizer> find_gpt2(const Choice& choice, const TextLayout& layout) {
@@ -65,9 +64,8 @@ std::shared_ptr<const Tokenizer> find_gpt2(const Choice& choice, const TextLayou
   if (const char* set = std::getenv("TOST_GPT2"); set != nullptr && *set != '\0') {
     return load_gpt2_tokenizer(set);
   }
-  std::error_code ignored;
-  const fs::path data = fs::weakly_canonical(layout.path, ignored);
-  const fs::path folder = fs::is_directory(data, ignored) ? data : data.parent_path();
+  const fs::path data = canonical_path(layout.path);
+  const fs::path folder = is_folder(data) ? data : data.parent_path();
   for (const fs::path& place : {folder, folder.parent_path() / "gpt2-bpe"}) {
     if (has_gpt2(place)) return load_gpt2_tokenizer(place.string());
   }

@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/io/bpe_alphabet.h"
 #include "tost/io/bpe_base64.h"
 #include "tost/io/parse_json.h"
@@ -94,29 +95,25 @@ void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
                       (special || tokens[id.get<uint64_t>()] == alphabet.decode(word));
     if (!fits) {
       fail_data("'", file.string(), "' gives '", word.substr(0, 80), "' the id ",
-                id.dump().substr(0, 20), ", which is not what vocab.bpe beside it says.");
+                json_text(id).substr(0, 20), ", which is not what vocab.bpe beside it says.");
     }
   }
 }
 
 std::vector<fs::path> ranks_files(const fs::path& folder) {
   std::vector<fs::path> found;
-  std::error_code failed;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    if (entry->path().extension() == ".tiktoken") found.push_back(entry->path());
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    if (entry.path.extension() == ".tiktoken") found.push_back(entry.path);
   }
-  std::sort(found.begin(), found.end());
   return found;
 }
 
 }  // namespace
 
 std::vector<std::string> read_gpt2_tokens(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return read_ranks(path);
+  if (!is_folder(path)) return read_ranks(path);
   const fs::path merges = fs::path(path) / "vocab.bpe", encoder = fs::path(path) / "encoder.json";
-  if (fs::exists(merges, ignored) && fs::exists(encoder, ignored)) {
+  if (path_exists(merges) && path_exists(encoder)) {
     const Gpt2Alphabet alphabet;
     std::vector<std::string> tokens = read_merges(merges, alphabet);
     check_encoder(encoder, tokens, alphabet);

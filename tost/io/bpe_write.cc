@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/io/bpe_alphabet.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {
@@ -51,7 +52,7 @@ BpeFiles write_bpe_files(const std::vector<std::string>& tokens) {
     files.merges += alphabet.encode(parts[0]) + " " + alphabet.encode(parts[1]) + "\n";
   }
   object.emplace_back(kEndOfText, tokens.size());
-  files.vocabulary = vocabulary.dump();
+  files.vocabulary = json_text(vocabulary);
   return files;
 }
 

@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {
@@ -61,6 +62,7 @@ std::vector<std::string> read_class_names(const std::string& path) {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) fail_data("'", path, "' has an empty class name in line ", i + 1, ".");
+    require_utf8(names[i], cat("The class name in line ", i + 1, " of '", path, "',"));
     const auto place = std::find(names.begin(), names.end(), names[i]) - names.begin();
     if (size_t(place) < i) {
       fail_data("'", path, "' has the class name '", names[i], "' in lines ", place + 1, " and ",

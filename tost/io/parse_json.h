@@ -26,4 +26,11 @@ nlohmann::json parse_json(std::string_view text, const std::string& where,
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           const JsonLimits& limits = {});
 
+// As text, on one line or indented. Of strings that are no UTF-8 (names of files and the like, but
+// never what must be read again as it was) the bytes become U+FFFD, where nlohmann's dump() throws.
+template <typename Json>
+std::string json_text(const Json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace tost

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "tost/base/error.h"
 #include "tost/base/utf8.h"
 
 namespace tost {
@@ -32,6 +33,12 @@ bool is_utf8(std::string_view text) {
     at += length;
   }
   return true;
+}
+
+void require_utf8(std::string_view text, std::string_view what) {
+  if (first_invalid_utf8(text) == text.size()) return;
+  fail_data(what, " ", shown(text), " is not UTF-8, so that no file of a model could keep it; ",
+            "rename it.");
 }
 
 std::string escaped(std::string_view text, size_t most) {

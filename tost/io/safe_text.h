@@ -11,6 +11,9 @@ namespace tost {
 // Well-formed UTF-8. Surrogates are taken too, since Python's pickles hold them for file names.
 bool is_utf8(std::string_view text);
 
+// A data Error "WHAT 'text' is not UTF-8; …" where JSON could not hold the text.
+void require_utf8(std::string_view text, std::string_view what);
+
 // `text` with control characters, marks of direction, line and paragraph separators, surrogates,
 // backslashes and whatever is not UTF-8 as \n, \x1b, \u202e, …; cut after about `most` bytes, which
 // "…" then shows.

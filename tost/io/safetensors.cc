@@ -14,6 +14,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/io/mapped_file.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_index.h"
@@ -241,7 +242,7 @@ void save_sharded_safetensors(const std::filesystem::path& folder,
     save_safetensors(folder / name, shards[i], metadata);
     for (const auto& [tensor, value] : shards[i]) index["weight_map"][tensor] = name;
   }
-  write_file_atomic(folder / kSafetensorsIndexFile, index.dump(2) + "\n");
+  write_file_atomic(folder / kSafetensorsIndexFile, json_text(index, 2) + "\n");
 }
 
 }  // namespace tost

@@ -1,6 +1,7 @@
 #include "tost/io/shards_inspect.h"
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/io/safetensors_probe.h"
@@ -19,7 +20,7 @@ struct Whole {
 
   // Throws a data Error, and then no tensor is added.
   void add(const fs::path& shard, const std::set<std::string>& listed, const std::string& index) {
-    if (!fs::exists(shard)) {
+    if (!path_exists(shard)) {
       fail_data("'", shard.string(), "' is missing; '", index, "' names it for ", listed.size(),
                 listed.size() == 1 ? " tensor." : " tensors.");
     }

@@ -21,9 +21,7 @@ TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenFormat 
 }
 
 TokenFileWriter::~TokenFileWriter() {
-  if (finished_) return;
-  std::error_code ignored;
-  std::filesystem::remove(temporary_, ignored);
+  if (!finished_) discard(temporary_);
 }
 
 void TokenFileWriter::add(const std::vector<int32_t>& ids) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/torch_element.h"
 #include "tost/io/torch_numpy.h"
@@ -124,7 +125,7 @@ class Outliner {
   // Angle brackets are the outline's own.
   std::string key_text(PickleId key) {
     const Json text = show(key, limits_.depth);
-    if (!text.is_string()) return text.dump();
+    if (!text.is_string()) return json_text(text);
     const auto word = text.get<std::string>();
     return tree_.is(key, PickleKind::kString) && word.substr(0, 1) == "<" ? "\\" + word : word;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using nlohmann::json;
 
 std::string in_one_line(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(value);
 }
 
 bool stays_in_line(const json& value) {

@@ -4,11 +4,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <system_error>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/report/page.h"
 #include "tost/report/report_json.h"
@@ -19,24 +18,21 @@ namespace {
 
 bool holds_report(const fs::path& folder) {
   const fs::path json = folder / "report.json";
-  std::error_code ignored;
-  if (!fs::is_regular_file(fs::symlink_status(json, ignored))) return false;
-  return read_beginning(json, kReportMarker.size()) == kReportMarker;
+  return is_plain_file(json) && !is_link(json) &&
+         read_beginning(json, kReportMarker.size()) == kReportMarker;
 }
 
 // Name of something in the folder that no report has; "" if there is none.
 std::string foreign_file(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_panels =
-        name == "panels" && entry.symlink_status().type() == fs::file_type::directory;
-    if (is_panels) {
-      for (const fs::directory_entry& panel : fs::directory_iterator(entry.path())) {
-        if (panel.path().extension() != ".png" || panel.is_directory()) {
-          return "panels/" + panel.path().filename().string();
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    const std::string name = entry.path.filename().string();
+    if (name == "panels" && entry.folder && !entry.link) {
+      for (const FolderEntry& panel : folder_entries(entry.path)) {
+        if (panel.path.extension() != ".png" || panel.folder) {
+          return "panels/" + panel.path.filename().string();
         }
       }
-    } else if ((name != "index.html" && name != "report.json") || entry.is_directory()) {
+    } else if ((name != "index.html" && name != "report.json") || entry.folder) {
       return name;
     }
   }
@@ -64,7 +60,7 @@ void write_files(const fs::path& folder, const Page& page, const nlohmann::json&
 }
 
 [[noreturn]] void fail_rename(const fs::path& to, int error) {
-  fail_data("Cannot put the report at '", to.string(), "': ", std::strerror(error), ".");
+  fail_data("Cannot put the report at '", to.string(), "': ", system_reason(error), ".");
 }
 
 // Exchanges the new folder with the old one: in one step where the file system can, else by way of
@@ -77,7 +73,7 @@ void exchange(const fs::path& fresh, const fs::path& target, const fs::path& asi
   if (std::rename(fresh.c_str(), target.c_str()) != 0) {
     const int error = errno;
     if (std::rename(aside.c_str(), target.c_str()) != 0) {
-      fail_data("Cannot put the report at '", target.string(), "': ", std::strerror(error),
+      fail_data("Cannot put the report at '", target.string(), "': ", system_reason(error),
                 "; the earlier one is now '", aside.string(), "'.");
     }
     fail_rename(target, error);
@@ -87,9 +83,7 @@ void exchange(const fs::path& fresh, const fs::path& target, const fs::path& asi
 // The folder itself, whatever links lead to it.
 fs::path target_of(const fs::path& folder) {
   if (folder.empty()) fail_usage("The report needs a folder; its name is empty.");
-  std::error_code error;
-  fs::path target = fs::weakly_canonical(folder, error);
-  if (error) fail_data("Cannot reach '", folder.string(), "': ", error.message(), ".");
+  fs::path target = canonical_path(folder);
   if (target.filename().empty()) target = target.parent_path();
   if (target == target.root_path()) {
     fail_usage("The report cannot be written over '", target.string(), "'; give a folder.");
@@ -101,11 +95,11 @@ fs::path target_of(const fs::path& folder) {
 
 bool check_report_folder(const fs::path& wanted, bool overwrite) {
   const fs::path folder = target_of(wanted);
-  if (!fs::exists(fs::symlink_status(folder))) return false;
-  if (!fs::is_directory(folder)) {
+  if (!is_taken(folder)) return false;
+  if (!is_folder(folder)) {
     fail_usage("'", folder.string(), "' is a file; give the name of a folder for the report.");
   }
-  if (fs::is_empty(folder)) return false;
+  if (is_empty_folder(folder)) return false;
   if (!overwrite) {
     fail_usage("'", folder.string(),
                "' already holds files; choose another folder, or replace an earlier report with "
