@@ -5,10 +5,14 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <stdexcept>
+#include <system_error>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/ops/caching_allocator.h"
@@ -94,6 +98,26 @@ void build_commands(CLI::App& app) {
   add_bench_command(app);
 }
 
+// Of what other libraries throw. Refusals of the system are nobody's mistake here; paths and
+// threads have better sentences where they are used.
+std::string foreign_sentence(const std::exception& error) {
+  const auto* torch = dynamic_cast<const c10::Error*>(&error);
+  const std::string what = torch != nullptr ? torch->what_without_backtrace() : error.what();
+  const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                      dynamic_cast<const std::length_error*>(&error) != nullptr ||
+                      (torch != nullptr && (says("DefaultCPUAllocator") || says("overflow")));
+  if (memory) return "not enough memory; try a smaller batch or model.";
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    return cat("cannot use '", file->path1().string(), "': ", system_reason(file->code().value()),
+               ".");
+  }
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
+    return cat("the system refuses: ", system_reason(system->code().value()), ".");
+  }
+  return "internal error, please report it: " + what;
+}
+
 int guarded(const CLI::App& app, const std::exception_ptr& failure) {
   const std::string name = command_line_name(deepest_command(app));
   try {
@@ -103,17 +127,8 @@ int guarded(const CLI::App& app, const std::exception_ptr& failure) {
   } catch (const Error& error) {
     std::cerr << name << ": " << error.what() << "\n";
     return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitData;
-  } catch (const std::bad_alloc&) {
-    std::cerr << name << ": not enough memory; try a smaller batch or model.\n";
-  } catch (const c10::Error& error) {
-    const std::string what = error.what_without_backtrace();
-    if (what.find("DefaultCPUAllocator") != std::string::npos) {
-      std::cerr << name << ": not enough memory; try a smaller batch or model.\n";
-    } else {
-      std::cerr << name << ": internal error, please report it: " << what << "\n";
-    }
   } catch (const std::exception& error) {
-    std::cerr << name << ": internal error, please report it: " << error.what() << "\n";
+    std::cerr << name << ": " << foreign_sentence(error) << "\n";
   }
   return kExitData;
 }
