@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/model_layouts.h"
 #include "tost/eval/run_layout.h"
@@ -28,11 +29,11 @@ std::string layout_of(const fs::path& out, const std::string& wanted) {
 }
 
 void check_output(const fs::path& out, const std::string& layout, const ConvertOptions& options) {
-  if (fs::exists(out)) {
+  if (is_taken(out)) {
     fail_usage("'", out.string(), "' exists already; remove it, or choose another name.");
   }
-  const fs::path folder = fs::absolute(out).parent_path();
-  if (!fs::is_directory(folder)) {
+  const fs::path folder = absolute_path(out).parent_path();
+  if (!is_folder(folder)) {
     fail_usage("The folder '", folder.string(), "' does not exist; make it first.");
   }
   const bool torch_file = layout == "official" || layout == "nanogpt";
@@ -53,7 +54,7 @@ int64_t bytes_of(const StateDict& state) {
 
 void check_room(const fs::path& out, int64_t bytes) {
   constexpr int64_t kRest = 1 << 20;  // headers and small files
-  const int64_t free = free_bytes(fs::absolute(out).parent_path());
+  const int64_t free = free_bytes(absolute_path(out).parent_path());
   if (free >= bytes + kRest) return;
   fail_data("'", out.string(), "' needs about ", human_bytes(bytes + kRest), " and ",
             human_bytes(free), " are free on its disk.");
@@ -73,7 +74,7 @@ void write_folder(const fs::path& out, const std::map<std::string, std::string>&
                   const StateDict& state, const std::map<std::string, std::string>& metadata,
                   int64_t shard_bytes) {
   const fs::path partial =
-      fs::absolute(out).parent_path() / cat(".", out.filename().string(), ".tost-unfinished");
+      absolute_path(out).parent_path() / cat(".", out.filename().string(), ".tost-unfinished");
   remove_tree(partial);
   try {
     make_directories(partial);
@@ -89,7 +90,7 @@ void write_folder(const fs::path& out, const std::map<std::string, std::string>&
 
 void list_weights(const fs::path& folder, std::vector<fs::path>& files) {
   const fs::path index = folder / kSafetensorsIndexFile;
-  if (!fs::exists(index)) return files.push_back(folder / kModelFile);
+  if (!path_exists(index)) return files.push_back(folder / kModelFile);
   files.push_back(index);
   for (const auto& [name, tensors] : read_safetensors_index(index).shards) {
     files.push_back(folder / name);

@@ -4,7 +4,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/eval/metadata.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/torch_value.h"
 
 namespace tost {
@@ -40,7 +42,7 @@ std::string text_of(const TorchFile& file, std::optional<PickleId> id) {
 // A whole number from 0 to kMost.
 int64_t whole(const json& value, const char* key) {
   if (value.is_number_integer() && value >= 0 && value <= kMost) return value.get<int64_t>();
-  fail_data("it has ", value.dump(), " for ", key, "; a whole number from 0 to ", kMost,
+  fail_data("it has ", json_text(value), " for ", key, "; a whole number from 0 to ", kMost,
             " is expected.");
 }
 
@@ -102,7 +104,7 @@ ModelFacts config_file_facts(const fs::path& path) {
   ModelFacts facts;
   facts.model_key = "architecture in config.json";
   facts.no_heads = "no config.json beside it has n_head";
-  if (!fs::is_regular_file(path)) return facts;
+  if (!is_plain_file(path)) return facts;
   const std::string where = cat("'", path.string(), "'");
   const json config =
       metadata_json({{"config", read_file(path, int64_t{16} << 20)}}, "config", where);

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/foreign_facts.h"
 #include "tost/io/safe_text.h"
@@ -182,7 +183,7 @@ bool is_torch_checkpoint(const fs::path& file) {
   for (const char* ending : {".pth", ".pt", ".bin"}) {
     if (extension == ending) return true;
   }
-  if (extension == ".safetensors" || is_safetensors_index(file) || !fs::is_regular_file(file))
+  if (extension == ".safetensors" || is_safetensors_index(file) || !is_plain_file(file))
     return false;
   return looks_like_torch_file(read_beginning(file, 512));
 }

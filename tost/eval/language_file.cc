@@ -5,6 +5,7 @@
 #include "tost/eval/foreign_source.h"
 #include "tost/eval/metadata.h"
 #include "tost/eval/quantized_file.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_probe.h"
 #include "tost/models/state_dict.h"
@@ -38,7 +39,7 @@ json to_json(const LanguageInfo& info) {
 LanguageInfo language_info_from_json(const json& object, const std::string& where) {
   expect_keys(object, {"kind", "config", "tokenizer", "training"}, where);
   return read_from(where, [&] {
-    if (object["kind"] != kLanguage) fail_data("its kind is ", object["kind"].dump(), ".");
+    if (object["kind"] != kLanguage) fail_data("its kind is ", json_text(object["kind"]), ".");
     LanguageInfo info;
     info.config = language_config_from_json(object["config"]);
     validate(info.config);
@@ -57,9 +58,9 @@ std::map<std::string, std::string> to_metadata(const LanguageInfo& info) {
   const json object = to_json(info);
   return {{"format", "pt"},
           {kKindKey, kLanguage},
-          {kConfigKey, object["config"].dump()},
-          {kTokenizerKey, object["tokenizer"].dump()},
-          {kTrainingKey, object["training"].dump()}};
+          {kConfigKey, json_text(object["config"])},
+          {kTokenizerKey, json_text(object["tokenizer"])},
+          {kTrainingKey, json_text(object["training"])}};
 }
 
 LanguageInfo language_info_from_metadata(const std::map<std::string, std::string>& metadata,

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/io/mapped_file.h"
 #include "tost/io/parse_json.h"
 
@@ -19,12 +20,10 @@ bool is_blank(std::string_view line) {
 }  // namespace
 
 fs::path find_rows_file(const fs::path& path) {
-  std::error_code failed;
-  if (!fs::is_directory(path, failed)) return path;  // reading it says what is wrong
+  if (!is_folder(path)) return path;  // reading it says what is wrong
   std::vector<fs::path> found;
-  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    if (entry->path().extension() == ".jsonl") found.push_back(entry->path());
+  for (const FolderEntry& entry : folder_entries(path)) {
+    if (entry.path.extension() == ".jsonl") found.push_back(entry.path);
   }
   if (found.size() != 1) {
     fail_data("'", path.string(), "' holds ", found.size(), " .jsonl files; give the one to read.");

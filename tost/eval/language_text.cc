@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/data/text_layout.h"
 #include "tost/eval/language_rows.h"
 
@@ -12,8 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string default_split(const TextLayout& layout) {
-  std::error_code ignored;
-  if (!fs::is_directory(layout.path, ignored)) return "whole";
+  if (!is_folder(layout.path)) return "whole";
   return layout.parts.contains("test") ? "test" : "validation";
 }
 

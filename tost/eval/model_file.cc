@@ -1,6 +1,7 @@
 #include "tost/eval/model_file.h"
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/eval/foreign_checkpoint.h"
 #include "tost/eval/quantized_file.h"
 #include "tost/eval/run_layout.h"
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 // The raw weights in one file, or the index of several; empty where there are neither.
 fs::path raw_file(const fs::path& folder) {
   for (const char* name : {kModelFile, kSafetensorsIndexFile}) {
-    if (fs::is_regular_file(folder / name)) return folder / name;
+    if (is_plain_file(folder / name)) return folder / name;
   }
   return {};
 }
@@ -24,7 +25,7 @@ fs::path raw_file(const fs::path& folder) {
 fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   const fs::path raw = raw_file(folder);
   if (weights == Weights::kRaw) return raw;
-  if (fs::is_regular_file(folder / kEmaFile)) return folder / kEmaFile;
+  if (is_plain_file(folder / kEmaFile)) return folder / kEmaFile;
   if (!raw.empty()) {
     fail_data("'", folder.string(),
               "' has no averaged weights; train with ema_decay above 0 to get them.");
@@ -35,9 +36,9 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
 }  // namespace
 
 fs::path find_model_file(const fs::path& path, Weights weights) {
-  if (!fs::exists(path))
+  if (!path_exists(path))
     fail_data("'", path.string(), "' does not exist; a model file or a run folder is expected.");
-  if (!fs::is_directory(path)) return path;
+  if (!is_folder(path)) return path;
   fs::path file = in_checkpoint(path, weights);
   for (const char* pointer : {kBestPointer, kLatestPointer}) {
     if (!file.empty()) break;

@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/eval/metadata.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -73,9 +74,9 @@ ModelInfo model_info_from_json(const json& object, const std::string& where) {
 std::map<std::string, std::string> to_metadata(const ModelInfo& info) {
   return {{"format", "pt"},
           {kKindKey, "vision"},
-          {kConfigKey, to_json(info.config).dump()},
-          {kClassesKey, json(info.classes).dump()},
-          {kPreprocessKey, to_json(info.preprocess).dump()}};
+          {kConfigKey, json_text(to_json(info.config))},
+          {kClassesKey, json_text(json(info.classes))},
+          {kPreprocessKey, json_text(to_json(info.preprocess))}};
 }
 
 ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& metadata,

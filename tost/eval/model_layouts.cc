@@ -5,6 +5,7 @@
 #include "tost/eval/foreign_facts.h"
 #include "tost/io/bpe_files.h"
 #include "tost/io/bpe_write.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/torch_writer.h"
 #include "tost/models/hidden_width.h"
 
@@ -98,7 +99,8 @@ ordered_json label_names(const std::vector<std::string>& classes) {
 std::map<std::string, std::string> tokenizer_files(const LanguageInfo& info) {
   if (info.tokenizer == nullptr) return {};
   const nlohmann::json tokenizer = info.tokenizer->to_json();
-  if (info.tokenizer->kind() != "gpt2") return {{"tost_tokenizer.json", tokenizer.dump() + "\n"}};
+  if (info.tokenizer->kind() != "gpt2")
+    return {{"tost_tokenizer.json", json_text(tokenizer) + "\n"}};
   const BpeFiles files = write_bpe_files(
       tokens_from_base64(tokenizer.at("tokens").get<std::string>(), "its tokenizer"));
   const ordered_json config{
@@ -107,7 +109,7 @@ std::map<std::string, std::string> tokenizer_files(const LanguageInfo& info) {
       {"unk_token", "<|endoftext|>"},       {"add_prefix_space", false}};
   return {{"vocab.json", files.vocabulary},
           {"merges.txt", files.merges},
-          {"tokenizer_config.json", config.dump(2) + "\n"}};
+          {"tokenizer_config.json", json_text(config, 2) + "\n"}};
 }
 
 }  // namespace
@@ -125,7 +127,7 @@ void write_torch_layout(const PortableModel& model, const std::filesystem::path&
   root.add("model", std::move(state));
   if (model.vision) root.add("args", vision_args(*model.vision));
   if (model.language) root.add("model_args", language_args(model.language->config));
-  root.add(kDescriptionKey, leaf(model.description().dump()));
+  root.add(kDescriptionKey, leaf(json_text(model.description())));
   save_torch_file(file, root);
 }
 
@@ -147,7 +149,8 @@ std::map<std::string, std::string> hub_files(const PortableModel& model, const s
                    {"qkv_bias", c.qkv_bias},
                    {"num_labels", c.classes},
                    {"id2label", label_names(model.vision->classes)}});
-    files["preprocessor_config.json"] = image_processor(model.vision->preprocess).dump(2) + "\n";
+    files["preprocessor_config.json"] =
+        json_text(image_processor(model.vision->preprocess), 2) + "\n";
   } else if (model.sequence) {
     const SequenceConfig& c = model.sequence->config;
     config["architectures"] = {"TostForSequenceClassification"};
@@ -172,7 +175,7 @@ std::map<std::string, std::string> hub_files(const PortableModel& model, const s
     files = tokenizer_files(*model.language);
   }
   config["tost"] = model.description().at("config");
-  files["config.json"] = config.dump(2) + "\n";
+  files["config.json"] = json_text(config, 2) + "\n";
   return files;
 }
 
@@ -199,7 +202,7 @@ std::map<std::string, std::string> timm_files(const PortableModel& model) {
                               {"num_classes", c.classes},
                               {"first_conv", "patch_embed.proj.0.0"},
                               {"classifier", "head"}}}};
-  return {{"config.json", config.dump(2) + "\n"}};
+  return {{"config.json", json_text(config, 2) + "\n"}};
 }
 
 std::map<std::string, std::string> gpt2_files(const PortableModel& model,
@@ -222,7 +225,7 @@ std::map<std::string, std::string> gpt2_files(const PortableModel& model,
                       {"tie_word_embeddings", true}};
   if (end >= 0) config.update({{"bos_token_id", end}, {"eos_token_id", end}});
   auto files = tokenizer_files(*model.language);
-  files["config.json"] = config.dump(2) + "\n";
+  files["config.json"] = json_text(config, 2) + "\n";
   return files;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/quantized_file.h"
@@ -28,7 +29,7 @@ QuantizeResult write(const Loaded& loaded, const fs::path& out, const std::strin
     result.bytes_before += int64_t(tensor.nbytes());
   }
   result.rounded = stored.rounded;
-  result.bytes_after = int64_t(fs::file_size(out));
+  result.bytes_after = file_bytes(out);
   result.largest_error = stored.largest_error;
   result.mean_error = stored.mean_error;
   return result;
@@ -45,8 +46,7 @@ void check_quantize_output(const fs::path& out, const std::string& precision) {
   if (out.extension() != ".safetensors") {
     fail_usage("'", out.string(), "' does not end in .safetensors, as model files do.");
   }
-  std::error_code ignored;
-  if (fs::exists(fs::symlink_status(out, ignored))) {
+  if (is_taken(out)) {
     fail_usage("'", out.string(), "' exists; name a file that does not.");
   }
 }

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 
 namespace tost {
 
@@ -29,10 +30,10 @@ int64_t checkpoint_step(const std::string& name) {
 
 fs::path follow_pointer(const fs::path& checkpoints, const char* pointer) {
   const fs::path file = checkpoints / pointer;
-  if (!fs::is_regular_file(file)) return {};
+  if (!is_plain_file(file)) return {};
   std::string name = read_file(file, 4096);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
-  if (checkpoint_step(name) < 0 || !fs::is_directory(checkpoints / name)) {
+  if (checkpoint_step(name) < 0 || !is_folder(checkpoints / name)) {
     fail_data("'", file.string(), "' should name a checkpoint folder beside it but holds '",
               name.substr(0, 60), "'; name a checkpoint folder yourself.");
   }

@@ -4,6 +4,7 @@
 #include "tost/eval/language_file.h"
 #include "tost/eval/metadata.h"
 #include "tost/eval/quantized_file.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
@@ -30,7 +31,7 @@ json coding_json(const SequenceInfo& info) {
 int64_t integer_of(const json& object, const char* key) {
   const json& value = object[key];
   if (!value.is_number_integer()) {
-    fail_data(key, " of its coding is ", shown(value.dump(), 40), ", not an integer.");
+    fail_data(key, " of its coding is ", shown(json_text(value), 40), ", not an integer.");
   }
   return value.get<int64_t>();
 }
@@ -64,7 +65,7 @@ json to_json(const SequenceInfo& info) {
 SequenceInfo sequence_info_from_json(const json& object, const std::string& where) {
   expect_keys(object, {"kind", "config", "coding", "classes", "training"}, where);
   return read_from(where, [&] {
-    if (object["kind"] != kSequence) fail_data("its kind is ", object["kind"].dump(), ".");
+    if (object["kind"] != kSequence) fail_data("its kind is ", json_text(object["kind"]), ".");
     SequenceInfo info;
     info.config = sequence_config_from_json(object["config"]);
     validate(info.config);
@@ -82,10 +83,10 @@ SequenceInfo sequence_info_from_json(const json& object, const std::string& wher
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info) {
   return {{"format", "pt"},
           {kKindKey, kSequence},
-          {kConfigKey, to_json(info.config).dump()},
-          {kCodingKey, coding_json(info).dump()},
-          {kClassesKey, json(info.classes).dump()},
-          {kTrainingKey, info.training.dump()}};
+          {kConfigKey, json_text(to_json(info.config))},
+          {kCodingKey, json_text(coding_json(info))},
+          {kClassesKey, json_text(json(info.classes))},
+          {kTrainingKey, json_text(info.training)}};
 }
 
 SequenceInfo sequence_info_from_metadata(const std::map<std::string, std::string>& metadata,

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/eval/metadata.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
 #include "tost/models/state_dict.h"
 
@@ -126,7 +127,7 @@ void save_session(const fs::path& file, const TextSession& session, const Langua
                   {"draws", session.draws},
                   {"config", to_json(model.config())},
                   {"weight_sum", weight_sum(model)}};
-  save_safetensors(file, tensors, {{kSessionKey, head.dump()}});
+  save_safetensors(file, tensors, {{kSessionKey, json_text(head)}});
 }
 
 TextSession load_session(const fs::path& file, LanguageModel& model) {
