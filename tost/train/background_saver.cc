@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/thread.h"
 
 namespace tost {
 namespace {
@@ -40,7 +41,11 @@ void BackgroundSaver::collect() {
 
 void BackgroundSaver::save(const Checkpoint& checkpoint, bool best) {
   if (failed_before()) return run_here(checkpoint, best);
-  thread_ = std::thread([this, best, copy = copy_of(checkpoint)] { run(copy, best); });
+  try {
+    thread_ = start_thread([this, best, copy = copy_of(checkpoint)] { run(copy, best); });
+  } catch (const Error&) {  // no thread is to be had: then here
+    run_here(checkpoint, best);
+  }
 }
 
 void BackgroundSaver::save_now(const Checkpoint& checkpoint, bool best) {

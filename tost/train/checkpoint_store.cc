@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
@@ -56,7 +57,7 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   const fs::path state = folder / kStateFile;
   checkpoint.state = parse_json(read_file(state, kMaxStateBytes), cat("'", state.string(), "'"));
   for (const char* file : {kModelFile, kEmaFile, kOptimizerFile}) {
-    if (!fs::exists(folder / file)) continue;
+    if (!path_exists(folder / file)) continue;
     SafetensorsFile content = load_safetensors(folder / file);
     checkpoint.parts.push_back({file, std::move(content.tensors), std::move(content.metadata)});
   }
@@ -73,14 +74,13 @@ CheckpointStore::CheckpointStore(fs::path directory, int64_t keep_last)
 
 int64_t CheckpointStore::clean() {
   std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(directory_)) {
-    const std::string suffix = entry.path().extension().string();
-    if (suffix == kPartial || suffix == kStale || suffix == ".tmp")
-      leftovers.push_back(entry.path());
+  for (const FolderEntry& entry : folder_entries(directory_)) {
+    const std::string suffix = entry.path.extension().string();
+    if (suffix == kPartial || suffix == kStale || suffix == ".tmp") leftovers.push_back(entry.path);
   }
   for (const fs::path& path : leftovers) {
     const fs::path original = fs::path(path).replace_extension();
-    if (path.extension() == kStale && !fs::exists(original)) {
+    if (path.extension() == kStale && !path_exists(original)) {
       rename_durably(path, original);  // killed between the two renames of a replacement
     } else {
       remove_tree(path);
@@ -115,14 +115,14 @@ void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& chec
   for (const CheckpointPart& part : checkpoint.parts) {
     save_safetensors(folder / part.file, part.tensors, part.metadata);
   }
-  write_file_atomic(folder / kStateFile, checkpoint.state.dump(1) + "\n");
-  write_file_atomic(folder / kManifestFile, make_manifest(folder).dump(1) + "\n");
+  write_file_atomic(folder / kStateFile, json_text(checkpoint.state, 1) + "\n");
+  write_file_atomic(folder / kManifestFile, json_text(make_manifest(folder), 1) + "\n");
   sync_directory(folder);
 }
 
 void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) const {
   const fs::path stale = with_suffix(to, kStale);
-  const bool replaces = fs::exists(to);
+  const bool replaces = path_exists(to);
   if (replaces) {
     remove_tree(stale);  // of an attempt that failed
     rename_path(to, stale);
@@ -130,7 +130,7 @@ void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) con
   try {
     rename_durably(from, to);
   } catch (...) {
-    if (replaces && !fs::exists(to)) rename_path(stale, to);
+    if (replaces && !path_exists(to)) rename_path(stale, to);
     throw;
   }
   if (replaces) remove_tree(stale);
@@ -138,9 +138,9 @@ void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) con
 
 std::vector<fs::path> CheckpointStore::list() const {
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(directory_)) {
-    if (entry.is_directory() && checkpoint_step(entry.path().filename().string()) >= 0) {
-      folders.push_back(entry.path());
+  for (const FolderEntry& entry : folder_entries(directory_)) {
+    if (entry.folder && checkpoint_step(entry.path.filename().string()) >= 0) {
+      folders.push_back(entry.path);
     }
   }
   const auto newer = [](const fs::path& a, const fs::path& b) {

@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {
@@ -57,7 +58,7 @@ std::string show_limit(const FieldInfo& field, double limit) {
 void check_range(const FieldInfo& field, const json& value) {
   const double number = value.get<double>();
   if (std::isfinite(number) && number >= field.low && number <= field.high) return;
-  fail_usage(field.key, " is ", value.dump(), " but must lie between ",
+  fail_usage(field.key, " is ", json_text(value), " but must lie between ",
              show_limit(field, field.low), " and ", show_limit(field, field.high), ".");
 }
 
@@ -81,10 +82,13 @@ T number_from_text(const FieldInfo& field, const std::string& text) {
 
 void check_value(const FieldInfo& field, const json& value) {
   if (!has_type(field.type, value)) {
-    fail_usage(field.key, " is ", value.dump(), " but must be ", type_name(field.type), ".");
+    fail_usage(field.key, " is ", json_text(value), " but must be ", type_name(field.type), ".");
   }
   if (field.type == FieldType::kInteger || field.type == FieldType::kNumber)
     check_range(field, value);
+  if (field.type == FieldType::kText) {
+    require_utf8(value.get_ref<const std::string&>(), cat(field.key, ":"));
+  }
   if (field.type == FieldType::kChoice) check_choice(field, value.get<std::string>());
 }
 

@@ -40,11 +40,11 @@ json expand_shorthands(const std::vector<FieldInfo>& shorthands, json values) {
     check_value(field, *given);
     json& options = values["model_options"];  // an object, or null if it was not there
     if (!options.is_null() && !options.is_object()) {
-      fail_usage("model_options is ", options.dump(), " but must be an object.");
+      fail_usage("model_options is ", json_text(options), " but must be an object.");
     }
     if (options.contains(field.key) && options[field.key] != *given) {
-      fail_usage(field.key, " is given as ", given->dump(), " and in model_options as ",
-                 options[field.key].dump(), "; leave one out.");
+      fail_usage(field.key, " is given as ", json_text(*given), " and in model_options as ",
+                 json_text(options[field.key]), "; leave one out.");
     }
     options[field.key] = *given;
     values.erase(field.key);
@@ -60,7 +60,7 @@ void fail_unknown_recipe(const std::string& name, const std::vector<std::string>
 void check_resumed(const std::vector<FieldInfo>& fields, const json& before, const json& after,
                    std::vector<std::string>& messages) {
   for (const FieldInfo& field : fields) {
-    const std::string from = before.at(field.key).dump(), to = after.at(field.key).dump();
+    const std::string from = json_text(before.at(field.key)), to = json_text(after.at(field.key));
     if (from == to || field.on_resume == OnResume::kFree) continue;
     if (field.on_resume == OnResume::kFixed) {
       fail_usage("The run was started with ", field.key, " ", from, " and cannot be resumed with ",

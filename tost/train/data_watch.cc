@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "tost/base/thread.h"
+
 namespace tost {
 
 struct DataWatch::Shared {
@@ -36,7 +38,8 @@ struct DataWatch::Shared {
 };
 
 DataWatch::DataWatch()
-    : shared_(std::make_shared<Shared>()), thread_([shared = shared_] { shared->serve(); }) {}
+    : shared_(std::make_shared<Shared>()),
+      thread_(start_thread([shared = shared_] { shared->serve(); })) {}
 
 DataWatch::~DataWatch() {
   {

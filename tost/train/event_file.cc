@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/train/crc32c.h"
 
 namespace tost {
@@ -55,7 +56,7 @@ std::filesystem::path new_path(const std::filesystem::path& directory) {
   const std::string stem = cat("events.out.tfevents.", int64_t(now()), ".");
   for (int n = 0;; ++n) {
     const auto path = directory / cat(stem, n, ".tost");
-    if (!std::filesystem::exists(path)) return path;
+    if (!path_exists(path)) return path;
   }
 }
 

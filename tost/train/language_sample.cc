@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/base/random.h"
 #include "tost/eval/generate.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 // Bytes that are not UTF-8 replaced, so that the text can be shown and logged.
 std::string valid_utf8(const std::string& text) {
   using nlohmann::json;
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace));
+  return json::parse(json_text(json(text)));
 }
 
 }  // namespace

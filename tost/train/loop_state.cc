@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/eval/metadata.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 
@@ -40,8 +41,8 @@ json to_json(const LoopState& state) {
 LoopState loop_state_from_json(const json& object, const std::filesystem::path& path) {
   return read_from(cat("'", path.string(), "'"), [&] {
     if (whole_number(object.at("format")) != kFormat) {
-      fail_data("it has state format ", object.at("format").dump(), "; this program reads format ",
-                kFormat, ".");
+      fail_data("it has state format ", json_text(object.at("format")),
+                "; this program reads format ", kFormat, ".");
     }
     const json& sums = object.at("sums");
     LoopState state{.step = whole_number(object.at("step")),

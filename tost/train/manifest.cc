@@ -1,11 +1,11 @@
 #include "tost/train/manifest.h"
 
 #include <cstdio>
-#include <fstream>
 #include <limits>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
@@ -20,21 +20,19 @@ using nlohmann::json;
 constexpr int64_t kMaxManifestBytes = 1 << 20;
 
 std::string file_crc(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  InputFile file(path);
   std::string chunk(size_t{1} << 20, '\0');
   uint32_t crc = 0;
-  while (file) {
-    file.read(chunk.data(), std::streamsize(chunk.size()));
-    crc = crc32c(std::string_view(chunk.data(), size_t(file.gcount())), crc);
+  while (const size_t got = file.read(chunk.data(), chunk.size())) {
+    crc = crc32c(std::string_view(chunk.data(), got), crc);
   }
-  if (!file.eof()) fail_data("Cannot read '", path.string(), "'.");
   char text[16];
   std::snprintf(text, sizeof text, "%08x", crc);
   return text;
 }
 
 ManifestEntry entry_of(const fs::path& file) {
-  return {int64_t(fs::file_size(file)), file_crc(file)};
+  return {file_bytes(file), file_crc(file)};
 }
 
 json to_json(const ManifestEntry& entry) {
@@ -61,9 +59,9 @@ bool is_plain_name(const std::string& name) {
 
 json make_manifest(const fs::path& folder) {
   json files = json::object();
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!entry.is_regular_file() || entry.path().filename() == kManifestFile) continue;
-    files[entry.path().filename().string()] = to_json(entry_of(entry.path()));
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    if (!entry.file || entry.path.filename() == kManifestFile) continue;
+    files[entry.path.filename().string()] = to_json(entry_of(entry.path));
   }
   return {{"files", files}};
 }
@@ -95,11 +93,11 @@ void verify_checkpoint(const fs::path& folder) {
       parse_manifest(read_file(list, kMaxManifestBytes), cat("'", list.string(), "'"));
   for (const auto& [name, expected] : manifest) {
     const fs::path path = folder / name;
-    if (!fs::is_regular_file(path)) fail_data("'", path.string(), "' is missing.");
+    if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing.");
     const ManifestEntry found = entry_of(path);
     if (found == expected) continue;
-    fail_data("'", path.string(), "' is damaged: its manifest says ", to_json(expected).dump(),
-              " but the file has ", to_json(found).dump(), ".");
+    fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
+              " but the file has ", json_text(to_json(found)), ".");
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tost/train/metrics_log.h"
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/io/parse_json.h"
 
 namespace tost {
@@ -49,7 +50,7 @@ std::string lines_up_to(const std::string& text, int64_t last_step, int64_t roll
 }
 
 OutputFile open_log(const fs::path& path, int64_t last_step, int64_t rollbacks) {
-  if (fs::exists(path)) {
+  if (path_exists(path)) {
     const std::string text = read_file(path, kMaxBytes);
     const std::string kept = lines_up_to(text, last_step, rollbacks, path);
     if (kept.size() != text.size()) write_file_atomic(path, kept);
@@ -65,7 +66,7 @@ MetricsLog::MetricsLog(const fs::path& path, int64_t last_step, int64_t rollback
 }
 
 void MetricsLog::add(const json& line) {
-  file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+  file_.write(json_text(line) + "\n");
 }
 
 void MetricsLog::flush() {

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/eval/run_layout.h"
 
 namespace tost {
@@ -12,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool holds_run(const fs::path& run) {
-  return fs::exists(run / kConfigFile) || fs::exists(run / kCheckpointFolder);
+  return path_exists(run / kConfigFile) || path_exists(run / kCheckpointFolder);
 }
 
 bool is_run_file(const fs::path& path) {
@@ -22,18 +23,16 @@ bool is_run_file(const fs::path& path) {
 }
 
 void remove_run(const fs::path& run) {
-  if (!fs::is_directory(run)) return;
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(run)) {
-    if (is_run_file(entry.path())) files.push_back(entry.path());
+  if (!is_folder(run)) return;
+  for (const FolderEntry& entry : folder_entries(run)) {
+    if (is_run_file(entry.path)) remove_tree(entry.path);
   }
-  for (const fs::path& file : files) remove_tree(file);
 }
 
 }  // namespace
 
 void check_run_folder(const fs::path& run, RunMode mode) {
-  if (mode == RunMode::kResume && !fs::exists(run / kConfigFile)) {
+  if (mode == RunMode::kResume && !path_exists(run / kConfigFile)) {
     fail_usage("'", run.string(), "' holds no run to resume (no ", kConfigFile,
                "); leave out --resume to start one.");
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tost/eval/run_layout.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 
@@ -61,7 +62,7 @@ void RunLog::add_bound(int64_t step, const json& measured) {
   metrics_.add(line);
   Scalars scalars;
   for (const json& layer : measured.at("layers")) {
-    const std::string number = layer.at("layer").dump();
+    const std::string number = json_text(layer.at("layer"));
     for (const auto& [key, value] : layer.items()) {
       if (key == "layer") continue;
       scalars.emplace_back("bound/" + key + "/" + number, value.get<double>());

@@ -10,6 +10,7 @@
 #include "tost/eval/metrics.h"
 #include "tost/eval/model_room.h"
 #include "tost/eval/sequence_eval.h"
+#include "tost/io/parse_json.h"
 #include "tost/models/decay_groups.h"
 #include "tost/models/state_dict.h"
 
@@ -36,8 +37,8 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
     if (before[key] == after[key]) continue;
     // Without a table of positions it is a limit of data alone.
     if (std::string_view(key) == "max_length" && from.positions != "learned") continue;
-    fail_usage("'", config.from, "' was trained with ", key, " ", before[key].dump(),
-               " and cannot go on with ", after[key].dump(), "; leave the setting out.");
+    fail_usage("'", config.from, "' was trained with ", key, " ", json_text(before[key]),
+               " and cannot go on with ", json_text(after[key]), "; leave the setting out.");
   }
   return changed;
 }

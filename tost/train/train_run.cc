@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/device.h"
@@ -18,14 +19,14 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 void write_json(const fs::path& path, const json& value) {
-  write_file_atomic(path, value.dump(2) + "\n");
+  write_file_atomic(path, json_text(value, 2) + "\n");
 }
 
 // A run is resumed from any working directory, and a path may be written in several ways.
 json with_absolute_from(json values) {
   const auto from = values.find("from");
   if (from == values.end() || !from->is_string() || *from == "") return values;
-  fs::path path = fs::absolute(from->get<std::string>()).lexically_normal();
+  fs::path path = absolute_path(from->get<std::string>()).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
   *from = path.string();
   return values;
@@ -37,11 +38,12 @@ SavedRun read_saved(const fs::path& run) {
   saved.config_where = cat("'", (run / kConfigFile).string(), "'");
   const fs::path model = run / kModelInfoFile;
   saved.model_where = cat("'", model.string(), "'");
-  if (fs::exists(model)) {
+  if (path_exists(model)) {
     saved.model = parse_json(read_file(model, int64_t{64} << 20), saved.model_where);
   }
   const fs::path checkpoints = run / kCheckpointFolder;
-  saved.has_checkpoint = fs::exists(checkpoints) && !CheckpointStore(checkpoints, 1).list().empty();
+  saved.has_checkpoint =
+      path_exists(checkpoints) && !CheckpointStore(checkpoints, 1).list().empty();
   return saved;
 }
 
