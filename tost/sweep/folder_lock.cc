@@ -5,16 +5,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 
 namespace tost {
 
 FolderLock::FolderLock(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / ".lock";
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail_data("'", path.string(), "' cannot be written: ", std::strerror(errno), ".");
+  if (fd_ < 0) fail_data("'", path.string(), "' cannot be written: ", system_reason(errno), ".");
   if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   const int why = errno;
   ::close(fd_);

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/sweep/lra_table.h"
 #include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
@@ -93,7 +94,7 @@ std::string notes_of(const LraTable& table) {
 }
 
 std::string csv_number(double value) {
-  return std::isfinite(value) ? json(value).dump() : "";
+  return std::isfinite(value) ? json_text(json(value)) : "";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tost/sweep/lra_run.h"
 
 #include "tost/base/file.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -16,7 +17,7 @@ void write_table(const LraTable& table, const SweepOptions& options) {
   const auto write = [&](const char* name, const std::string& bytes) {
     write_file_atomic(options.out / name, bytes);
   };
-  write("lra.json", to_json(table).dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  write("lra.json", json_text(to_json(table), 2) + "\n");
   write("lra.csv", lra_csv(table));
   write("lra.md", lra_markdown(table));
   write("index.html", lra_page(table, options.command).html());

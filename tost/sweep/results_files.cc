@@ -3,6 +3,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/io/parse_json.h"
 #include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
 
@@ -38,7 +39,7 @@ json to_json(const VariantSummary& v) {
 }
 
 std::string csv_number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? json(*value).dump() : "";
+  return value && std::isfinite(*value) ? json_text(json(*value)) : "";
 }
 
 std::string csv_line(const SweepSummary& summary, const SweepStep& step,
@@ -128,7 +129,7 @@ void write_results(const SweepSpec& spec, const SweepPlan& plan,
     write_file_atomic(out / name, bytes);
   };
   const json results = results_json(spec, summary, steps);
-  write("results.json", results.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  write("results.json", json_text(results, 2) + "\n");
   write("results.csv", results_csv(summary, steps));
   write("results.md", results_markdown(spec, summary, steps));
   const Drawing plot = results_plot(spec, summary);

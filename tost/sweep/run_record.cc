@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/metadata.h"
 #include "tost/io/parse_json.h"
@@ -100,7 +101,9 @@ std::string difference(const json& there, const json& now, const std::string& be
     const json a = there.value(key, json()), b = now.value(key, json());
     if (a == b) continue;
     if (a.is_object() && b.is_object()) return difference(a, b, before + key + ".");
-    const auto shown = [](const json& value) { return value.is_null() ? "not set" : value.dump(); };
+    const auto shown = [](const json& value) {
+      return value.is_null() ? "not set" : json_text(value);
+    };
     return cat(before, key, " is ", shown(a), " there and ", shown(b), " now");
   }
   return "";
@@ -128,7 +131,7 @@ json to_json(const RunRecord& r) {
 
 std::optional<RunRecord> read_record(const fs::path& run) {
   const fs::path path = run / kRecordFile;
-  if (!fs::exists(path)) return std::nullopt;
+  if (!path_exists(path)) return std::nullopt;
   const auto fail = [&](const std::string& why) {
     fail_data("'", path.string(), "' is no record of a sweep's run (", why,
               "); move its folder away to train the run again.");
@@ -146,8 +149,7 @@ std::optional<RunRecord> read_record(const fs::path& run) {
 }
 
 void write_record(const fs::path& run, const RunRecord& record) {
-  write_file_atomic(run / kRecordFile,
-                    to_json(record).dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  write_file_atomic(run / kRecordFile, json_text(to_json(record), 2) + "\n");
 }
 
 RunAction choose_action(const RunRecord* record, const json& settings, const json& pretrain,

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/models/vision_config.h"
 #include "tost/models/vision_presets.h"
 #include "tost/train/run_kind.h"
@@ -28,7 +29,7 @@ json setting(const std::string& key, const json& value) {
 }
 
 std::string point_name(const std::string& key, const json& value) {
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
   for (char& c : text) {
     if (!is_variant_name(std::string("a") + c)) c = '-';
   }

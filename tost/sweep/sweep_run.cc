@@ -9,6 +9,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/run_layout.h"
 #include "tost/sweep/folder_lock.h"
@@ -140,7 +141,7 @@ class Runner {
   }
 
   bool train_stage(const json& settings, const fs::path& folder, bool resume, RunRecord& record) {
-    const bool begun = resume && fs::exists(folder / kConfigFile);
+    const bool begun = resume && path_exists(folder / kConfigFile);
     begin(folder, begun, record);
     TrainRun run;
     run.out = folder;

@@ -47,7 +47,7 @@ class Reader {
     const ordered_json* value = find(key);
     if (value == nullptr) return json::object();
     if (!value->is_object()) fail(key, "an object", *value);
-    return json::parse(value->dump());
+    return json::parse(json_text(*value));
   }
 
   const ordered_json& list(const char* key) const {
@@ -95,7 +95,7 @@ class Reader {
 
  private:
   static std::string shown(const ordered_json& value) {
-    const std::string text = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    const std::string text = json_text(value);
     return text.size() <= 60 ? text : text.substr(0, 57) + "...";
   }
 
@@ -156,7 +156,7 @@ std::vector<GridAxis> read_grid(const Reader& reader) {
                   values);
     }
     GridAxis axis{key, {}};
-    for (const ordered_json& value : values) axis.values.push_back(json::parse(value.dump()));
+    for (const ordered_json& value : values) axis.values.push_back(json::parse(json_text(value)));
     grid.push_back(std::move(axis));
   }
   return grid;
