@@ -12,6 +12,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -25,7 +26,7 @@ struct BenchDataFlags {
 
 std::string formatted(const std::string& format, const std::vector<DataBenchRow>& rows) {
   if (format == "csv") return data_bench_csv(rows, bench_origin());
-  if (format == "json") return data_bench_json(rows, bench_origin()).dump(2) + "\n";
+  if (format == "json") return json_text(data_bench_json(rows, bench_origin()), 2) + "\n";
   return data_bench_markdown(rows, bench_origin());
 }
 

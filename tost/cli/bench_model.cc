@@ -33,7 +33,7 @@ struct BenchModelFlags {
 
 std::string formatted(const std::string& format, const std::vector<ModelBenchRow>& rows) {
   if (format == "csv") return model_bench_csv(rows, bench_origin());
-  if (format == "json") return model_bench_json(rows, bench_origin()).dump(2) + "\n";
+  if (format == "json") return json_text(model_bench_json(rows, bench_origin()), 2) + "\n";
   const std::string work = model_work_markdown(rows);
   return model_bench_markdown(rows, bench_origin()) + (work.empty() ? "" : "\n" + work);
 }

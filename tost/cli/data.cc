@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/data_sequences.h"
@@ -70,9 +71,7 @@ void print_description(const nlohmann::json& splits) {
 // What the readers of pictures would say names no sequences.
 void check_exists(const DataSpec& data) {
   static const std::vector<std::string> kGenerated = {"shapes", "listops", "pathfinder", "pathx"};
-  std::error_code ignored;
-  if (data.format != "auto" || data.path == "shapes" || std::filesystem::exists(data.path, ignored))
-    return;
+  if (data.format != "auto" || data.path == "shapes" || path_exists(data.path)) return;
   fail_data("There is no file or folder '", data.path,
             "'; give one, or a generated set: ", join(kGenerated, ", "), ".",
             did_you_mean(data.path, kGenerated));

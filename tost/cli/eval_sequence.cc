@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
@@ -30,7 +31,7 @@ constexpr const char* kKeys[] = {"max_length", "data_seed",     "train_size", "t
 // What the run was trained with, where the checkpoint is a run folder.
 json saved_settings(const EvalCommand& command) {
   const fs::path file = fs::path(command.checkpoint) / kConfigFile;
-  if (!fs::is_regular_file(file)) return json::object();
+  if (!is_plain_file(file)) return json::object();
   const json saved = read_config_file(file);
   json settings = json::object();
   for (const char* key : kKeys) {

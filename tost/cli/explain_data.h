@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/cli/explain_command.h"
 #include "tost/eval/run_layout.h"
 #include "tost/train/config_form.h"
@@ -17,10 +18,10 @@ namespace tost {
 template <class Config>
 std::optional<Config> run_config(const ConfigForm<Config>& form,
                                  const std::filesystem::path& model_file) {
-  const auto checkpoints = std::filesystem::absolute(model_file).parent_path().parent_path();
+  const auto checkpoints = absolute_path(model_file).parent_path().parent_path();
   if (checkpoints.filename() != kCheckpointFolder) return std::nullopt;
   const auto file = checkpoints.parent_path() / kConfigFile;
-  if (!std::filesystem::is_regular_file(file)) return std::nullopt;
+  if (!is_plain_file(file)) return std::nullopt;
   nlohmann::json values = read_config_file(file);
   values.erase("from");  // need not be there any more
   return make_config(form, values, cat("'", file.string(), "'"));

@@ -12,6 +12,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
@@ -98,9 +99,9 @@ void check_options(const GenerateFlags& o) {
     fail_usage("--session goes on with one text; leave out --samples and --prompts.");
   }
   // Noticed now rather than when all is written.
-  const auto folder = std::filesystem::absolute(o.session).parent_path();
+  const auto folder = absolute_path(o.session).parent_path();
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
-    fail_data("The session '", o.session, "' cannot be written: ", std::strerror(errno), ".");
+    fail_data("The session '", o.session, "' cannot be written: ", system_reason(errno), ".");
   }
 }
 
@@ -198,8 +199,7 @@ void run_generate(const GenerateFlags& o) {
   const torch::Device device = device_of(*loaded.model);
   const PrecisionScope scope(scope_precision(loaded.precision, device), device);
   TextSession session;
-  std::error_code ignored;
-  const bool resumed = !o.session.empty() && std::filesystem::exists(o.session, ignored);
+  const bool resumed = !o.session.empty() && path_exists(o.session);
   if (resumed) session = load_session(o.session, *loaded.model);
   const bool pending = !session.pending.empty();
   std::vector<Prompt> prompts;

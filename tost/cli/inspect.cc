@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
@@ -30,7 +31,7 @@ struct InspectCommand {
 };
 
 std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
 std::string label(const std::string& name) {
@@ -74,13 +75,13 @@ void print_tensors(const Json& tensors) {
   for (const Json& row : tensors) {
     std::cout << "  " << std::left << std::setw(static_cast<int>(width))
               << row["name"].get<std::string>() << "  " << std::setw(9)
-              << row["dtype"].get<std::string>() << std::setw(18) << row["shape"].dump()
+              << row["dtype"].get<std::string>() << std::setw(18) << json_text(row["shape"])
               << std::right << std::setw(10) << human_bytes(row["bytes"].get<int64_t>());
     if (row.contains("nan")) {
       std::cout << "  min " << text_of(row["min"]) << " max " << text_of(row["max"]) << " NaN "
                 << row["nan"] << " inf " << row["inf"];
     }
-    if (row.contains("strides")) std::cout << "  strides " << row["strides"].dump();
+    if (row.contains("strides")) std::cout << "  strides " << json_text(row["strides"]);
     if (row.contains("shares")) std::cout << "  shares storage " << text_of(row["shares"]);
     std::cout << "\n";
   }
@@ -169,10 +170,9 @@ bool is_weight_file(const fs::path& path) {
 
 std::vector<fs::path> weight_files(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (is_weight_file(entry.path()) && !entry.is_directory()) files.push_back(entry.path());
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    if (is_weight_file(entry.path) && !entry.folder) files.push_back(entry.path);
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -180,7 +180,7 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
 std::vector<fs::path> shards_of(const fs::path& index) {
   std::vector<fs::path> files;
   for (const auto& [name, tensors] : read_safetensors_index(index).shards) {
-    if (fs::exists(index.parent_path() / name)) files.push_back(index.parent_path() / name);
+    if (path_exists(index.parent_path() / name)) files.push_back(index.parent_path() / name);
   }
   return files;
 }
@@ -188,7 +188,7 @@ std::vector<fs::path> shards_of(const fs::path& index) {
 // The folder itself where weight files or an index lie in it, else the one of a run's best or
 // latest checkpoint.
 fs::path find_weight_folder(const fs::path& path) {
-  const bool weights = !weight_files(path).empty() || fs::exists(path / kSafetensorsIndexFile);
+  const bool weights = !weight_files(path).empty() || path_exists(path / kSafetensorsIndexFile);
   return weights ? path : find_model_file(path).parent_path();
 }
 
@@ -206,10 +206,8 @@ Json inspect_one_of_many(const fs::path& file, const InspectOptions& options) {
   try {
     return inspect_weight_file(file, options);
   } catch (const Error& error) {
-    std::error_code unreadable;
-    const auto bytes = fs::file_size(file, unreadable);
     return {{"file", escaped(file.string(), 4096)},
-            {"bytes", unreadable ? 0 : bytes},
+            {"bytes", is_plain_file(file) ? file_bytes(file) : 0},
             {"suspicious", nullptr},
             {"error", error.what()},
             {"format", "refused"}};
@@ -226,7 +224,7 @@ Json inspect_folder(const fs::path& path, const InspectOptions& options) {
                  {"checkpoint", escaped(folder.string(), 4096)},
                  {"format", "folder"}};
   for (const fs::path& run : {path, folder.parent_path().parent_path()}) {
-    if (!fs::exists(run / kConfigFile)) continue;
+    if (!path_exists(run / kConfigFile)) continue;
     const std::string text = read_file(run / kConfigFile, 1 << 20);
     const Json config = parse_ordered_json(text, cat("'", (run / kConfigFile).string(), "'"));
     if (config.is_object()) report["arguments"] = escaped_json(config);
@@ -237,7 +235,7 @@ Json inspect_folder(const fs::path& path, const InspectOptions& options) {
     report["files"].push_back(inspect_one_of_many(file, options));
   }
   const fs::path index_file = index ? path : folder / kSafetensorsIndexFile;
-  if (fs::exists(index_file)) {
+  if (path_exists(index_file)) {
     report["whole"] = inspect_shards(index_file);
     forget_models_of(shards_of(index_file), report["files"]);
   }
@@ -300,13 +298,11 @@ void judge(const Json& files, const Json& shard_errors) {
 }
 
 void run_inspect(const InspectCommand& options) {
-  std::error_code unreadable;  // reading will say it
-  const bool folder =
-      fs::is_directory(options.path, unreadable) || is_safetensors_index(options.path);
+  const bool folder = is_folder(options.path) || is_safetensors_index(options.path);
   const Json report = folder ? inspect_folder(options.path, options.inspect)
                              : inspect_weight_file(options.path, options.inspect);
   if (options.json) {
-    std::cout << report.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << json_text(report, 2) << std::endl;
   } else {
     folder ? print_folder(report) : print_report(report);
   }

@@ -15,6 +15,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
+#include "tost/io/parse_json.h"
 #include "tost/ops/caching_allocator.h"
 
 namespace tost {
@@ -161,7 +162,7 @@ int run_program(int argc, char** argv) {
 }
 
 void print_json(const nlohmann::json& object) {
-  std::cout << object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  std::cout << json_text(object, 2) << std::endl;
 }
 
 void set_threads(int64_t threads) {

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/io/image.h"
 
@@ -12,11 +13,10 @@ namespace tost {
 void check_output_file(const char* flag, const std::string& path) {
   if (path.empty()) return;
   const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
+  if (is_folder(path)) {
     fail_usage("--", flag, " ", path, " is a folder; name a file.");
   }
-  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return;
+  if (folder.empty() || is_folder(folder)) return;
   fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
 }
 

@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/sweep/metric_view.h"
 #include "tost/train/run_kind.h"
 
@@ -110,8 +111,8 @@ json plan_json(const std::vector<SweepStep>& steps) {
 void print_plan(const std::vector<SweepStep>& steps) {
   for (const SweepStep& step : steps) {
     std::cout << action_name(step.action) << "  " << title_of(step.run) << "  "
-              << step.run.settings.dump() << "\n";
-    if (step.run.pretrain) std::cout << "  pretrain  " << step.run.pretrain->dump() << "\n";
+              << json_text(step.run.settings) << "\n";
+    if (step.run.pretrain) std::cout << "  pretrain  " << json_text(*step.run.pretrain) << "\n";
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/train/run_kind.h"
 
 namespace tost {
@@ -91,7 +92,7 @@ void join_in(SharedField& shared, const RunKind& kind, const FieldInfo& field) {
 void add_usual(SharedField& shared, const RunKind& kind) {
   const auto value = kind.usual.find(shared.info.key);
   if (value == kind.usual.end()) return;
-  const std::string text = value->is_string() ? value->get<std::string>() : value->dump();
+  const std::string text = value->is_string() ? value->get<std::string>() : json_text(*value);
   if (!text.empty() && text != "{}") shared.usual.emplace_back(kind.recipes.front(), text);
 }
 

@@ -50,7 +50,7 @@ bool has_type(FieldType type, const json& value) {
 
 std::string show_limit(const FieldInfo& field, double limit) {
   const bool whole = field.type == FieldType::kInteger && std::abs(limit) < 0x1p62;
-  return (whole ? json(static_cast<int64_t>(limit)) : json(limit)).dump();
+  return json_text(whole ? json(static_cast<int64_t>(limit)) : json(limit));
 }
 
 // Unsigned values above int64 would turn negative in get<int64_t>(); as doubles they are out of
