@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that every file of tost/ includes its own layer or a lower one, and torch only where it may.
+"""Checks that every file of tost/ includes its own layer or a lower one, and torch only where it may; and that no file
+calls what throws or waits where a function of this repository says in a sentence what is wrong.
 
 usage: check_layers.py SOURCE_DIR; exits 1 and names each offending line.
 """
@@ -28,6 +29,18 @@ MAY_INCLUDE = {
 # Tests may also look at parity files and the like.
 TESTS_MAY_ALSO = {"testing", "io", "base"}
 NO_TORCH = {"base", "kernels", "report"}
+# What to call instead, and the files that may call it themselves. Tests may call anything.
+INSTEAD = [
+    (r"(?:\bfs|\bfilesystem)::(?!path\b)\w+\s*[({<\s]", "a function of tost/base/path.h", r"tost/base/.*|tost/cli/program\.cc"),
+    (r"\bstd::(?:jthread|async)\b|\bstd::thread\s*[({]|\bstd::thread\s+\w+\s*[({]|\bstd::strerror\b",
+     "start_thread() or system_reason() (tost/base)", r"tost/base/(?:path|thread)\..*"),
+    (r"\bi?fstream\b|\bfopen\s*\(|(?<![\w.>])::open\s*\(", "InputFile or read_file() (tost/base/file.h)",
+     # Files of the system or of this program's own making.
+     r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file_writer\.cc|tost/sweep/folder_lock\.cc"
+     r"|tost/bench/load_bench\.cc"),
+    (r"(?:\.|->)dump\(", "json_text() (tost/io/parse_json.h)", r"tost/io/(?:parse_json\.h|safetensors\.cc)"),
+]
+IS_TEST = re.compile(r".*(?:_test|_test_util|_probe|_verdicts|_cases|_fuzz|_samples)\.\w+|.*/testing/.*|.*_test\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
@@ -53,9 +66,23 @@ def offences(source_dir):
                 yield f"{path}:{number}: layer '{layer}' must not include torch ('{target}')"
 
 
+def calls(source_dir):
+    root = pathlib.Path(source_dir)
+    for path in sorted((root / "tost").rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.suffix not in {".h", ".cc"} or IS_TEST.fullmatch(name):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = re.sub(r"//.*", "", line)
+            for pattern, instead, may in INSTEAD:
+                match = re.search(pattern, code)
+                if match and not code.startswith(("#include", "namespace fs")) and not re.fullmatch(may, name):
+                    yield f"{path}:{number}: '{match.group().strip()}' throws or waits: use {instead}"
+
+
 def main():
-    found = list(offences(sys.argv[1]))
-    print("\n".join(found) if found else "every include points to its own layer or a lower one")
+    found = [*offences(sys.argv[1]), *calls(sys.argv[1])]
+    print("\n".join(found) if found else "every include points to its own layer or a lower one, and no call throws or waits")
     return 1 if found else 0
 
 

@@ -3,10 +3,10 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 
 namespace tost {
 
@@ -17,7 +17,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, Access access) {
   const bool writable = access == Access::kCopyOnWrite;
   void* at = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
                     MAP_PRIVATE | MAP_NORESERVE, file.descriptor(), 0);
-  if (at == MAP_FAILED) fail_data("Cannot map '", path.string(), "': ", std::strerror(errno), ".");
+  if (at == MAP_FAILED) fail_data("Cannot map '", path.string(), "': ", system_reason(errno), ".");
   bytes_ = {static_cast<const char*>(at), size};
 }
 
