@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 libraries=(-lz -ljpeg -lpng16 -lpcre2-8)
-base=(tost/base/{file,file_calls,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
+base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
 
 sources_of() {
   case $1 in

@@ -170,7 +170,7 @@ TEST_F(TokenData, RefusesWhatIsNotThere) {
   expect_part(data_error(folder("h")), "two validation files");
   write("i.bin", "abc");
   expect_part(data_error(folder("i.bin")), "odd number");
-  expect_part(data_error("/dev/null"), "does not exist or cannot be read");
+  expect_part(data_error("/dev/null"), "is not a plain file but a device");
 }
 
 TEST_F(TokenData, RefusesWrongSettings) {
