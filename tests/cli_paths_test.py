@@ -7,10 +7,12 @@ import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 TOST = ""
 TINY = ["--data", "shapes", "--train-size", "64", "--test-size", "32", "--data-side", "16", "--model", "tost_nano_p4",
@@ -19,15 +21,28 @@ TINY = ["--data", "shapes", "--train-size", "64", "--test-size", "32", "--data-s
 LATIN = os.fsdecode(b"caf\xe9")
 
 
+def run(*args, **options):
+    return subprocess.run([TOST, *args], capture_output=True, timeout=300, **options)
+
+
+def png(width, height):
+    """A grey PNG file's bytes."""
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\x55" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
 class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="tost_cli_paths_"))
-        done = subprocess.run([TOST, "train", *TINY, "--out", str(cls.shared / "run"), "--quiet"], capture_output=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        subprocess.run([TOST, "data", "make", "shapes", "--count", "4", "--out", str(cls.shared / "pictures"), "--quiet"],
-                       check=True, capture_output=True, timeout=300)
+        run("train", *TINY, "--out", str(cls.shared / "run"), "--quiet", check=True)
+        run("data", "make", "shapes", "--count", "60", "--out", str(cls.shared / "pictures"), "--quiet", check=True)
         cls.picture = str(next((cls.shared / "pictures").rglob("*.png")))
+        sweep = '{"settings": {"data": "shapes"}, "grid": {"lr": [0.001, 0.002]}, "seeds": [0]}'
+        (cls.shared / "sweep.json").write_text(sweep)
         (cls.shared / "text.txt").write_text("to be or not to be\n" * 200)
         for path in [cls.shared, *cls.shared.rglob("*")]:
             path.chmod(path.stat().st_mode | 0o055 | (0o011 if path.is_dir() else 0))
@@ -53,7 +68,7 @@ class Case(unittest.TestCase):
         return [["predict", run, path], ["predict", path, picture], ["eval", path], ["eval", run, "--data", path],
                 ["explain", run, path, "--out", out], ["explain", path, picture, "--out", out],
                 ["generate", path, "--prompt", "x"], ["inspect", path], ["convert", path, out + ".safetensors"],
-                ["quantize", path, "--out", out + ".safetensors"], ["data", "show", "--data", path],
+                ["quantize", path, out + ".safetensors"], ["data", "show", "--data", path],
                 ["data", "sheet", "--data", path, "--out", out + ".png"],
                 ["data", "tokens", path, "--tokenizer", "bytes", "--out", out],
                 ["data", "tokens", text, "--tokenizer", "gpt2:" + path, "--out", out],
@@ -61,23 +76,24 @@ class Case(unittest.TestCase):
                 ["train", "--recipe", "small", "--from", path, "--out", out],
                 ["train", "--recipe", "char", "--data", path, "--out", out],
                 ["train", "--recipe", "char", "--data", text, "--tokenizer", "gpt2:" + path, "--out", out],
-                ["train", "--resume", "--out", path], ["sweep", "run", path, "--out", out], ["sweep", "show", path],
-                ["bench", "model", path]]
+                ["train", "--resume", "--out", path], ["sweep", path, "--out", out],
+                ["bench", "model", "--model", path]]
 
     def writers(self, path):
         """Every command that writes to `path`."""
-        run, text = str(self.shared / "run"), str(self.shared / "text.txt")
-        return [["train", *TINY, "--out", path], ["explain", run, self.picture, "--out", path],
+        run, text, sweep = (str(self.shared / name) for name in ["run", "text.txt", "sweep.json"])
+        return [["train", *TINY, "--out", path], ["sweep", sweep, "--out", path], ["bench", "load", "--folder", path],
+                ["explain", run, self.picture, "--out", path],
                 ["convert", run, path + ".safetensors"], ["convert", run, path],
-                ["quantize", run, "--out", path + ".safetensors"],
+                ["quantize", run, path + ".safetensors"],
                 ["data", "make", "shapes", "--count", "2", "--out", path],
                 ["data", "make", "listops", "--train-size", "4", "--test-size", "2", "--out", path],
                 ["data", "sheet", "--data", "shapes", "--out", path + ".png"],
                 ["data", "tokens", text, "--tokenizer", "bytes", "--out", path]]
 
-    def refused(self, args, user=None, names=True):
+    def refused(self, args, user=None):
         """One sentence on stderr, no waiting, nothing that asks to be reported."""
-        done = subprocess.run([TOST, *args], capture_output=True, timeout=120, user=user, stdin=subprocess.DEVNULL)
+        done = run(*args, user=user, stdin=subprocess.DEVNULL)
         said = os.fsdecode(done.stderr)
         self.assertIn(done.returncode, [1, 2], f"{args}: {said}")
         self.assertEqual(len(said.splitlines()), 1, f"{args}: {said}")
@@ -124,16 +140,16 @@ class Paths(Case):
         self.assertIn("is not a plain file but a pipe (as <(...) of a shell)", done.stderr)
 
     def test_standard_input_goes_on_working(self):
-        run = str(self.dir / "lm")
-        done = subprocess.run([TOST, "train", "--recipe", "char", "--data", str(self.shared / "text.txt"), "--out", run,
-                               "--max-steps", "1", "--quiet"], capture_output=True, timeout=300)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        done = subprocess.run([TOST, "generate", run, "--prompt-file", "-", "--max-tokens", "3"], input=b"to",
-                              capture_output=True, timeout=120)
+        model = str(self.dir / "lm")
+        text = ["--data", str(self.shared / "text.txt"), "--max-steps", "1"]
+        run("train", "--recipe", "char", *text, "--out", model, "--quiet", check=True)
+        done = run("generate", model, "--prompt-file", "-", "--max-tokens", "3", input=b"to")
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_empty(self):
-        for args in self.readers("") + [["convert", str(self.shared / "run"), ""]]:
+        # An empty setting of `train` stands for none.
+        commands = [args for args in self.readers("") if "--config" not in args and "--from" not in args]
+        for args in [*commands, ["convert", str(self.shared / "run"), ""]]:
             with self.subTest(args=args):
                 self.refused(args)
 
@@ -141,8 +157,9 @@ class Paths(Case):
         user = None
         if os.geteuid() == 0:
             user = 65534
-            able = subprocess.run([TOST, "--version"], user=user, capture_output=True)
-            if able.returncode != 0:
+            try:
+                run("--version", user=user, check=True)
+            except (OSError, subprocess.CalledProcessError):
                 self.skipTest("root reads everything, and nobody may not run the program here")
         locked = self.dir / "locked"
         locked.mkdir()
@@ -159,24 +176,25 @@ class NoUtf8(Case):
         shutil.copytree(self.shared, folder)
         picture = str(next((folder / "pictures").rglob("*.png")))
         for args in [["predict", str(folder / "run"), picture], ["predict", str(folder / "run"), picture, "--json"],
-                     ["eval", str(folder / "run"), "--json"], ["inspect", str(folder / "run"), "--json"],
+                     ["eval", str(folder / "run"), "--data", str(folder / "pictures"), "--split", "val", "--json"],
+                     ["inspect", str(folder / "run"), "--json"],
                      ["explain", str(folder / "run"), picture, "--out", str(folder / "report"), "--quiet"],
                      ["convert", str(folder / "run"), str(folder / "m.safetensors")],
                      ["data", "show", "--data", str(folder / "pictures"), "--json"]]:
             with self.subTest(args=args):
-                done = subprocess.run([TOST, *args], capture_output=True, timeout=120)
+                done = run(*args)
                 self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_what_a_run_would_have_to_keep(self):
         data = self.dir / LATIN
         shutil.copytree(self.shared / "pictures", data)
-        run = self.dir / "run"
-        shutil.copytree(self.shared / "run", run)
-        before = sorted(p.name for p in run.rglob("*"))
-        for flags in [["--out", str(self.dir / "out")], ["--out", str(run), "--overwrite"]]:
+        old = self.dir / "run"
+        shutil.copytree(self.shared / "run", old)
+        before = sorted(p.name for p in old.rglob("*"))
+        for flags in [["--out", str(self.dir / "out")], ["--out", str(old), "--overwrite"]]:
             said = self.refused(["train", *TINY, "--data", str(data), *flags])
             self.assertIn("is not UTF-8", said)
-        self.assertEqual(sorted(p.name for p in run.rglob("*")), before)
+        self.assertEqual(sorted(p.name for p in old.rglob("*")), before)
         named = self.dir / "named"
         for split in ["train", "test"]:
             (named / split).mkdir(parents=True)
@@ -193,15 +211,10 @@ class Sizes(Case):
             self.assertIn(shape, said)
 
     def test_a_line_of_pixels(self):
-        import struct, zlib
-        def chunk(kind, body):
-            return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
         for width, height in [(1, 65535), (65535, 1)]:
-            pixels = zlib.compress((b"\0" + b"\x55" * width) * height)
-            header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
             line = self.dir / "line.png"
-            line.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
-            done = subprocess.run([TOST, "predict", str(self.shared / "run"), str(line)], capture_output=True, timeout=120)
+            line.write_bytes(png(width, height))
+            done = run("predict", str(self.shared / "run"), str(line))
             self.assertEqual(done.returncode, 0, done.stderr)
 
 
