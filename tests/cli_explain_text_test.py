@@ -175,7 +175,7 @@ class Explain(cli_test.Case):
         self.refused("words", "--text", "", exit_code=2, says="empty")
         self.refused("softmax", "--text", "Z", exit_code=1, says="--text cannot be read")
         self.refused("words", self.dir / "absent.txt", exit_code=1, says="absent.txt")
-        self.refused("words", self.dir, exit_code=1, says="it is a folder")
+        self.refused("words", self.dir, exit_code=1, says="is a folder")
         self.refused("words", self.file("e.txt", b""), exit_code=2, says="e.txt' is empty")
         self.refused("words", self.file("a.txt", b"cat"), "--text", "cat", exit_code=2, says="One passage")
         self.refused("words", "--text", "cat", "--layers", "3", exit_code=2, says="3")

@@ -189,7 +189,9 @@ bool holds_pictures(const std::string& directory) {
   DataSpec pictures;
   pictures.path = directory;
   try {
-    return image_dataset_format(pictures) != "folder" || folders(spec).kind == Kind::kPictures;
+    if (image_dataset_format(pictures) != "folder") return true;
+    SequenceSource pathfinder;  // has folders of pictures, too
+    return !find_pathfinder(spec, pathfinder) && folders(spec).kind == Kind::kPictures;
   } catch (const Error&) {
     return false;
   }
