@@ -95,6 +95,11 @@ class Usage(Case):
         self.error("info", "extra", exit_code=2, says="extra")
         self.assertFalse((self.dir / "r").exists())
 
+    def test_sizes_beyond_any_memory(self):
+        for shape in ("1x140000000000", "1x999999999999999", "999999999x999999999", "9223372036854775807x2"):
+            for flags in ([], ["--causal"]):
+                self.error("bench", "op", "--shapes", shape, *flags, "--json", exit_code=1, says="not enough memory")
+
     def test_scaling_measures_nothing_it_cannot(self):
         for flags, word in ((["--max-gib", "nan"], "--max-gib"), (["--max-gib", "-1"], "--max-gib"),
                             (["--tokens", "16,32", "--fit-from", "32"], "--fit-from 32"),

@@ -3,12 +3,14 @@
 #include <malloc.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <new>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "tost/base/error.h"
@@ -99,16 +101,28 @@ void build_commands(CLI::App& app) {
   add_bench_command(app);
 }
 
+// Memory that there is not, and sizes that no memory could have.
+bool out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      dynamic_cast<const std::length_error*>(&error) != nullptr ||
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) {
+    return true;
+  }
+  const auto* torch = dynamic_cast<const c10::Error*>(&error);
+  if (torch == nullptr) return false;
+  const std::string_view what = torch->what_without_backtrace();
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"DefaultCPUAllocator", "size calculation overflowed",
+                                              "integer multiplication overflow"},
+      [&](std::string_view words) { return what.find(words) != std::string_view::npos; });
+}
+
 // Of what other libraries throw. Refusals of the system are nobody's mistake here; paths and
 // threads have better sentences where they are used.
 std::string foreign_sentence(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   const std::string what = torch != nullptr ? torch->what_without_backtrace() : error.what();
-  const auto says = [&](const char* part) { return what.find(part) != std::string::npos; };
-  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-                      dynamic_cast<const std::length_error*>(&error) != nullptr ||
-                      (torch != nullptr && (says("DefaultCPUAllocator") || says("overflow")));
-  if (memory) return "not enough memory; try a smaller batch or model.";
+  if (out_of_memory(error)) return "not enough memory; try a smaller batch or model.";
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
     return cat("cannot use '", file->path1().string(), "': ", system_reason(file->code().value()),
                ".");

@@ -106,7 +106,7 @@ BlockCache::BlockCache() {
 
 void* BlockCache::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
-  if (bytes > SIZE_MAX / 4) throw std::bad_alloc();
+  if (bytes > class_bytes(kClasses - 1)) throw std::bad_alloc();  // more than the classes reach
   const bool kept = bytes >= kSmallestKept;
   const int size_class = kept ? size_class_of(bytes) : kUnkept;
   const size_t capacity = kept ? class_bytes(size_class) : bytes;

@@ -38,6 +38,21 @@ TEST_F(BlockCacheTest, AlignedAndWritableAtEverySize) {
   EXPECT_THROW(cache.allocate(SIZE_MAX), std::bad_alloc);
 }
 
+// The largest class is 15 * 2^44 bytes: no index goes beyond it, and a kept block is never handed
+// out for more than it holds.
+TEST_F(BlockCacheTest, RefusesWhatNoClassHolds) {
+  cache.release(cache.allocate(1 << 20));
+  const auto kept = cache.stats();
+  const size_t largest = size_t{15} << 44;
+  for (const size_t bytes : {largest + 1, size_t{1} << 48, size_t{5} << 46, SIZE_MAX / 4,
+                             SIZE_MAX - 63, largest, largest - 1}) {
+    EXPECT_THROW(cache.allocate(bytes), std::bad_alloc) << bytes;
+  }
+  EXPECT_EQ(cache.stats().in_use_bytes, kept.in_use_bytes);
+  EXPECT_EQ(cache.stats().reused, kept.reused);
+  EXPECT_EQ(cache.stats().cached_bytes, 0);  // given back before the two that a class holds failed
+}
+
 TEST_F(BlockCacheTest, GivesTheSameBlockAgain) {
   void* first = cache.allocate(3000000);
   cache.release(first);
