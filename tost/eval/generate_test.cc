@@ -119,7 +119,7 @@ TEST(TextStream, FindsStopStringsAcrossTokens) {
 
 class Generate : public ::testing::Test {
  protected:
-  void make(const char* positions, const char* mixer = "tssa") {
+  void make(const char* positions, const char* mixer = "tssa", int64_t window = 0) {
     LanguageConfig c;
     c.mixer = mixer;
     c.vocab = 257;
@@ -130,6 +130,7 @@ class Generate : public ::testing::Test {
     c.layer_scale = 1;
     c.positions = positions;
     if (c.mixer == "tssa") c.options.conv = 3;
+    c.options.window = window;
     torch::manual_seed(11);
     model_ = make_language_model(c);
     torch::NoGradGuard no_grad;
@@ -262,9 +263,12 @@ TEST_F(Generate, RefusesAnEmptyPromptAndForeignTokens) {
 }
 
 TEST_F(Generate, SessionGoesOnWhereItStopped) {
-  for (const auto& [mixer, positions] :
-       {std::pair{"tssa", "none"}, {"softmax", "none"}, {"tssa", "learned"}}) {
-    make(positions, mixer);
+  for (const auto& [mixer, positions, window] : {std::tuple{"tssa", "none", 0},
+                                                 {"softmax", "none", 0},
+                                                 {"softmax", "none", 1},
+                                                 {"softmax", "none", 5},
+                                                 {"tssa", "learned", 0}}) {
+    make(positions, mixer, window);
     GenerateConfig config;
     config.past_block = "slide";
     config.sampling.temperature = 0;
@@ -282,13 +286,13 @@ TEST_F(Generate, SessionGoesOnWhereItStopped) {
     config.max_tokens = 32;
     const auto rest = run({{}}, config, &later).texts[0].ids;
     ids.insert(ids.end(), rest.begin(), rest.end());
-    EXPECT_EQ(ids, whole) << mixer;
+    EXPECT_EQ(ids, whole) << mixer << ", window " << window;
   }
 }
 
 TEST_F(Generate, AnEngineGoesOnWithAnySession) {
-  for (const char* mixer : {"tssa", "softmax"}) {
-    make("none", mixer);
+  for (const auto& [mixer, window] : {std::pair{"tssa", 0}, {"softmax", 0}, {"softmax", 1}}) {
+    make("none", mixer, window);
     GenerateConfig config;
     config.sampling.temperature = 0;
     config.ignore_end = true;

@@ -44,7 +44,7 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
 // have room and nobody else holds it, else moves to a buffer twice as long: a token costs no copy
 // of the cache.
 Tensor append(const Tensor& kept, const Tensor& fresh) {
-  if (!kept.defined()) return fresh.clone(at::MemoryFormat::Contiguous);
+  if (!kept.defined() || kept.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
   const int64_t width = fresh.size(3), old = kept.size(2), count = old + fresh.size(2);
   const int64_t row = kept.stride(1);
   const bool whole_rows = row > 0 && kept.stride(3) == 1 && kept.stride(2) == width;

@@ -39,6 +39,8 @@ LanguageConfig variant(const std::string& name) {
   if (with == "gate") o.conv = 3, o.gate = true, o.scale_pi = true;
   if (with == "bias") o.bias_positions = 7;
   if (with == "window") o.conv = 2, o.window = 9;
+  if (with == "window1") o.window = 1;
+  if (with == "window2") o.window = 2;
   if (with == "decay") o.decay = "learned";
   if (with == "token-means") o.decay = "fixed", o.means = "tokens", o.bias_positions = 5;
   if (with == "values") o.decay = "learned", o.means = "values", o.conv = 4, o.scale_pi = true;
@@ -46,6 +48,7 @@ LanguageConfig variant(const std::string& name) {
   if (with == "full") o.decay = "learned", o.conv = 4, o.gate = true;
   if (with == "fixed") o.conv = 2, o.decay = "fixed";
   if (with == "hybrid") c.hybrid_every = 2, o.window = 9, o.conv = 4, o.gate = true;
+  if (with == "hybrid1") c.hybrid_every = 2, o.window = 1;
   return c;
 }
 
@@ -170,12 +173,13 @@ TEST_P(EveryCausalModel, ConfigurationSurvivesJson) {
 
 INSTANTIATE_TEST_SUITE_P(Mixers, EveryCausalModel,
                          ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax",
-                                           "softmax+conv", "softmax+window", "linear",
-                                           "linear+conv", "delta", "delta+conv", "delta+full",
-                                           "delta+fixed", "ssm", "ssm+conv", "tssa-uniform",
-                                           "tssa-uniform+gate", "none", "none+conv", "tssa+hybrid",
-                                           "tssa+decay", "tssa+token-means", "tssa+values",
-                                           "tssa+plain-values", "tssa-means", "tssa-means+full",
+                                           "softmax+conv", "softmax+window", "softmax+window1",
+                                           "softmax+window2", "linear", "linear+conv", "delta",
+                                           "delta+conv", "delta+full", "delta+fixed", "ssm",
+                                           "ssm+conv", "tssa-uniform", "tssa-uniform+gate", "none",
+                                           "none+conv", "tssa+hybrid", "tssa+hybrid1", "tssa+decay",
+                                           "tssa+token-means", "tssa+values", "tssa+plain-values",
+                                           "tssa-means", "tssa-means+full",
                                            "tssa-means-uniform+full"),
                          [](const auto& info) { return test_name(info.param); });
 
@@ -221,12 +225,14 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
   };
   EXPECT_EQ(bytes_after("softmax", 200), 2 * 200 * 24 * 4 * 2);
   EXPECT_EQ(bytes_after("softmax+window", 50), bytes_after("softmax+window", 299));
+  EXPECT_EQ(bytes_after("softmax+window2", 1), bytes_after("softmax+window2", 299));
+  EXPECT_EQ(bytes_after("softmax+window1", 299), 0);  // only the current token is seen
 }
 
 // A state may be copied and both copies go on: neither writes into the other's memory.
 TEST(LanguageModel, CopiesOfAStateAreIndependent) {
-  for (const char* name : {"softmax", "softmax+window", "tssa+gate", "tssa-means+full", "linear",
-                           "delta+full", "ssm"}) {
+  for (const char* name : {"softmax", "softmax+window", "softmax+window1", "tssa+gate",
+                           "tssa-means+full", "linear", "delta+full", "ssm"}) {
     auto model = random_model(variant(name));
     const auto prompt = torch::randint(0, 40, {1, 30});
     const auto run = [&](LanguageState state, int64_t id) {
