@@ -13,26 +13,23 @@ namespace {
 using CausalResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 void run(CausalForwardCall& call) {
   const auto workspace = gpu_workspace(kernels::cuda::forward_workspace(call.args), call.w);
-  gpu_check(kernels::cuda::causal_forward(call.args, workspace.mutable_data_ptr(), gpu_stream()));
+  gpu_check(kernels::cuda::causal_forward(call.args, workspace.mutable_data_ptr(), device_facts(),
+                                          gpu_stream()));
+}
+
+bool causal_by_kernels(const at::Tensor& w, const at::Tensor& temp) {
+  return by_kernels(w) && kernels::cuda::supports_causal(shape_of(w, temp.size(0)));
 }
 
 CausalResult tssa_causal_cuda(const at::Tensor& w, const at::Tensor& temp,
                               const at::Tensor& denom_bias, const OptionalTensor& state,
                               int64_t position) {
   check_tssa_causal_inputs(w, temp, denom_bias, state, position);
-  if (by_kernels(w)) {
-    const c10::cuda::CUDAGuard guard(w.device());
-    CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/false, gpu_empty(w));
-    if (kernels::cuda::supports(call.args)) {
-      run(call);
-      return {call.y, call.pi, call.after};
-    }
-  }
-  return tssa_causal_plain(w, temp, denom_bias, state, position);
-}
-
-bool narrow_heads(const at::Tensor& w, const at::Tensor& temp) {
-  return w.size(2) / temp.size(0) <= kernels::cuda::kWidestCausalHead;
+  if (!causal_by_kernels(w, temp)) return tssa_causal_plain(w, temp, denom_bias, state, position);
+  const c10::cuda::CUDAGuard guard(w.device());
+  CausalForwardCall call(w, temp, denom_bias, state, position, /*keep=*/false, gpu_empty(w));
+  run(call);
+  return {call.y, call.pi, call.after};
 }
 
 // Where the kernels do not run, what is kept has the layout of the written-out form, which backward
@@ -44,7 +41,7 @@ CausalForwardResult tssa_causal_forward_cuda(const at::Tensor& w, const at::Tens
   if (w.scalar_type() == at::kDouble) {
     return tssa_causal_forward_double(w, temp, denom_bias, state, position);
   }
-  if (!by_kernels(w) || !narrow_heads(w, temp)) {
+  if (!causal_by_kernels(w, temp)) {
     auto [y, pi, after, carry, pi_carry] = tssa_causal_forward_double(
         w.to(at::kDouble), temp.to(at::kDouble), denom_bias.to(at::kDouble), state, position);
     return {y.to(w.scalar_type()), pi.to(at::kFloat), after, carry.to(at::kFloat), pi_carry};
@@ -76,7 +73,7 @@ CausalGradients tssa_causal_backward_cuda(const OptionalTensor& grad_y,
                                           int64_t position, const at::Tensor& pi,
                                           const at::Tensor& carry, const at::Tensor& pi_carry) {
   check_tssa_causal_inputs(w, temp, denom_bias, std::nullopt, position);
-  if (!by_kernels(w) || !narrow_heads(w, temp)) {
+  if (!causal_by_kernels(w, temp)) {
     return backward_by_aten(grad_y, grad_pi, w, temp, denom_bias, position, pi, carry, pi_carry);
   }
   const c10::cuda::CUDAGuard guard(w.device());

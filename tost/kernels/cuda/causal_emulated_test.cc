@@ -36,6 +36,8 @@ const Case kCases[] = {
     {{1, 1100, 2, 8}},
 };
 
+const DeviceFacts kDevice{132, 227 << 10};
+
 struct Result {
   std::vector<float> y, pi, grad_w, grad_temp, grad_bias;
   std::vector<double> state;
@@ -78,9 +80,9 @@ class EmulatedCausalTssa : public ::testing::TestWithParam<Case> {
     backward.grad_bias = r.grad_bias.data();
     backward.grad_pi = grad_pi.data();
     if (emulated) {
-      EXPECT_TRUE(supports(forward) && supports(backward));
+      EXPECT_TRUE(supports_causal(shape));
       Workspace one(forward_workspace(forward)), two(backward_workspace(backward));
-      EXPECT_EQ(causal_forward(forward, one.data, nullptr), 0);
+      EXPECT_EQ(causal_forward(forward, one.data, kDevice, nullptr), 0);
       if (keep) {
         EXPECT_EQ(causal_backward(backward, two.data, nullptr), 0);
       }
@@ -136,7 +138,7 @@ std::vector<float> outputs_of_first(int64_t tokens) {
   CausalForwardArgs args;
   args.shape = shape, args.temp = temp.data(), args.w = w.const_tokens(), args.y = y.tokens();
   Workspace workspace(forward_workspace(args));
-  EXPECT_EQ(causal_forward(args, workspace.data, nullptr), 0);
+  EXPECT_EQ(causal_forward(args, workspace.data, kDevice, nullptr), 0);
   return std::vector<float>(y.storage.begin(), y.storage.begin() + tokens * shape.channels());
 }
 
@@ -149,13 +151,35 @@ TEST(EmulatedCausalTssa, DoesNotDependOnLaterTokens) {
   }
 }
 
-TEST(EmulatedCausalTssa, RefusesHeadsTooWide) {
+// A step keeps C + 2 H floats in a block's shared memory; more channels than fit there go through
+// the passes for many tokens.
+TEST(EmulatedCausalTssa, OneTokenOfVeryManyChannelsEqualsTheCpu) {
+  const TssaShape shape{1, 1, 230, 256};
+  Padded w(shape, 0, 0), found(shape, 0, 0), wanted(shape, 0, 0);
+  w.fill(1);
+  const std::vector<float> temp(230, 0.5f);
   CausalForwardArgs args;
-  args.shape = {1, 2, 1, 257};
-  args.w = {nullptr, 0, 257}, args.y = {nullptr, 0, 257};
-  EXPECT_FALSE(supports(args));
-  args.shape.width = args.w.token_stride = args.y.token_stride = 256;
-  EXPECT_TRUE(supports(args));
+  args.shape = shape, args.temp = temp.data(), args.w = w.const_tokens(), args.y = found.tokens();
+  Workspace one(forward_workspace(args));
+  ASSERT_EQ(causal_forward(args, one.data, kDevice, nullptr), 0);
+  args.y = wanted.tokens();
+  Workspace two(causal_forward_workspace(args, 1));
+  kernels::causal_forward(args, two.data, serial_for, 1);
+  std::vector<float> a, b;
+  found.for_each([&](float x) { a.push_back(x); });
+  wanted.for_each([&](float x) { b.push_back(x); });
+  expect_close(a, b, 1e-5, "y");
+}
+
+TEST(EmulatedCausalTssa, TakesHeadsOf256ChannelsAndAsManyAsAGridCounts) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  EXPECT_FALSE(supports_causal({1, 2, 1, 257}));
+  EXPECT_TRUE(supports_causal({1, 2, 1, 256}));
+  EXPECT_TRUE(supports_causal({kMost, 64, 1, 1}));
+  EXPECT_FALSE(supports_causal({kMost, 65, 1, 1}));
+  EXPECT_FALSE(supports_causal({1 << 20, 1, 1 << 11, 1}));
+  EXPECT_FALSE(supports_causal({1, 0, kMost + 1, 1}));
+  EXPECT_TRUE(supports_causal({0, 5, 2, 4}));
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 namespace tost::kernels::cuda {
 namespace {
 
-constexpr int kCausalPack = 4;  // channels of a thread
+constexpr int kCausalPack = 4;        // channels of a thread
+constexpr int64_t kWidestHead = 256;  // whose threads causal_cut() keeps within kMostThreads
 
 template <class... Arrays>
 CausalCut causal_cut(const TssaShape& shape, DType dtype, const Arrays&... arrays) {
@@ -24,9 +25,6 @@ CausalCut causal_cut(const TssaShape& shape, DType dtype, const Arrays&... array
   // within a block whose threads have registers enough.
   cut.rows = kChunk / (cut.lanes <= 16 ? 4 : cut.lanes <= 32 ? 8 : whole ? 8 : 32);
   return cut;
-}
-bool causal_supports(const CausalCut& cut) {
-  return cut.threads() <= kMostThreads;
 }
 
 int64_t causal_shared(const CausalCut& cut) {
@@ -75,18 +73,22 @@ int scan_parts(const CausalCut& cut) {
 }
 
 unsigned chunk_blocks(const CausalCut& cut) {
-  return static_cast<unsigned>(cut.batch * cut.chunks * cut.heads);
+  return grid_of(cut.batch * cut.chunks * cut.heads);
+}
+
+int64_t step_shared(const TssaShape& shape) {
+  return (shape.channels() + 2 * shape.heads) * int64_t{sizeof(float)};
 }
 
 template <class T>
 int run_step(const CausalForwardArgs& args, const CausalCut& cut, Stream stream) {
   const auto step = causal_step<T>;
-  const int64_t bytes = (cut.channels() + 2 * cut.heads) * int64_t{sizeof(float)};
+  const int64_t bytes = step_shared(args.shape);
   if (const int error = allow_shared(step, bytes)) return error;
   const auto threads = static_cast<unsigned>(std::clamp<int64_t>(cut.channels(), 32, kStepThreads));
-  TOST_LAUNCH(step, static_cast<unsigned>(cut.batch), threads, bytes, stream, tokens_in<T>(args.w),
-              cut, args.temp, (BiasIn{args.bias.data, args.bias.length, args.bias.position}),
-              args.state, args.next_state, args.pi, tokens_out<T>(args.y));
+  TOST_LAUNCH(step, grid_of(cut.batch), threads, bytes, stream, tokens_in<T>(args.w), cut,
+              args.temp, (BiasIn{args.bias.data, args.bias.length, args.bias.position}), args.state,
+              args.next_state, args.pi, tokens_out<T>(args.y));
   return last_error();
 }
 
@@ -223,11 +225,9 @@ int for_causal_call(DType dtype, const CausalCut& cut, Run run) {
 
 }  // namespace
 
-bool supports(const CausalForwardArgs& args) {
-  return causal_supports(causal_cut(args.shape, args.dtype, args.w, args.y));
-}
-bool supports(const CausalBackwardArgs& args) {
-  return causal_supports(causal_cut(args.shape, args.dtype, args.w, args.grad_y, args.grad_w));
+bool supports_causal(const TssaShape& shape) {
+  const int64_t chunks = shape.batch * causal_chunks(shape.tokens);
+  return shape.width <= kWidestHead && std::max<int64_t>(1, chunks) * shape.heads <= kMostBlocks;
 }
 
 int64_t forward_workspace(const CausalForwardArgs& args) {
@@ -239,10 +239,12 @@ int64_t backward_workspace(const CausalBackwardArgs& args) {
   return CausalBackwardScratch(cut, nullptr).pieces.used();
 }
 
-int causal_forward(const CausalForwardArgs& args, void* workspace, Stream stream) {
+int causal_forward(const CausalForwardArgs& args, void* workspace, const DeviceFacts& device,
+                   Stream stream) {
   if (args.shape.batch == 0) return 0;
   const CausalCut cut = causal_cut(args.shape, args.dtype, args.w, args.y);
-  if (args.shape.tokens == 1 && args.carry == nullptr) {
+  const bool step_fits = step_shared(args.shape) <= std::max(kGivenShared, device.shared_bytes);
+  if (args.shape.tokens == 1 && args.carry == nullptr && step_fits) {
     switch (args.dtype) {
       case DType::kFloat32:
         return run_step<float>(args, cut, stream);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace tost::kernels::cuda::emulator {
@@ -15,6 +16,9 @@ thread_local bool descending = false;
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
+constexpr unsigned kMostBlocks = INT32_MAX;
+constexpr size_t kMostShared = 227 << 10;
+constexpr int kInvalidConfiguration = 9;
 
 struct Fiber {
   ucontext_t context;
@@ -29,6 +33,7 @@ struct Launch {
   Fiber* running = nullptr;
 };
 thread_local Launch current;
+thread_local int error = 0;
 
 void fiber_main() {
   (*current.body)();
@@ -86,6 +91,10 @@ float value_of(unsigned thread, float own) {
 }
 
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body) {
+  if (grid.x > kMostBlocks || shared_bytes > kMostShared) {
+    error = kInvalidConfiguration;
+    return;
+  }
   std::vector<Fiber> fibers(block.x);
   const auto memory = std::make_unique<std::max_align_t[]>(shared_bytes / 16 + 1);
   current.body = &body;
@@ -97,6 +106,10 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void
     std::memset(shared, 0xff, shared_bytes);
     run_block(fibers);
   }
+}
+
+int last_error() {
+  return std::exchange(error, 0);
 }
 
 }  // namespace tost::kernels::cuda::emulator

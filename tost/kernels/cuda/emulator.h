@@ -1,6 +1,7 @@
 // Runs the CUDA kernels' source on the CPU, so that their logic is tested where there is no GPU:
 // the threads of a block are fibers that run in turn from barrier to barrier. Blocks run one after
-// the other. Speed is no aim. A barrier that only some threads of a block reach ends the program.
+// the other. Speed is no aim. A launch that CUDA would refuse runs nothing. A barrier that only
+// some threads of a block reach ends the program.
 #pragma once
 
 #include <ucontext.h>
@@ -25,8 +26,11 @@ extern thread_local bool descending;  // the last thread of a block runs first
 void barrier();
 // What another thread of the block gives at the same time; all threads come here.
 float value_of(unsigned thread, float own);
-// Calls body once for every thread of every block.
+// Calls body once for every thread of every block, unless the grid or the shared memory is larger
+// than an H100 takes.
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body);
+// Not 0 where a launch was refused since the last call.
+int last_error();
 
 }  // namespace tost::kernels::cuda::emulator
 

@@ -11,7 +11,9 @@ namespace tost::kernels::cuda {
 namespace {
 
 constexpr int kMostThreads = 512;
-constexpr int kBlockThreads = 256;  // aimed at
+constexpr int kBlockThreads = 256;                   // aimed at
+constexpr int64_t kMostBlocks = INT32_MAX;           // of a launch
+constexpr int64_t kGivenShared = int64_t{48} << 10;  // shared memory of a block, not opted into
 
 // Whether packs of so many values can be read at once.
 inline bool packs(const ConstTokens& t, int64_t bytes, int64_t values) {
@@ -40,8 +42,13 @@ class Pieces {
   int64_t used_ = 0;
 };
 
+// So many blocks as a launch takes them. What `unsigned` does not hold stays at its end, which
+// last_error() then reports as every number above kMostBlocks.
+unsigned grid_of(int64_t blocks) {
+  return static_cast<unsigned>(std::min<int64_t>(blocks, UINT32_MAX));
+}
 unsigned blocks_of(int64_t threads) {
-  return static_cast<unsigned>((threads + kBlockThreads - 1) / kBlockThreads);
+  return grid_of((threads + kBlockThreads - 1) / kBlockThreads);
 }
 
 // How many threads add up a column of so many numbers (column_sums.cuh): four numbers each or more,
@@ -78,7 +85,7 @@ TokensOut<T> tokens_out(const Tokens& t) {
 // number would undo what another thread asked for its launch, or what a captured launch needs.
 template <class Kernel>
 int allow_shared(Kernel kernel, int64_t bytes) {
-  if (bytes <= (48 << 10)) return 0;
+  if (bytes <= kGivenShared) return 0;
   int device = 0, all = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) {
@@ -98,7 +105,7 @@ int allow_shared(Kernel, int64_t) {
   return 0;
 }
 int last_error() {
-  return 0;
+  return emulator::last_error();
 }
 #endif
 

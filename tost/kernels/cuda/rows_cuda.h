@@ -1,7 +1,8 @@
 // What stands around the matrix products of a block in training, on a GPU: the arguments, formulas
 // and rounding of kernels/mlp_grad.h, with pointers of the device's; workspaces hold this file's
 // column_sums_workspace() floats. Of float32 and bfloat16 alone. Each queues its work on `stream`,
-// allocates nothing, waits for nothing, and returns a cudaError_t, 0 for success. Sums are formed
+// allocates nothing, waits for nothing, and returns a cudaError_t, 0 for success; more rows than a
+// grid counts are an error. Sums are formed
 // in an order that follows from the shape alone, so results repeat bit for bit.
 #pragma once
 

@@ -316,5 +316,27 @@ TEST(EmulatedSoftmax, IsThatOfFloat64) {
   emulator::descending = false;
 }
 
+// As many rows as make 2^32 blocks, which 32 bits would take for none.
+template <class Args>
+Args of_rows(int64_t rows) {
+  Args args;
+  args.rows = rows, args.width = 1;
+  return args;
+}
+
+TEST(EmulatedRows, RefuseMoreBlocksThanAGridCounts) {
+  constexpr int64_t kRows = int64_t{1} << 35, kColumns = int64_t{1} << 38;
+  EXPECT_NE(cuda::norm_forward(of_rows<NormForwardArgs>(kRows), nullptr), 0);
+  EXPECT_NE(cuda::gamma_gradient(of_rows<GammaGradientArgs>(kRows), nullptr), 0);
+  EXPECT_NE(cuda::norm_backward(of_rows<NormBackwardArgs>(kColumns), nullptr), 0);
+  EXPECT_NE(cuda::gelu_forward(of_rows<GeluForwardArgs>(kColumns), nullptr), 0);
+  EXPECT_NE(cuda::gelu_backward(of_rows<GeluBackwardArgs>(kColumns), nullptr), 0);
+  EXPECT_NE(cuda::scaled_add(of_rows<ScaledAddArgs>(kColumns), nullptr), 0);
+  EXPECT_NE(cuda::kept_gradient(of_rows<KeptGradientArgs>(kColumns), nullptr), 0);
+  EXPECT_NE(cuda::scale_rows(of_rows<ScaleRowsArgs>(kColumns), nullptr), 0);
+  EXPECT_NE(cuda::softmax_gradient(of_rows<SoftmaxGradientArgs>(int64_t{1} << 32), nullptr), 0);
+  EXPECT_EQ(cuda::norm_forward(of_rows<NormForwardArgs>(0), nullptr), 0);  // said once
+}
+
 }  // namespace
 }  // namespace tost::kernels::cuda

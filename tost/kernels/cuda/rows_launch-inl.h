@@ -12,7 +12,7 @@ int64_t splits_of(int64_t rows) {
   return (rows + kSplitRows - 1) / kSplitRows;
 }
 unsigned row_blocks(int64_t rows) {
-  return static_cast<unsigned>((rows + kWarps - 1) / kWarps);
+  return grid_of((rows + kWarps - 1) / kWarps);
 }
 
 // Whether rows divide into packs of so many values, and all arrays lie where such packs of float32
@@ -30,8 +30,8 @@ int queue_columns(const Op& op, float* partial, Stream stream) {
   const int64_t chunks = (op.a.width + kWarp * V - 1) / (kWarp * V);
   const auto pass = column_pass<Op, V, kSums>;
   constexpr int64_t kShared = kSums > 0 ? kRowThreads * V * sizeof(float) : 0;
-  TOST_LAUNCH(pass, static_cast<unsigned>(chunks * splits_of(op.a.rows)), kRowThreads, kShared,
-              stream, op, op.a.rows, op.a.width, partial);
+  TOST_LAUNCH(pass, grid_of(chunks * splits_of(op.a.rows)), kRowThreads, kShared, stream, op,
+              op.a.rows, op.a.width, partial);
   return last_error();
 }
 template <class Args>
@@ -138,7 +138,7 @@ int softmax_gradient(const SoftmaxGradientArgs& a, Stream stream) {
   return for_type<8>(
       a.dtype, in_packs(a.width, 8, static_cast<float*>(a.logits)), [&]<class T, int V>() {
         const auto pass = softmax_gradient_pass<T, V>;
-        TOST_LAUNCH(pass, static_cast<unsigned>(a.rows), kSoftmaxThreads, kSoftmaxBytes, stream, a);
+        TOST_LAUNCH(pass, grid_of(a.rows), kSoftmaxThreads, kSoftmaxBytes, stream, a);
         return last_error();
       });
 }

@@ -21,13 +21,11 @@ struct DeviceFacts {
 using Stream = void*;  // a cudaStream_t
 
 // Whether the kernels take this shape: at most 512 packs of 16 bytes a token, or 512 channels where
-// the head width or an address does not divide into packs.
+// the head width or an address does not divide into packs; fewer than 2^31 heads in all samples.
 bool supports(const TssaForwardArgs& args);
 bool supports(const TssaBackwardArgs& args);
-// At most kWidestCausalHead channels a head.
-inline constexpr int64_t kWidestCausalHead = 256;
-bool supports(const CausalForwardArgs& args);
-bool supports(const CausalBackwardArgs& args);
+// At most 256 channels a head, fewer than 2^31 heads in all chunks of all samples.
+bool supports_causal(const TssaShape& shape);
 
 int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device);
 int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device);
@@ -46,15 +44,17 @@ int64_t samples_at_once(const TssaForwardArgs& args, const DeviceFacts& device);
 int64_t samples_at_once(const TssaBackwardArgs& args, const DeviceFacts& device);
 
 // Queue their work on `stream` and return. They allocate nothing and wait for nothing; `workspace`
-// is 256-byte aligned. Only for what supports() takes. Return a cudaError_t, 0 for success.
+// is 256-byte aligned. Only for what supports() takes, or supports_causal(). Return a cudaError_t,
+// 0 for success.
 int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts& device,
                  Stream stream);
 int tssa_backward(const TssaBackwardArgs& args, void* workspace, const DeviceFacts& device,
                   Stream stream);
 
 // `carry` is laid out [2, B, chunks, C] here: sums of q, then of Pi q. A call of one token that
-// keeps no carry is one kernel.
-int causal_forward(const CausalForwardArgs& args, void* workspace, Stream stream);
+// keeps no carry is one kernel where a block's shared memory holds C + 2 H floats.
+int causal_forward(const CausalForwardArgs& args, void* workspace, const DeviceFacts& device,
+                   Stream stream);
 int causal_backward(const CausalBackwardArgs& args, void* workspace, Stream stream);
 
 }  // namespace tost::kernels::cuda

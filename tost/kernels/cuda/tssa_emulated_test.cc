@@ -246,5 +246,14 @@ TEST(EmulatedTssa, RefusesTokensOfTooManyPacks) {
   EXPECT_TRUE(supports(args));
 }
 
+TEST(EmulatedTssa, RefusesMoreHeadsThanAGridCounts) {
+  TssaForwardArgs forward;
+  TssaBackwardArgs backward;
+  forward.shape = backward.shape = {(1 << 28) - 1, 1, 8, 1};
+  EXPECT_TRUE(supports(forward) && supports(backward));
+  forward.shape.batch = backward.shape.batch = 1 << 28;
+  EXPECT_FALSE(supports(forward) || supports(backward));
+}
+
 }  // namespace
 }  // namespace tost::kernels::cuda

@@ -42,6 +42,12 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
   return cut;
 }
 
+// Whether a token is few enough packs, and blocks for each head of each sample can be counted: no
+// pass has more.
+bool fits(const TssaShape& shape, int pack) {
+  return shape.channels() / pack <= kMostThreads && shape.batch * shape.heads <= kMostBlocks;
+}
+
 // Of so many samples at once.
 Cut group_cut(TssaShape shape, int64_t samples, const int64_t* lengths, int pack,
               const DeviceFacts& device) {
@@ -117,7 +123,7 @@ template <class T, int V, int kThreads>
 int run_forward(const TssaForwardArgs& args, const Cut& cut, void* workspace, Stream stream) {
   const ForwardScratch scratch(args, cut, workspace);
   const auto w = tokens_in<T>(args.w);
-  const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
+  const auto grid = grid_of(cut.batch * cut.splits);
   const auto block = static_cast<unsigned>(cut.threads());
   const int64_t channels = cut.channels();
   const int parts = parts_of(cut.splits, kPartsOfChannels);
@@ -144,8 +150,8 @@ int run_whole(const TssaForwardArgs& args, const Cut& cut, Stream stream) {
   const auto whole = whole_pass<T, V, kWholeThreads>;
   const int64_t bytes = WholeMemory(cut, sizeof(T)).bytes;
   if (const int error = allow_shared(whole, bytes)) return error;
-  TOST_LAUNCH(whole, static_cast<unsigned>(cut.batch), static_cast<unsigned>(cut.threads()), bytes,
-              stream, tokens_in<T>(args.w), cut, args.temp,
+  TOST_LAUNCH(whole, grid_of(cut.batch), static_cast<unsigned>(cut.threads()), bytes, stream,
+              tokens_in<T>(args.w), cut, args.temp,
               (WholeResults{args.pi, args.energy, args.moment, args.pi_sum}),
               tokens_out<T>(args.y));
   return last_error();
@@ -157,7 +163,7 @@ int run_backward(const TssaBackwardArgs& args, const Cut& cut, const BackwardScr
                  float* partial_temp, Stream stream) {
   const auto w = tokens_in<T>(args.w), grad = tokens_in<T>(args.grad_y);
   const Kept kept{args.pi, args.energy, args.moment, args.pi_sum};
-  const auto grid = static_cast<unsigned>(cut.batch * cut.splits);
+  const auto grid = grid_of(cut.batch * cut.splits);
   const auto block = static_cast<unsigned>(cut.threads());
   const int64_t channels = cut.channels();
   const auto alignment = alignment_pass<T, V, kThreads>;
@@ -169,8 +175,8 @@ int run_backward(const TssaBackwardArgs& args, const Cut& cut, const BackwardScr
               scratch.partial);
   queue_sum_rows(scratch.partial, cut.batch, cut.splits, channels, kPartsOfChannels,
                  scratch.grad_moment, stream);
-  TOST_LAUNCH(moment_gradient, static_cast<unsigned>(cut.batch * cut.heads), kHeadThreads,
-              kColumnBytes, stream, cut, kept, scratch.grad_moment, scratch.spread);
+  TOST_LAUNCH(moment_gradient, grid_of(cut.batch * cut.heads), kHeadThreads, kColumnBytes, stream,
+              cut, kept, scratch.grad_moment, scratch.spread);
   TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2, 3), stream, w, grad, cut, kept,
               scratch.grad_moment, (LogitInputs{scratch.spread, args.temp, args.grad_pi}),
               (LogitResults{scratch.grad_logit, scratch.partial, partial_temp}));
@@ -207,12 +213,10 @@ int for_call(DType dtype, int pack, const Cut& cut, Run run) {
 }  // namespace
 
 bool supports(const TssaForwardArgs& args) {
-  return args.shape.channels() / pack_of(args.shape, args.dtype, args.w, args.y) <= kMostThreads;
+  return fits(args.shape, pack_of(args.shape, args.dtype, args.w, args.y));
 }
 bool supports(const TssaBackwardArgs& args) {
-  return args.shape.channels() /
-             pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w) <=
-         kMostThreads;
+  return fits(args.shape, pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w));
 }
 
 bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device) {
