@@ -1,5 +1,7 @@
 #include "tost/kernels/adamw.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tost/kernels/adamw.cc"
 #include <hwy/foreach_target.h>
@@ -37,15 +39,31 @@ void adamw_range(const AdamWArgs& args, int64_t begin, int64_t end) {
   });
 }
 
+// Two sums at a time: each addition waits for the one before it. What comes next is asked for
+// early: of so narrow loads a core has too few bytes under way by itself.
 template <class T>
 double squares_range(const void* x, int64_t begin, int64_t end) {
+  constexpr size_t kAhead = 1024;  // bytes
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* from = static_cast<const T*>(x) + begin;
-  Vec total = hn::Zero(Wide());
-  over_row(end - begin, [&](auto partial, int64_t i, size_t n) HWY_ATTR {
-    const Vec value = load_part<partial>(from + i, n);
-    total = hn::MulAdd(value, value, total);
-  });
-  return sum_lanes(Wide(), total);
+  const int64_t count = end - begin;
+  auto one = hn::Zero(d), two = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    hwy::Prefetch(from + i + kAhead / sizeof(T));
+    const auto a = hn::PromoteTo(d, load(df, from + i));
+    const auto b = hn::PromoteTo(d, load(df, from + i + lanes));
+    one = hn::MulAdd(a, a, one);
+    two = hn::MulAdd(b, b, two);
+  }
+  for (; i < count; i += lanes) {
+    const auto n = static_cast<size_t>(std::min(lanes, count - i));
+    const auto a = hn::PromoteTo(d, load_lanes<true>(df, from + i, n));
+    one = hn::MulAdd(a, a, one);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(one, two)));
 }
 
 struct AdamWRuns {
@@ -61,8 +79,6 @@ struct AdamWRuns {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
-
 #include "tost/kernels/targets.h"
 
 namespace tost::kernels {

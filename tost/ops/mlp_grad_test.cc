@@ -82,6 +82,22 @@ TEST(AdamWStep, AgreesWithItsDefinition) {
   });
 }
 
+// Every square and every sum in float64: small numbers count beside a large one, and what float32
+// squares to infinity stays finite.
+TEST(SumOfSquares, IsInFloat64) {
+  on_every_instruction_set([](torch::ScalarType type, int64_t, int64_t) {
+    for (const int64_t count : {1, 7, 31, 32, 33, 16384, 40000}) {
+      Tensor x = torch::ones({count}, type);
+      x[0] = 4096;
+      EXPECT_EQ(sum_of_squares(x), 4096.0 * 4096 + double(count - 1)) << count;
+      x[0] = std::ldexp(1.0, 100);
+      EXPECT_EQ(sum_of_squares(x), std::ldexp(1.0, 200)) << count;
+      x[count - 1] = std::numeric_limits<double>::quiet_NaN();
+      EXPECT_TRUE(std::isnan(sum_of_squares(x))) << count;
+    }
+  });
+}
+
 // The first step moves by the learning rate, however near to one the factors are.
 TEST(AdamWStep, KeepsTheDigitsOfFactorsNearOne) {
   for (const double beta : {0.9, 0.9999, 0.999999, 0.999999999}) {
