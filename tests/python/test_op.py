@@ -149,6 +149,13 @@ def test_errors_are_sentences():
         tssa(torch.ones(1, 2, 13), torch.ones(3, 1))
 
 
+@pytest.mark.parametrize("tokens", [5 << 44, 1 << 50])
+def test_sizes_beyond_any_memory_end_in_an_exception(tokens):
+    tssa(torch.ones(1, 4096, 64), torch.ones(4, 1))  # leaves blocks in the cache
+    for operator, more in ((tssa, ()), (causal, (torch.zeros(4, 1, 1),))):
+        with pytest.raises((MemoryError, RuntimeError), match="Not enough memory for [0-9]+ bytes|overflow"):
+            operator(torch.ones(1, 1, 64).expand(1, tokens, 64), torch.ones(4, 1), *more)
+
 
 def plain_causal(w, temp, bias, state=None, position=0):
     """The operator as the official code has it, in float32 at least, and the sums before as its start."""

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cstdlib>
 #include <fstream>
-#include <new>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -106,7 +105,7 @@ BlockCache::BlockCache() {
 
 void* BlockCache::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
-  if (bytes > class_bytes(kClasses - 1)) throw std::bad_alloc();  // more than the classes reach
+  if (bytes > class_bytes(kClasses - 1)) throw OutOfMemory(bytes);  // more than the classes reach
   const bool kept = bytes >= kSmallestKept;
   const int size_class = kept ? size_class_of(bytes) : kUnkept;
   const size_t capacity = kept ? class_bytes(size_class) : bytes;
@@ -120,7 +119,7 @@ void* BlockCache::allocate(size_t bytes) {
     if (base == nullptr) {
       empty();
       base = system_allocate(capacity + kHeader);
-      if (base == nullptr) throw std::bad_alloc();
+      if (base == nullptr) throw OutOfMemory(bytes);
     }
     block = static_cast<Block*>(base);
     block->size_class = size_class;

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <mutex>
+#include <new>
 
 namespace tost {
 
@@ -18,6 +20,18 @@ struct BlockCacheStats {
   int64_t fresh = 0;         // large blocks obtained from the system
 };
 
+// Says how much was asked for.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(size_t bytes) {
+    std::snprintf(text_, sizeof text_, "Not enough memory for %zu bytes.", bytes);
+  }
+  const char* what() const noexcept override { return text_; }
+
+ private:
+  char text_[64];
+};
+
 // Blocks of 128 KiB and more are kept in classes an eighth of a power of two apart and given out
 // again, last released first; when the limit is reached the one longest unused goes back to the
 // system. From 2 MiB on blocks are aligned to huge pages and ask for them. Smaller blocks go
@@ -28,8 +42,8 @@ class BlockCache {
   // One for the process, never destroyed, so that tensors may outlive static objects.
   static BlockCache& instance();
 
-  // 64-byte aligned; null for 0 bytes. Throws std::bad_alloc, after giving the cache back, when out
-  // of memory.
+  // 64-byte aligned; null for 0 bytes. Throws OutOfMemory, after giving the cache back, when there
+  // is none.
   void* allocate(size_t bytes);
   void release(void* data) noexcept;
 
