@@ -15,7 +15,7 @@ base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{mapped_file,
 
 sources_of() {
   case $1 in
-    checkpoint) echo tost/train/{crc32c,guards,loop_state,manifest}.cc tost/eval/{metadata,run_layout}.cc ;;
+    checkpoint) echo tost/io/crc32c.cc tost/eval/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/{gzip,idx}.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;

@@ -4,11 +4,11 @@
 #include <fstream>
 
 #include "fuzz/targets.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/loop_state.h"
-#include "tost/train/manifest.h"
 
 namespace tost::fuzz {
 namespace {

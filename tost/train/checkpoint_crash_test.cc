@@ -6,11 +6,11 @@
 #include <set>
 
 #include "tost/base/error.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/checkpoint_store.h"
-#include "tost/train/manifest.h"
 
 namespace tost {
 namespace {

@@ -6,10 +6,10 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
-#include "tost/train/manifest.h"
 
 namespace tost {
 namespace {

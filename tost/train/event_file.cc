@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/train/crc32c.h"
+#include "tost/io/crc32c.h"
 
 namespace tost {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tost/io/crc32c.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/crc32c.h"
 
 namespace tost {
 namespace {

@@ -1,6 +1,11 @@
-#include "tost/train/crc32c.h"
+#include "tost/io/crc32c.h"
 
 #include <array>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace tost {
 namespace {
@@ -27,9 +32,33 @@ constexpr std::array<Table, 8> make_tables() {
 
 constexpr std::array<Table, 8> kTables = make_tables();
 
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) uint32_t by_instruction(std::string_view bytes, uint32_t before) {
+  uint64_t crc = ~before;
+  const char* p = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 8; left -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, sizeof word);
+    crc = _mm_crc32_u64(crc, word);
+  }
+  auto low = static_cast<uint32_t>(crc);
+  for (; left > 0; --left, ++p) low = _mm_crc32_u8(low, static_cast<unsigned char>(*p));
+  return ~low;
+}
+#endif
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes, uint32_t before) {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("sse4.2") != 0;
+  if (has) return by_instruction(bytes, before);
+#endif
+  return crc32c_by_tables(bytes, before);
+}
+
+uint32_t crc32c_by_tables(std::string_view bytes, uint32_t before) {
   uint32_t crc = ~before;
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t left = bytes.size();

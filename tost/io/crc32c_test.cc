@@ -1,4 +1,4 @@
-#include "tost/train/crc32c.h"
+#include "tost/io/crc32c.h"
 
 #include <gtest/gtest.h>
 
@@ -19,6 +19,7 @@ TEST(Crc32c, ChainsAtEveryCut) {
   const std::string text = "statistics of tokens, nineteen and more";
   for (size_t cut = 0; cut <= text.size(); ++cut) {
     EXPECT_EQ(crc32c(text.substr(cut), crc32c(text.substr(0, cut))), crc32c(text)) << cut;
+    EXPECT_EQ(crc32c_by_tables(text.substr(cut), crc32c(text.substr(0, cut))), crc32c(text)) << cut;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "tost/train/manifest.h"
+#include "tost/eval/manifest.h"
 
 #include <cstdio>
 #include <limits>
@@ -7,9 +7,9 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/crc32c.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/train/crc32c.h"
 
 namespace tost {
 namespace {
