@@ -147,7 +147,7 @@ class Inspect(cli_test.Case):
         self.assertIn("neither a file of torch.save", done.stdout)
         self.assertIn("neither a file of torch.save", done.stderr)
         self.file("weights/d.safetensors", b"short")
-        self.assertIn("2 of 4 files are refused", run("inspect", folder, expect=1).stderr)
+        self.assertIn("2 of 4 files cannot be used", run("inspect", folder, expect=1).stderr)
         self.assertIsNone(self.inspect(folder, expect=1)["files"][0]["suspicious"])
 
     @unittest.skipUnless(PARITY.is_dir(), f"needs {PARITY}; set TOST_SHARED to where it is")

@@ -295,6 +295,30 @@ class BadFiles(Case):
         self.error("predict", swapped, self.file("a.png", png(16, 16)), exit_code=1,
                    says=["head.weight", f"[{classes}, {dim}]", f"[{dim}, {classes}]"])
 
+    def test_damaged_checkpoints(self):
+        run_dir = self.dir / "run"
+        shutil.copytree(self.run_dir, run_dir)
+        pictures = [self.file("a.png", png(16, 16))]
+        wanted = run("predict", run_dir, *pictures, "--json").stdout
+        for pointer in ("latest", "best"):
+            (run_dir / "checkpoints" / pointer).unlink()
+        self.assertEqual(run("predict", run_dir, *pictures, "--json").stdout, wanted)
+        weights = max((run_dir / "checkpoints").glob("step-*")) / "model.safetensors"
+        raw = weights.read_bytes()
+        size = struct.unpack("<Q", raw[:8])[0]
+        begin, end = json.loads(raw[8:8 + size])["head.bias"]["data_offsets"]
+        flipped = bytearray(raw)
+        flipped[8 + size + end - 1] ^= 1
+        weights.write_bytes(flipped)
+        data = ["--data", "shapes"]
+        for command in (["predict", weights, *pictures], ["eval", weights.parent, *data], ["inspect", weights],
+                        ["explain", weights.parent, *pictures, "--out", self.dir / "page"],
+                        ["convert", weights.parent, self.dir / "model"],
+                        ["train", "--from", weights.parent, *data, "--out", self.dir / "tuned"]):
+            done = run(*command, expect=1)
+            self.assertIn(f"'{weights}' is damaged", done.stderr, command)
+        self.error("eval", run_dir, *data, exit_code=1, says=["checkpoint", "damaged"])
+
     def test_eval_on_other_data(self):
         self.error("eval", self.run_dir, "--data", self.idx("two"), exit_code=2, says="class")
         self.error("eval", self.run_dir, "--data", "shapes", "--split", "tset", exit_code=2, says="test")

@@ -10,6 +10,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
@@ -201,10 +202,21 @@ void forget_models_of(const std::vector<fs::path>& shards, Json& files) {
   }
 }
 
-// Like inspect_weight_file(), but what it throws becomes part of the report.
+// Of a file of a run's checkpoint also whether it is what the checkpoint's manifest says.
+Json inspect_verified(const fs::path& file, const InspectOptions& options) {
+  Json report = inspect_weight_file(file, options);
+  try {
+    verify_file(file);
+  } catch (const Error& error) {
+    report["error"] = error.what();
+  }
+  return report;
+}
+
+// The same, but what inspect_weight_file() throws becomes part of the report too.
 Json inspect_one_of_many(const fs::path& file, const InspectOptions& options) {
   try {
-    return inspect_weight_file(file, options);
+    return inspect_verified(file, options);
   } catch (const Error& error) {
     return {{"file", escaped(file.string(), 4096)},
             {"bytes", is_plain_file(file) ? file_bytes(file) : 0},
@@ -293,14 +305,14 @@ void judge(const Json& files, const Json& shard_errors) {
     if (refused++ == 0) first = text_of(report["error"]);
   }
   if (refused > 1)
-    fail_data(refused, " of ", files.size(), " files are refused; the first: ", first);
+    fail_data(refused, " of ", files.size(), " files cannot be used; the first: ", first);
   if (refused == 1) fail_data(first);
 }
 
 void run_inspect(const InspectCommand& options) {
   const bool folder = is_folder(options.path) || is_safetensors_index(options.path);
   const Json report = folder ? inspect_folder(options.path, options.inspect)
-                             : inspect_weight_file(options.path, options.inspect);
+                             : inspect_verified(options.path, options.inspect);
   if (options.json) {
     std::cout << json_text(report, 2) << std::endl;
   } else {

@@ -82,7 +82,7 @@ std::string model_kind(const fs::path& path, Weights weights) {
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   LoadedLanguage loaded;
-  loaded.file = find_model_file(path, weights);
+  loaded.file = find_intact_model_file(path, weights);
   if (is_foreign_checkpoint(loaded.file)) return load_foreign_language(loaded.file, weights);
   const std::string where = cat("'", loaded.file.string(), "'");
   const SafetensorsFile content = load_safetensors(loaded.file);

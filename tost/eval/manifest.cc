@@ -87,18 +87,49 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   return manifest;
 }
 
+namespace {
+
+Manifest read_manifest(const fs::path& file) {
+  return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
+}
+
+void verify(const fs::path& path, const ManifestEntry& expected) {
+  if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing.");
+  const ManifestEntry found = entry_of(path);
+  if (found == expected) return;
+  fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
+            " but the file has ", json_text(to_json(found)), "; use another checkpoint.");
+}
+
+}  // namespace
+
 void verify_checkpoint(const fs::path& folder) {
-  const fs::path list = folder / kManifestFile;
-  const Manifest manifest =
-      parse_manifest(read_file(list, kMaxManifestBytes), cat("'", list.string(), "'"));
-  for (const auto& [name, expected] : manifest) {
-    const fs::path path = folder / name;
-    if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing.");
-    const ManifestEntry found = entry_of(path);
-    if (found == expected) continue;
-    fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
-              " but the file has ", json_text(to_json(found)), ".");
+  for (const auto& [name, expected] : read_manifest(folder / kManifestFile)) {
+    verify(folder / name, expected);
   }
+}
+
+void verify_file(const fs::path& file) {
+  const fs::path list = file.parent_path() / kManifestFile;
+  if (!path_exists(list)) return;
+  const Manifest manifest = read_manifest(list);
+  const auto entry = manifest.find(file.filename().string());
+  if (entry != manifest.end()) verify(file, entry->second);
+}
+
+fs::path find_checkpoint(const fs::path& checkpoints, std::initializer_list<const char*> pointers) {
+  for (const char* pointer : pointers) {
+    const fs::path folder = follow_pointer(checkpoints, pointer);
+    if (!folder.empty()) return folder;
+  }
+  if (!is_folder(checkpoints)) return {};
+  std::vector<std::string> passed_over;
+  return read_newest(checkpoint_folders(checkpoints), passed_over,
+                     [](const fs::path& folder) {
+                       verify_checkpoint(folder);
+                       return folder;
+                     })
+      .value_or(fs::path());
 }
 
 }  // namespace tost

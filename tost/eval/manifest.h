@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -28,5 +29,15 @@ Manifest parse_manifest(std::string_view text, const std::string& where);
 // Checks every file of a checkpoint folder against its manifest. Throws a data Error naming the
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
+
+// Checks one file against the manifest beside it, as above. Says nothing of a file beside which
+// there is none, or that it does not list.
+void verify_file(const std::filesystem::path& file);
+
+// The checkpoint folder that the first of these pointers names (see follow_pointer()) that is
+// there; where none is, the newest one that verify_checkpoint() finds nothing wrong with. Empty
+// where there are no checkpoints, a data Error where all are damaged.
+std::filesystem::path find_checkpoint(const std::filesystem::path& checkpoints,
+                                      std::initializer_list<const char*> pointers);
 
 }  // namespace tost

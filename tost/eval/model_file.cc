@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/eval/foreign_checkpoint.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/quantized_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/safetensors.h"
@@ -40,16 +41,25 @@ fs::path find_model_file(const fs::path& path, Weights weights) {
     fail_data("'", path.string(), "' does not exist; a model file or a run folder is expected.");
   if (!is_folder(path)) return path;
   fs::path file = in_checkpoint(path, weights);
-  for (const char* pointer : {kBestPointer, kLatestPointer}) {
-    if (!file.empty()) break;
-    const fs::path checkpoint = follow_pointer(path / kCheckpointFolder, pointer);
+  if (file.empty()) {
+    const fs::path checkpoint =
+        find_checkpoint(path / kCheckpointFolder, {kBestPointer, kLatestPointer});
     if (!checkpoint.empty()) file = in_checkpoint(checkpoint, weights);
+    if (!checkpoint.empty() && file.empty()) {
+      fail_data("'", (checkpoint / kModelFile).string(), "' is missing; use another checkpoint.");
+    }
   }
   if (file.empty()) {
     fail_data("'", path.string(),
               "' holds no checkpoint; give a run folder, a checkpoint folder or a ",
               ".safetensors, .pth or .pt file.");
   }
+  return file;
+}
+
+fs::path find_intact_model_file(const fs::path& path, Weights weights) {
+  fs::path file = find_model_file(path, weights);
+  verify_file(file);
   return file;
 }
 
@@ -67,7 +77,7 @@ void take_described_weights(torch::nn::Module& model,
 
 LoadedModel load_model_file(const fs::path& path, Weights weights) {
   LoadedModel loaded;
-  loaded.file = find_model_file(path, weights);
+  loaded.file = find_intact_model_file(path, weights);
   if (is_foreign_checkpoint(loaded.file)) return load_foreign_vision(loaded.file, weights);
   const SafetensorsFile content = load_safetensors(loaded.file);
   const std::string where = cat("'", loaded.file.string(), "'");

@@ -23,11 +23,15 @@ struct LoadedModel {
 };
 
 // The file that `path` means: itself, the model of a checkpoint folder (or the index of its shards,
-// safetensors_index.h), or that of the best (else the latest) checkpoint of a run folder. kEma: the
-// averaged weights; a file of torch.save holds them beside the raw ones. Throws a data Error where
-// there is none.
+// safetensors_index.h), or that of the best (else the latest, else the newest intact) checkpoint of
+// a run folder. kEma: the averaged weights; a file of torch.save holds them beside the raw ones.
+// Throws a data Error where there is none.
 std::filesystem::path find_model_file(const std::filesystem::path& path,
                                       Weights weights = Weights::kRaw);
+
+// The same for reading it: also a data Error where it differs from the manifest of its checkpoint.
+std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
+                                             Weights weights = Weights::kRaw);
 
 // Reads safetensors files of this program and the checkpoints of foreign_checkpoint.h.
 // Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes.

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/predict.h"
 #include "tost/eval/run_layout.h"
 #include "tost/io/image.h"
@@ -68,7 +69,6 @@ TEST_F(ModelFile, FindsTheBestThenTheLatestCheckpointOfARun) {
     make_directories(checkpoints / checkpoint_name(step));
     save_model_file(checkpoints / checkpoint_name(step) / kModelFile, *model, info);
   }
-  EXPECT_TRUE(mentions(load_error(dir.path()), "holds no checkpoint"));
   write_file_atomic(checkpoints / kLatestPointer, "step-000000005\n");
   EXPECT_EQ(load_model_file(dir.path()).file, checkpoints / "step-000000005" / kModelFile);
   write_file_atomic(checkpoints / kBestPointer, "step-000000003\n");
@@ -76,6 +76,27 @@ TEST_F(ModelFile, FindsTheBestThenTheLatestCheckpointOfARun) {
   EXPECT_EQ(find_model_file(checkpoints / "step-000000005"),
             checkpoints / "step-000000005" / kModelFile);
   EXPECT_TRUE(mentions(load_error(dir.path(), Weights::kEma), "averaged"));
+  std::filesystem::remove(checkpoints / "step-000000003" / kModelFile);
+  EXPECT_TRUE(mentions(load_error(dir.path()), "model.safetensors' is missing"));
+}
+
+// One bit of a weight would only give other numbers.
+TEST_F(ModelFile, AFlippedBitInACheckpointIsRefused) {
+  const fs::path folder = dir.path() / kCheckpointFolder / checkpoint_name(3);
+  make_directories(folder);
+  save_model_file(folder / kModelFile, *model, info);
+  for (const char* file : {kOptimizerFile, kStateFile}) write_file_atomic(folder / file, "x");
+  write_file_atomic(folder / kManifestFile, make_manifest(folder).dump());
+  EXPECT_EQ(load_model_file(dir.path()).file, folder / kModelFile);
+  std::string bytes = read_file(folder / kModelFile, 1 << 20);
+  bytes[bytes.size() - 2] ^= 1;
+  write_file_atomic(folder / kModelFile, bytes);
+  write_file_atomic(dir.path() / kCheckpointFolder / kLatestPointer, "step-000000003\n");
+  for (const fs::path& path : {dir.path(), folder, folder / kModelFile}) {
+    EXPECT_TRUE(mentions(load_error(path), "is damaged: its manifest says")) << path;
+  }
+  fs::rename(folder / kModelFile, dir.path() / "alone.safetensors");
+  EXPECT_EQ(load_error(dir.path() / "alone.safetensors"), "");  // nothing says that it is wrong
 }
 
 TEST_F(ModelFile, PointersCannotLeaveTheRun) {

@@ -1,8 +1,8 @@
 #include "tost/eval/run_layout.h"
 
+#include <algorithm>
 #include <cstdio>
 
-#include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 
@@ -38,6 +38,20 @@ fs::path follow_pointer(const fs::path& checkpoints, const char* pointer) {
               name.substr(0, 60), "'; name a checkpoint folder yourself.");
   }
   return checkpoints / name;
+}
+
+std::vector<fs::path> checkpoint_folders(const fs::path& checkpoints) {
+  std::vector<fs::path> folders;
+  for (const FolderEntry& entry : folder_entries(checkpoints)) {
+    if (entry.folder && checkpoint_step(entry.path.filename().string()) >= 0) {
+      folders.push_back(entry.path);
+    }
+  }
+  const auto newer = [](const fs::path& a, const fs::path& b) {
+    return checkpoint_step(a.filename().string()) > checkpoint_step(b.filename().string());
+  };
+  std::sort(folders.begin(), folders.end(), newer);
+  return folders;
 }
 
 }  // namespace tost

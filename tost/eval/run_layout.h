@@ -7,7 +7,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "tost/base/error.h"
 
 namespace tost {
 
@@ -31,5 +35,33 @@ int64_t checkpoint_step(const std::string& name);
 // The checkpoint folder that RUN/checkpoints/`pointer` names; empty where there is no such pointer.
 // Throws a data Error when the pointer's content is not the name of a checkpoint folder beside it.
 std::filesystem::path follow_pointer(const std::filesystem::path& checkpoints, const char* pointer);
+
+// Folders of finished checkpoints, newest first. Not verified.
+std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& checkpoints);
+
+// What `read` makes of the first of `folders`, newest first, that it throws no Error at; each it
+// passes over adds a sentence to `messages`. Nothing of no folders; a data Error when it throws at
+// all of them.
+template <class Read>
+auto read_newest(const std::vector<std::filesystem::path>& folders,
+                 std::vector<std::string>& messages, Read read)
+    -> std::optional<decltype(read(folders[0]))> {
+  std::string newest;
+  for (const std::filesystem::path& folder : folders) {
+    try {
+      return read(folder);
+    } catch (const Error& error) {
+      if (newest.empty()) newest = error.what();
+      messages.push_back(cat("Passing over a damaged checkpoint: ", error.what()));
+    }
+  }
+  if (folders.empty()) return std::nullopt;
+  const std::string directory = folders[0].parent_path().string();
+  if (folders.size() == 1) {
+    fail_data("The only checkpoint in '", directory, "' is damaged: ", newest);
+  }
+  fail_data("All ", folders.size(), " checkpoints in '", directory,
+            "' are damaged; the newest one: ", newest);
+}
 
 }  // namespace tost

@@ -101,7 +101,7 @@ SequenceInfo sequence_info_from_metadata(const std::map<std::string, std::string
 
 LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
   LoadedSequence loaded;
-  loaded.file = find_model_file(path, weights);
+  loaded.file = find_intact_model_file(path, weights);
   const std::string where = cat("'", loaded.file.string(), "'");
   const std::string kind = model_kind(loaded.file, weights);
   if (kind != kSequence) fail_data(where, " holds a ", kind, " model, not a sequence model.");

@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/evaluate.h"
+#include "tost/eval/manifest.h"
 #include "tost/eval/model_file.h"
 #include "tost/eval/run_layout.h"
 #include "tost/eval/sequence_eval.h"
@@ -184,7 +185,7 @@ json scoring_rule(const SweepSpec& spec, const std::string& kind) {
 }
 
 fs::path final_checkpoint(const fs::path& run) {
-  const fs::path found = follow_pointer(run / kCheckpointFolder, kLatestPointer);
+  const fs::path found = find_checkpoint(run / kCheckpointFolder, {kLatestPointer});
   if (found.empty()) fail_data("'", run.string(), "' has no checkpoint to score.");
   return found;
 }

@@ -1,7 +1,5 @@
 #include "tost/train/checkpoint_store.h"
 
-#include <algorithm>
-
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
@@ -136,20 +134,6 @@ void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) con
   if (replaces) remove_tree(stale);
 }
 
-std::vector<fs::path> CheckpointStore::list() const {
-  std::vector<fs::path> folders;
-  for (const FolderEntry& entry : folder_entries(directory_)) {
-    if (entry.folder && checkpoint_step(entry.path.filename().string()) >= 0) {
-      folders.push_back(entry.path);
-    }
-  }
-  const auto newer = [](const fs::path& a, const fs::path& b) {
-    return checkpoint_step(a.filename().string()) > checkpoint_step(b.filename().string());
-  };
-  std::sort(folders.begin(), folders.end(), newer);
-  return folders;
-}
-
 void CheckpointStore::prune(int64_t keep_step) const {
   const std::vector<fs::path> folders = list();
   const fs::path best = best_folder(directory_);
@@ -171,16 +155,7 @@ std::optional<Checkpoint> CheckpointStore::load_newest(std::vector<std::string>&
   std::erase_if(folders, [&](const fs::path& folder) {
     return checkpoint_step(folder.filename().string()) > last_step;
   });
-  for (const fs::path& folder : folders) {
-    try {
-      return read_checkpoint(folder);
-    } catch (const Error& error) {
-      messages.push_back(cat("Passing over a damaged checkpoint: ", error.what()));
-    }
-  }
-  if (folders.empty()) return std::nullopt;
-  fail_data("All ", folders.size(), " checkpoints in '", directory_.string(),
-            "' are damaged; the newest: ", messages.back());
+  return read_newest(folders, messages, read_checkpoint);
 }
 
 }  // namespace tost

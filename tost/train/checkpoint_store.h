@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tost/eval/run_layout.h"
+
 namespace tost {
 
 struct CheckpointPart {
@@ -45,8 +47,8 @@ class CheckpointStore {
   // the space needed and free.
   std::filesystem::path save(const Checkpoint& checkpoint, bool best);
 
-  // Folders of finished checkpoints, newest first. Not verified.
-  std::vector<std::filesystem::path> list() const;
+  // See checkpoint_folders().
+  std::vector<std::filesystem::path> list() const { return checkpoint_folders(directory_); }
 
   // The newest checkpoint whose files equal its manifest, all read. Each damaged one that was
   // passed over adds a sentence to `messages`. Nothing when there is no checkpoint; a data Error
