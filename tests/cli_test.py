@@ -5,6 +5,7 @@ usage: cli_test.py TOST [unittest arguments]; needs only Python's standard libra
 """
 import gzip
 import json
+import math
 import os
 import pathlib
 import pty
@@ -318,6 +319,14 @@ class BadFiles(Case):
             done = run(*command, expect=1)
             self.assertIn(f"'{weights}' is damaged", done.stderr, command)
         self.error("eval", run_dir, *data, exit_code=1, says=["checkpoint", "damaged"])
+        # Outside of the checkpoint nothing vouches for it; what is not finite is found all the same.
+        flipped[8 + size + begin:8 + size + end] = struct.pack("<f", math.nan) * ((end - begin) // 4)
+        alone = self.file("alone.safetensors", flipped)
+        for command in (["predict", alone, *pictures], ["eval", alone, *data],
+                        ["explain", alone, *pictures, "--out", self.dir / "page"],
+                        ["train", "--from", alone, *data, "--out", self.dir / "tuned"]):
+            self.assertIn("'head.bias' that are not finite", run(*command, expect=1).stderr, command)
+        self.assertFalse((self.dir / "page").exists() or (self.dir / "tuned").exists())
 
     def test_eval_on_other_data(self):
         self.error("eval", self.run_dir, "--data", self.idx("two"), exit_code=2, says="class")

@@ -112,7 +112,7 @@ LoadedModel load_foreign_vision(const fs::path& file, Weights which) {
     loaded.info = vision_info(weights);
     loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
     load_state_dict(*loaded.model, state);
-    loaded.model->eval();
+    finish_loading(*loaded.model, "it");
     return loaded;
   });
 }
@@ -129,7 +129,7 @@ LoadedLanguage load_foreign_language(const fs::path& file, Weights which) {
     adapt_language(loaded.info.config, state);
     loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
     load_state_dict(*loaded.model, state);
-    loaded.model->eval();
+    finish_loading(*loaded.model, "it");
     return loaded;
   });
 }

@@ -208,6 +208,17 @@ TEST_F(OfficialFile, AWrongTensorIsNamed) {
   expect_error(language_error(write_model(state, heads())), {"'transformer.wte.weight'"});
 }
 
+TEST_F(OfficialFile, WeightsThatAreNotFiniteAreNamed) {
+  StateDict weights = state_dict(*language);
+  weights["transformer.ln_f.weight"] = torch::full({8}, NAN);
+  expect_error(language_error(write_model(weights, heads())),
+               {"ckpt.pt", "tensor 'transformer.ln_f.weight' that are not finite"});
+  weights = state_dict(*vision);
+  weights["head.bias"] = torch::full({3}, INFINITY);
+  expect_error(vision_error(write_model(weights, args("vit_cab_tiny_12_p8"))),
+               {"ckpt.pt", "tensor 'head.bias' that are not finite"});
+}
+
 TEST_F(OfficialFile, TheHeadMustBeTheTokenTable) {
   StateDict state = state_dict(*language);
   state["lm_head.weight"] = state.at("transformer.wte.weight");

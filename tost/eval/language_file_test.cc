@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "tost/base/error.h"
@@ -89,6 +90,16 @@ TEST_F(LanguageFile, RefusesWhatDoesNotFit) {
   info = tiny_info();
   info.config.block = 0;
   expect_refused(save(to_metadata(info)), "'block' is 0");
+}
+
+TEST_F(LanguageFile, RefusesWeightsThatAreNotFinite) {
+  const auto info = tiny_info();
+  auto state = state_dict(*make_language_model(info.config));
+  state.at("transformer.h.1.attn.temp") =
+      torch::full_like(state.at("transformer.h.1.attn.temp"), INFINITY);
+  const fs::path file = folder_.path() / "model.safetensors";
+  save_safetensors(file, state, to_metadata(info));
+  expect_refused(file, "tensor 'transformer.h.1.attn.temp' that are not finite");
 }
 
 TEST_F(LanguageFile, RefusesDeepNesting) {

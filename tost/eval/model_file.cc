@@ -1,5 +1,7 @@
 #include "tost/eval/model_file.h"
 
+#include <cmath>
+
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/eval/foreign_checkpoint.h"
@@ -9,6 +11,7 @@
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/models/state_dict.h"
+#include "tost/ops/adamw_step.h"
 
 namespace tost {
 namespace {
@@ -63,6 +66,17 @@ fs::path find_intact_model_file(const fs::path& path, Weights weights) {
   return file;
 }
 
+// A sum of squares in float64 of finite float32 values is finite, and quick.
+void finish_loading(torch::nn::Module& model, const std::string& where) {
+  for (const auto& [name, tensor] : state_dict(model)) {
+    if (!tensor.is_floating_point()) continue;
+    if (std::isfinite(sum_of_squares(tensor.to(torch::kFloat).contiguous()))) continue;
+    fail_data(where, " has values in tensor '", name,
+              "' that are not finite; take weights from before they went wrong.");
+  }
+  model.eval();
+}
+
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where) {
@@ -72,7 +86,7 @@ void take_described_weights(torch::nn::Module& model,
   } catch (const Error& error) {
     fail_data(where, " does not fit its own description: ", error.what());
   }
-  model.eval();
+  finish_loading(model, where);
 }
 
 LoadedModel load_model_file(const fs::path& path, Weights weights) {

@@ -34,12 +34,17 @@ std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
                                              Weights weights = Weights::kRaw);
 
 // Reads safetensors files of this program and the checkpoints of foreign_checkpoint.h.
-// Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes.
+// Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes, or
+// the first tensor whose values are not finite.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
+// Puts a model whose weights were read from `where` into evaluation mode. Throws a data Error that
+// names the first tensor with a value that is not finite.
+void finish_loading(torch::nn::Module& model, const std::string& where);
+
 // Weights of a file, those in fewer bits too (quantized_file.h), into the model that its own
-// description asks for, which is then put into evaluation mode. Throws a data Error about `where`
-// where they do not fit it.
+// description asks for, then finish_loading(). Throws a data Error about `where` where they do not
+// fit it.
 void take_described_weights(torch::nn::Module& model,
                             const std::map<std::string, torch::Tensor>& weights,
                             const std::string& where);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/manifest.h"
@@ -97,6 +99,21 @@ TEST_F(ModelFile, AFlippedBitInACheckpointIsRefused) {
   }
   fs::rename(folder / kModelFile, dir.path() / "alone.safetensors");
   EXPECT_EQ(load_error(dir.path() / "alone.safetensors"), "");  // nothing says that it is wrong
+}
+
+// They look sound, and predictions of them are "nan %".
+TEST_F(ModelFile, WeightsThatAreNotFiniteAreRefusedByName) {
+  const torch::NoGradGuard no_grad;
+  const fs::path file = dir.path() / "m.safetensors";
+  for (const double value : {std::nan(""), double(INFINITY), -double(INFINITY)}) {
+    auto bias = state_dict(*model).at("head.bias");
+    bias[2] = value;
+    save_model_file(file, *model, info);
+    const std::string error = load_error(file);
+    EXPECT_TRUE(mentions(error, "tensor 'head.bias' that are not finite")) << error;
+    EXPECT_TRUE(mentions(error, "m.safetensors")) << error;
+    bias[2] = 0;
+  }
 }
 
 TEST_F(ModelFile, PointersCannotLeaveTheRun) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tost/base/error.h"
 #include "tost/eval/language_file.h"
 #include "tost/eval/metadata.h"
@@ -90,6 +92,18 @@ TEST_F(SequenceFile, ComesBackWhole) {
   EXPECT_EQ(loaded.info.training, info.training);
   const SequenceInput input{torch::randint(1, 16, {2, 5}, torch::kLong), {}};
   EXPECT_TRUE(torch::equal(model->forward(input), loaded.model->forward(input)));
+}
+
+TEST_F(SequenceFile, RefusesWeightsThatAreNotFinite) {
+  auto state = state_dict(*make_sequence_classifier(tiny_info().config));
+  auto& last = state.rbegin()->second;
+  last = torch::full_like(last, NAN);
+  const fs::path file = folder_.path() / "model.safetensors";
+  save_safetensors(file, state, to_metadata(tiny_info()));
+  EXPECT_NE(testing::data_error_of([&] {
+              load_sequence_file(file);
+            }).find(cat("tensor '", state.rbegin()->first, "' that are not finite")),
+            std::string::npos);
 }
 
 TEST_F(SequenceFile, IsNoOtherKind) {
