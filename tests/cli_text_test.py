@@ -6,6 +6,7 @@ usage: cli_text_test.py TOST [unittest arguments]; needs only Python's standard 
 import json
 import math
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import unittest
 import cli_test
 from cli_test import run
 
+SHARED = pathlib.Path(os.environ.get("TOST_SHARED") or pathlib.Path(__file__).resolve().parents[2] / "shared")
 TEXT = "".join(f"the {word} sees the {word} .\n" for word in ["cat", "dog", "bird", "fish"] * 60).encode()
 
 
@@ -233,6 +235,42 @@ class Generation(cli_test.Case):
         self.refused("--prompt", "a", "--session", self.dir / "no" / "s", exit_code=1, says="cannot be written")
         self.refused("--prompt", "a", "--precision", "fp8", exit_code=2, says="fp8")
         self.error("generate", self.dir / "absent", exit_code=1, says="absent")
+
+
+class OfficialCheckpoint(cli_test.Case):
+    """A model whose file holds no tokenizer, of 131 tokens and 96 positions."""
+    MODEL = SHARED / "parity/lang_tssa/ckpt.pt"
+
+    def setUp(self):
+        if not self.MODEL.exists():
+            self.skipTest(f"needs {self.MODEL}; set TOST_SHARED")
+        super().setUp()
+
+    def test_reads_text_by_the_tokenizer_that_is_named(self):
+        text = self.file("in/input.txt", TEXT)
+        run("data", "tokens", self.dir / "in", "--out", self.dir / "t", "--quiet")
+        tokenizer = f"file:{self.dir}/t/tokenizer.json"
+        score = lambda *args: json.loads(run("eval", self.MODEL, "--data", *args, "--json").stdout)
+        by_text = score(text, "--tokenizer", "chars")
+        self.assertEqual((by_text["split"], by_text["tokens"]), ("whole", len(TEXT) - 1))
+        self.assertEqual(score(text, "--tokenizer", tokenizer)["loss"], by_text["loss"])
+        self.assertEqual(score(self.dir / "t", "--split", "validation")["loss"],
+                         score(self.dir / "in", "--split", "validation", "--tokenizer", "chars")["loss"])
+        written = run("generate", self.MODEL, "--prompt", "the cat", "--tokenizer", tokenizer, "--max-tokens", "9").stdout
+        self.assertEqual(len(written.rstrip("\n")), 9)
+        page = ["--out", self.dir / "page", "--samples", "2", "--quiet"]
+        done = run("explain", self.MODEL, "--text", "the cat sees", "--tokenizer", tokenizer, *page)
+        self.assertIn("12 tokens of --text", done.stdout)
+
+    def test_says_what_is_missing(self):
+        text = self.file("a.txt", TEXT)
+        for command in (["eval", self.MODEL, "--data", text], ["generate", self.MODEL, "--prompt", "a"],
+                        ["explain", self.MODEL, "--text", "a", "--out", self.dir / "page"]):
+            self.error(*command, exit_code=1, says=["has no tokenizer", "--tokenizer", "gpt2:FOLDER"])
+            self.error(*command, "--tokenizer", "chars:3", exit_code=2, says="Unknown tokenizer 'chars:3'")
+            self.error(*command, "--tokenizer", "bytes", exit_code=2, says=["257 tokens", "131"])
+        self.error("generate", self.MODEL, "--prompt", "a", "--tokenizer", "chars", exit_code=2, says="made from a text")
+        self.error("generate", self.MODEL, "--prompt", "a", "--tokenizer", "gpt2:nowhere", exit_code=1, says="nowhere")
 
 
 if __name__ == "__main__":

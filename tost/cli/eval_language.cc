@@ -11,6 +11,7 @@
 #include "tost/eval/language_lambada.h"
 #include "tost/eval/language_place.h"
 #include "tost/eval/language_text.h"
+#include "tost/eval/language_tokenizer.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -36,6 +37,7 @@ const std::vector<TaskFlag> kTaskFlags = {
     {"--data", {"loss", "lambada", "choice"}},
     {"--holdout", {"loss"}},
     {"--batch", {"loss", "lambada", "mqar", "needle", "copying"}},
+    {"--tokenizer", {"loss", "lambada", "choice"}},
     {"--limit", {"lambada", "choice"}}};
 const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};
 const std::vector<std::string> kUsualFlags = {"--stride", "--whole-text"};
@@ -204,7 +206,8 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
       app.add_option("--holdout", command.holdout,
                      "Last share of a text without a validation file that is its validation split")
           ->capture_default_str(),
-      app.add_option("--limit", command.limit, "The first passages or questions alone")};
+      app.add_option("--limit", command.limit, "The first passages or questions alone"),
+      add_tokenizer_option(app, command.tokenizer)};
   for (CLI::Option* option : options) option->group(group);
   command.recall_flags = add_recall_eval_options(app, command.recall);
   for (const RecallFlag& flag : command.recall_flags) {
@@ -219,6 +222,8 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   set_threads(command.run.threads);
   LoadedLanguage language =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  choose_tokenizer(
+      {.name = command.tokenizer, .data = command.data.path, .holdout = command.holdout}, language);
   const auto precision = command.precision.empty() ? language.precision : command.precision;
   const torch::Device device = device_from_name(command.run.device);
   place_language(language.model, precision, device, command.run.graphs);

@@ -35,6 +35,7 @@ struct EvalCommand {
   bool whole_text = false;
   std::optional<int64_t> limit;
   double holdout = 0.1;
+  std::string tokenizer;  // empty: the model's own
   RecallFlags recall;
   std::vector<RecallFlag> recall_flags;
 };

@@ -29,6 +29,7 @@ struct ExplainCommand {
   // Language alone; there `images` holds the file of the passage.
   std::string text;
   int64_t max_tokens = 400;
+  std::string tokenizer;  // empty: the model's own
 };
 
 }  // namespace tost

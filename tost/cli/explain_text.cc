@@ -10,6 +10,7 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/text_layout.h"
+#include "tost/eval/language_tokenizer.h"
 #include "tost/explain/text_json.h"
 #include "tost/explain/text_page.h"
 #include "tost/ops/device.h"
@@ -35,9 +36,8 @@ std::shared_ptr<const TokenSource> open_part(const TextSpec& spec, const std::st
   const TextLayout layout = find_text(spec.path, spec.holdout);
   const bool held_back = split == "validation" && spec.holdout > 0;
   if (layout.parts.count(split) == 0 && !held_back) return nullptr;
-  if (info.tokenizer == nullptr && !layout.tokens) {
-    fail_data("The model has no tokenizer, so that the text '", spec.path, "' cannot be read; ",
-              "give token files of the vocabulary it was trained on.");
+  if (!layout.tokens) {
+    needed_tokenizer(info, cat("the text '", spec.path, "' cannot be read"));
   }
   return open_text_split(spec, split, info.tokenizer).tokens;
 }
@@ -108,14 +108,16 @@ void print_result(const TextReport& report, const ExplainCommand& command) {
 std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand& command) {
   const std::vector<CLI::Option*> options = {
       app.add_option("--text", command.text, "The passage to show (default: of the data)"),
-      app.add_option("--max-tokens", command.max_tokens, "Of the passage")->capture_default_str()};
+      app.add_option("--max-tokens", command.max_tokens, "Of the passage")->capture_default_str(),
+      add_tokenizer_option(app, command.tokenizer)};
   for (CLI::Option* option : options) option->group("Language models");
   return options;
 }
 
 void run_text_explain(const CLI::App& app, ExplainCommand& command) {
-  const LoadedLanguage loaded =
+  LoadedLanguage loaded =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  choose_tokenizer({.name = command.tokenizer, .data = command.data.path}, loaded);
   loaded.model->to(device_from_name(command.run.device));
   TextExplainOptions options;
   options.layers = command.layers;

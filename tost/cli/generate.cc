@@ -19,6 +19,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/eval/language_place.h"
+#include "tost/eval/language_tokenizer.h"
 #include "tost/eval/session_file.h"
 #include "tost/models/module_device.h"
 
@@ -35,6 +36,7 @@ struct GenerateFlags {
   int64_t samples = 1;
   std::string session;
   std::string precision;  // empty: the file's own
+  std::string tokenizer;  // empty: the model's own
   bool ema = false, stats = false;
   GenerateConfig generate;
 };
@@ -170,10 +172,8 @@ nlohmann::json to_json(const GenerateFlags& o, const std::string& file,
 
 LoadedLanguage load(const GenerateFlags& o) {
   auto loaded = load_language_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
-  if (loaded.info.tokenizer == nullptr) {
-    fail_data("'", loaded.file.string(),
-              "' was trained on tokens without a vocabulary, so it cannot write text.");
-  }
+  choose_tokenizer({.name = o.tokenizer}, loaded);
+  needed_tokenizer(loaded.info, "it cannot write text");
   if (!o.precision.empty()) loaded.precision = o.precision;
   place_language(loaded.model, loaded.precision, device_from_name(o.run.device), o.run.graphs);
   return loaded;
@@ -277,6 +277,7 @@ void add_generate_command(CLI::App& app) {
   add_sampling_options(*command, *options);
   command->add_option("--precision", options->precision,
                       "Of the weights: fp32, bf16, int8 or int4 (default: the file's)");
+  add_tokenizer_option(*command, options->tokenizer);
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");
   add_device_option(*command, options->run);

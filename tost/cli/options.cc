@@ -30,6 +30,12 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_flag("--json", options.json, "One JSON object on stdout instead of text");
 }
 
+CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name) {
+  return command.add_option("--tokenizer", name,
+                            "Of a model whose file holds none: gpt2:FOLDER, gpt2, bytes, "
+                            "file:TOKENIZER.json, or made from --data: chars, words:N");
+}
+
 std::string device_label(c10::Device device) {
   if (device.is_cpu()) return cat(at::get_num_threads(), " threads");
   const auto facts = gpu_facts(device.index());

@@ -25,6 +25,8 @@ void add_device_option(CLI::App& command, RunOptions& options);
 // --graphs, for those that run one on many inputs of the same shapes.
 void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
+// --tokenizer, of language models whose file holds none.
+CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
 
 // "2 threads", or the GPU's name.
 std::string device_label(c10::Device device);

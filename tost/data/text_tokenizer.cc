@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostForChars = size_t{16} << 20;
 constexpr int64_t kMaxTokenizerFile = int64_t{256} << 20;
-const std::vector<std::string> kNames = {"auto", "bytes", "chars", "words", "gpt2"};
+const std::vector<std::string> kNames = {"auto", "bytes", "chars", "words", "gpt2", "file"};
 
 struct Choice {
   std::string kind;  // one of kNames
   int64_t words = 0;
-  std::string gpt2_path;  // empty: to be found
+  std::string path;  // of gpt2 (empty: to be found) and file
 };
 
 Choice parse(const std::string& name) {
@@ -33,9 +33,9 @@ Choice parse(const std::string& name) {
   const std::string rest = name.substr(std::min(colon + 1, name.size()));
   const bool has_rest = colon < name.size();
   if (std::find(kNames.begin(), kNames.end(), choice.kind) == kNames.end() ||
-      (has_rest && choice.kind != "words" && choice.kind != "gpt2")) {
-    fail_usage("Unknown tokenizer '", name, "'; use auto, bytes, chars, words:N, gpt2 or ",
-               "gpt2:FOLDER.", did_you_mean(choice.kind, kNames));
+      (has_rest && choice.kind != "words" && choice.kind != "gpt2" && choice.kind != "file")) {
+    fail_usage("Unknown tokenizer '", name, "'; use auto, bytes, chars, words:N, gpt2, ",
+               "gpt2:FOLDER or file:TOKENIZER.json.", did_you_mean(choice.kind, kNames));
   }
   if (choice.kind == "words") {
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), choice.words);
@@ -47,7 +47,10 @@ Choice parse(const std::string& name) {
   if (choice.kind == "gpt2" && has_rest && rest.empty()) {
     fail_usage("The tokenizer 'gpt2:' lacks the folder or file of its vocabulary after the colon.");
   }
-  choice.gpt2_path = rest;
+  if (choice.kind == "file" && rest.empty()) {
+    fail_usage("The tokenizer '", name, "' needs a file: for example file:tokens/tokenizer.json.");
+  }
+  choice.path = rest;
   return choice;
 }
 
@@ -60,18 +63,21 @@ bool has_gpt2(const fs::path& folder) {
 }
 
 std::shared_ptr<const Tokenizer> find_gpt2(const Choice& choice, const TextLayout& layout) {
-  if (!choice.gpt2_path.empty()) return load_gpt2_tokenizer(choice.gpt2_path);
+  if (!choice.path.empty()) return load_gpt2_tokenizer(choice.path);
   if (const char* set = std::getenv("TOST_GPT2"); set != nullptr && *set != '\0') {
     return load_gpt2_tokenizer(set);
   }
+  constexpr char kGive[] =
+      "give it as gpt2:FOLDER or by TOST_GPT2 (a folder with vocab.bpe and encoder.json, or a "
+      ".tiktoken file).";
+  if (layout.path.empty()) fail_usage("Where GPT-2's vocabulary lies is not known; ", kGive);
   const fs::path data = canonical_path(layout.path);
   const fs::path folder = is_folder(data) ? data : data.parent_path();
   for (const fs::path& place : {folder, folder.parent_path() / "gpt2-bpe"}) {
     if (has_gpt2(place)) return load_gpt2_tokenizer(place.string());
   }
   fail_usage("GPT-2's vocabulary is neither in '", folder.string(), "' nor in gpt2-bpe beside it; ",
-             "give it as gpt2:FOLDER or by TOST_GPT2 (a folder with vocab.bpe and encoder.json, ",
-             "or a .tiktoken file).");
+             kGive);
 }
 
 std::shared_ptr<const Tokenizer> make_chars(const TextLayout& layout) {
@@ -110,6 +116,7 @@ std::shared_ptr<const Tokenizer> make_text_tokenizer(const std::string& name,
                                                      const TextLayout& layout) {
   const Choice choice = parse(name);
   if (choice.kind == "gpt2") return find_gpt2(choice, layout);
+  if (choice.kind == "file") return read_tokenizer_file(choice.path);
   if (choice.kind == "words") return make_words(layout, choice.words);
   const bool chars = choice.kind == "chars" || (choice.kind == "auto" && suits_chars(layout));
   return chars ? make_chars(layout) : make_byte_tokenizer();
@@ -119,12 +126,29 @@ std::shared_ptr<const Tokenizer> find_token_tokenizer(const std::string& name,
                                                       const TextLayout& layout) {
   const Choice choice = parse(name);
   if (choice.kind == "gpt2") return find_gpt2(choice, layout);
+  if (choice.kind == "file") return read_tokenizer_file(choice.path);
   if (choice.kind == "bytes") return make_byte_tokenizer();
   if (choice.kind != "auto") {
     fail_usage("'", layout.path, "' holds tokens, not text, so that no tokenizer '", name,
-               "' can be made from it; use auto (its tokenizer.json), gpt2 or bytes.");
+               "' can be made from it; use auto (its tokenizer.json), gpt2, bytes or ",
+               "file:TOKENIZER.json.");
   }
   return layout.tokenizer_file.empty() ? nullptr : read_tokenizer_file(layout.tokenizer_file);
+}
+
+std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const std::string& data,
+                                                 double holdout) {
+  const Choice choice = parse(name);
+  TextLayout layout;
+  layout.path = data;
+  if (choice.kind == "chars" || choice.kind == "words") {
+    if (!data.empty()) layout = find_text(data, holdout);
+    if (data.empty() || layout.tokens) {
+      fail_usage("The tokenizer ", name, " is made from a text, and none is given; use ",
+                 "file:TOKENIZER.json with one that was made before.");
+    }
+  }
+  return make_text_tokenizer(name, layout);
 }
 
 std::shared_ptr<const Tokenizer> read_tokenizer_file(const fs::path& file) {

@@ -39,8 +39,9 @@ class TokenSource {
 };
 
 struct TextSpec {
-  std::string path;                // see find_text (text_layout.h) for what is recognised
-  std::string tokenizer = "auto";  // auto, bytes, chars, words:N, gpt2[:PATH] (text_tokenizer.h)
+  std::string path;  // see find_text (text_layout.h) for what is recognised
+  std::string tokenizer =
+      "auto";            // auto, bytes, chars, words:N, gpt2[:PATH], file:PATH (text_tokenizer.h)
   double holdout = 0.1;  // last share of the training text, where there is no validation file
 };
 

@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/language_rows.h"
+#include "tost/eval/language_tokenizer.h"
 #include "tost/eval/precision.h"
 #include "tost/models/module_device.h"
 
@@ -125,9 +126,7 @@ size_t most_probable(LanguageModel& model, const std::vector<ScoredText>& texts)
 std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
                                              std::optional<int64_t> limit,
                                              const LanguageEvalOptions& options) {
-  if (language.info.tokenizer == nullptr) {
-    fail_data("'", language.file.string(), "' has no tokenizer, so that it cannot read questions.");
-  }
+  needed_tokenizer(language.info, "questions cannot be read");
   if (limit.value_or(1) < 1) fail_usage("There must be at least one question to answer.");
   const auto start = Clock::now();
   std::vector<JsonRow> rows = read_rows(find_rows_file(path));

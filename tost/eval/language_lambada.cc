@@ -8,6 +8,7 @@
 #include "tost/base/text.h"
 #include "tost/eval/evaluation_mode.h"
 #include "tost/eval/language_rows.h"
+#include "tost/eval/language_tokenizer.h"
 #include "tost/eval/precision.h"
 #include "tost/models/module_device.h"
 
@@ -167,9 +168,7 @@ class Evaluation {
 };
 
 void check(const LoadedLanguage& language, const LambadaOptions& options) {
-  if (language.info.tokenizer == nullptr) {
-    fail_data("'", language.file.string(), "' has no tokenizer, so that it cannot read passages.");
-  }
+  needed_tokenizer(language.info, "passages cannot be read");
   if (options.batch < 1 || options.new_tokens < 1 || options.limit.value_or(1) < 1) {
     fail_usage("LAMBADA needs at least one passage, one a batch and one new token.");
   }

@@ -6,6 +6,7 @@
 #include "tost/base/path.h"
 #include "tost/data/text_layout.h"
 #include "tost/eval/language_rows.h"
+#include "tost/eval/language_tokenizer.h"
 
 namespace tost {
 namespace {
@@ -77,9 +78,8 @@ LanguageText from_lines(const TextPart& part, const std::string& split, const La
 LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info) {
   const bool jsonl = fs::path(spec.path).extension() == ".jsonl";
   const TextLayout layout = jsonl ? TextLayout{} : find_text(spec.path, spec.holdout);
-  if (info.tokenizer == nullptr && !layout.tokens) {
-    fail_data("The model has no tokenizer, so that the text '", spec.path, "' cannot be scored; ",
-              "give token files of the vocabulary it was trained on.");
+  if (!layout.tokens) {
+    needed_tokenizer(info, cat("the text '", spec.path, "' cannot be scored"));
   }
   if (jsonl) return from_json_rows(spec, info);
   const std::string split = spec.split.empty() ? default_split(layout) : spec.split;

@@ -10,6 +10,7 @@
 #include "tost/base/text.h"
 #include "tost/base/utf8.h"
 #include "tost/eval/language_text.h"
+#include "tost/eval/language_tokenizer.h"
 
 namespace tost {
 namespace {
@@ -122,16 +123,13 @@ Passage passage_of_text(const LanguageInfo& info, std::string_view text, const s
                         int64_t max_tokens, bool more) {
   const int64_t limit = longest(info, max_tokens);
   if (text.empty()) fail_usage(source, " is empty; a passage of at least one token is needed.");
-  if (info.tokenizer == nullptr) {
-    fail_data("The model has no tokenizer, so that ", source,
-              " cannot be read; give a token file (.bin) of its vocabulary.");
-  }
+  const Tokenizer& tokenizer = needed_tokenizer(info, cat(source, " cannot be read"));
   const std::string_view beginning = whole_beginning(text, kReadBytes);
   more = more || beginning.size() < text.size();
   Passage passage;
   passage.source = source;
   try {
-    const auto ids = info.tokenizer->encode(beginning);
+    const auto ids = tokenizer.encode(beginning);
     passage.ids.assign(ids.begin(), ids.end());
   } catch (const Error& error) {
     throw Error(error.kind(), cat(source, " cannot be read: ", error.what()));

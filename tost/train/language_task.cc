@@ -8,6 +8,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/eval/language_tokenizer.h"
 #include "tost/eval/layer_rates.h"
 #include "tost/eval/precision.h"
 #include "tost/models/cross_entropy.h"
@@ -41,16 +42,6 @@ LanguageConfig fine_tuned_config(const LanguageTrainConfig& config, const Langua
                config.mixer, ".");
   }
   return changed_language_config(config.mixer, config.model_options, from);
-}
-
-// The text is cut as the source's was, whatever `tokenizer` says; so it must not say otherwise.
-void check_tokenizer(const LanguageTrainConfig& config, const LanguageInfo& from) {
-  if (config.tokenizer == "auto" || from.tokenizer == nullptr) return;
-  const std::string kind = from.tokenizer->kind();
-  const std::string name = kind == "words" ? cat("words:", from.tokenizer->vocab_size()) : kind;
-  if (config.tokenizer == name || (kind == "gpt2" && config.tokenizer.starts_with("gpt2:"))) return;
-  fail_usage("'", config.from, "' was trained with tokenizer ", name, " and cannot go on with ",
-             config.tokenizer, "; leave tokenizer out.");
 }
 
 LanguageInfo make_info(const LanguageTrainConfig& config, const LanguageInfo* from,
@@ -88,7 +79,8 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   std::optional<LoadedLanguage> source;
   if (!config.from.empty() && !(known && has_checkpoint)) {
     source = load_language_file(config.from, Weights::kRaw);
-    check_tokenizer(config, source->info);
+    // The text is cut as the source's was, whatever `tokenizer` says; so it must not say otherwise.
+    check_own_tokenizer(config.tokenizer, source->info, config.from);
   }
   const LanguageInfo* from = source ? &source->info : nullptr;
   data_ = open_text({.path = config.data, .tokenizer = config.tokenizer, .holdout = config.holdout},

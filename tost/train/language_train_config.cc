@@ -21,7 +21,8 @@ FieldTable<L> make_language_fields() {
       .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)")
       .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
       .text("data", &L::data, kWarn, "text file, folder of text, or token file")
-      .text("tokenizer", &L::tokenizer, kFixed, "auto, bytes, chars, words:N, gpt2[:FOLDER]")
+      .text("tokenizer", &L::tokenizer, kFixed,
+            "auto, bytes, chars, words:N, gpt2[:FOLDER], file:JSON")
       .number("holdout", &L::holdout, 0, 0.9, kFixed,
               "share of the text kept for validation where the data has no such split")
       .integer("batch", &L::batch, 1, 65536, kFixed, "sequences a batch")
@@ -68,8 +69,9 @@ void check_language(const L& config) {
 }  // namespace
 
 const ConfigForm<L>& language_train_form() {
-  static const ConfigForm<L> form{make_language_fields(), language_recipes(), check_language,
-                                  shorthand_fields(language_shorthand_help(), to_json(LanguageConfig{}))};
+  static const ConfigForm<L> form{
+      make_language_fields(), language_recipes(), check_language,
+      shorthand_fields(language_shorthand_help(), to_json(LanguageConfig{}))};
   return form;
 }
 
