@@ -102,6 +102,20 @@ class Scores(cli_test.Case):
         self.assertIsNone(tokens["bits_per_byte"])
         text = run("eval", self.folder / "run", "--data", self.folder / "in").stdout
         self.assertIn("perplexity", text)
+        self.assertRegex(text, r"\nsplit +test\nprecision +fp32\n")
+
+    def test_its_own_training_text_is_scored_where_it_was_held_back(self):
+        text = self.file("one.txt", TEXT)
+        run("train", "--data", text, "--tokenizer", "bytes", "--model", "tost_gpt_char", "--block", "16", "--dim", "16",
+            "--depth", "1", "--heads", "2", "--batch", "8", "--max-steps", "2", "--warmup-steps", "1", "--quiet",
+            "--eval-batches", "2", "--holdout", "0.25", "--out", self.dir / "one")
+        score = lambda *args: json.loads(run("eval", self.dir / "one", "--data", *args, "--json").stdout)
+        own = score(text)
+        self.assertEqual((own["split"], own["tokens"]), ("validation", len(TEXT) // 4 - 1))
+        self.assertEqual(score(text, "--holdout", "0.5")["tokens"], len(TEXT) // 2 - 1)
+        self.assertEqual(score(text, "--split", "whole")["tokens"], len(TEXT) - 1)
+        other = score(self.file("other.txt", TEXT))
+        self.assertEqual((other["split"], other["tokens"]), ("whole", len(TEXT) - 1))
 
     def test_tasks(self):
         # After "sees" always comes "the", and never "sees" itself.

@@ -163,7 +163,7 @@ void add_eval_command(CLI::App& app) {
       "listops, pathfinder, pathx");
   command->add_option("--split", options->split,
                       "train, validation or test; of a single text also whole (default: test, for "
-                      "text without one validation or whole)");
+                      "text without one validation, of one file whole unless it is the run's own)");
   command->add_option(
       "--batch", options->batch,
       "Images (default 100), sequences (default 32), windows or passages at a time (recall above "

@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/program.h"
+#include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
 #include "tost/eval/language_choice.h"
 #include "tost/eval/language_lambada.h"
@@ -13,6 +14,7 @@
 #include "tost/eval/language_text.h"
 #include "tost/eval/language_tokenizer.h"
 #include "tost/ops/device.h"
+#include "tost/train/language_train_config.h"
 
 namespace tost {
 namespace {
@@ -83,6 +85,12 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
 
 void put_common(const EvalCommand& command, LanguageEvalOptions& options) {
   options.stop = stop_flag();
+}
+
+// The last share of its text that the run did not train on; the usual one of other files.
+double holdout_of_training(const std::filesystem::path& model_file) {
+  const auto config = run_config(language_train_form(), model_file);
+  return config ? config->holdout : LanguageTrainConfig().holdout;
 }
 
 std::optional<json> run_loss(LoadedLanguage& language, EvalCommand& command,
@@ -176,6 +184,10 @@ void print_eval_language(const json& report) {
     std::cout << report["shortened"] << " did not fit the model's context and were read without "
               << "their beginning\n";
   }
+  for (const char* key : {"split", "precision"}) {
+    if (!report.contains(key) || !report[key].is_string()) continue;
+    std::cout << std::left << std::setw(18) << key << report[key].get<std::string>() << "\n";
+  }
   std::cout << std::left << std::setw(18) << "model" << report["checkpoint"].get<std::string>()
             << "\n";
 }
@@ -222,6 +234,9 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   set_threads(command.run.threads);
   LoadedLanguage language =
       load_language_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  if (command.task == "loss" && app.count("--holdout") == 0) {
+    command.holdout = holdout_of_training(language.file);
+  }
   choose_tokenizer(
       {.name = command.tokenizer, .data = command.data.path, .holdout = command.holdout}, language);
   const auto precision = command.precision.empty() ? language.precision : command.precision;

@@ -8,6 +8,7 @@
 #include "tost/base/text.h"
 #include "tost/cli/explain_data.h"
 #include "tost/cli/program.h"
+#include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
 #include "tost/explain/vision_json.h"
 #include "tost/explain/vision_page.h"

@@ -12,10 +12,24 @@ namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
-std::string default_split(const TextLayout& layout) {
-  if (!is_folder(layout.path)) return "whole";
-  return layout.parts.contains("test") ? "test" : "validation";
+// Whether the model was trained on this file, as far as names tell: on the file itself, or on a
+// folder whose only text it is.
+bool learned_from(const LanguageInfo& info, const fs::path& file) {
+  const json data = info.training.is_object() ? info.training.value("data", json()) : json();
+  const fs::path path = absolute_path(file);
+  return data == path.filename().string() ||
+         (path.filename() == "input.txt" && data == path.parent_path().filename().string());
+}
+
+// Of the model's own training text what was held back, so that it is not scored on what it learned.
+std::string default_split(const TextLayout& layout, const LanguageInfo& info) {
+  if (is_folder(layout.path)) {
+    return layout.parts.contains("test") ? "test" : "validation";
+  }
+  const bool held_back = layout.parts.contains("validation") && learned_from(info, layout.path);
+  return held_back ? "validation" : "whole";
 }
 
 // Texts one after the other, an end of text after each.
@@ -82,7 +96,7 @@ LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo
     needed_tokenizer(info, cat("the text '", spec.path, "' cannot be scored"));
   }
   if (jsonl) return from_json_rows(spec, info);
-  const std::string split = spec.split.empty() ? default_split(layout) : spec.split;
+  const std::string split = spec.split.empty() ? default_split(layout, info) : spec.split;
   if (spec.rows && !layout.tokens) return from_lines(find_text_part(layout, split), split, info);
   const TextSplit opened = open_text_split(
       {.path = spec.path, .tokenizer = "auto", .holdout = spec.holdout}, split, info.tokenizer);

@@ -11,8 +11,8 @@ namespace tost {
 
 struct LanguageTextSpec {
   std::string path;  // text or token files (see text_layout.h), or rows (.jsonl) with a "text" each
-  // train, validation, test, whole; empty: a file whole, of a folder the test split, else the
-  // validation split.
+  // train, validation, test, whole; empty: of a folder the test split, else the validation split;
+  // of a file all of it, but of the text that the model was trained on the validation split.
   std::string split{};
   double holdout = 0.1;  // where the text has no validation file
   // The official protocol: an end of text after every line, or after every row. Lines keep their

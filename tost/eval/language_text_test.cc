@@ -50,6 +50,26 @@ TEST_F(LanguageFiles, TheTestSplitComesFirst) {
   expect_part(refusal([&] { split("whole"); }), "not one file");
 }
 
+// What a model was trained on is not scored unasked.
+TEST_F(LanguageFiles, OfItsOwnTrainingTextAModelIsScoredOnWhatWasHeldBack) {
+  const std::string path = write("one.txt", "0123456789"), other = write("other.txt", "0123456789");
+  const std::string in_folder = write("set/input.txt", "0123456789");
+  LanguageInfo info = language_.info;
+  EXPECT_EQ(load_language_text({.path = path}, info).split, "whole");
+  info.training = {{"data", "set"}};
+  EXPECT_EQ(load_language_text({.path = in_folder}, info).split, "validation");
+  info.training = {{"data", "one.txt"}};
+  EXPECT_EQ(load_language_text({.path = in_folder}, info).split, "whole");
+  EXPECT_EQ(load_language_text({.path = other}, info).split, "whole");
+  LanguageText text = load_language_text({.path = path}, info);
+  EXPECT_EQ(text.split, "validation");
+  EXPECT_EQ(ids_of(text), Ids{'9'});
+  text = load_language_text({.path = path, .holdout = 0.2}, info);
+  EXPECT_EQ(ids_of(text), (Ids{'8', '9'}));
+  EXPECT_EQ(load_language_text({.path = path, .split = "whole"}, info).tokens->size(), 10);
+  EXPECT_EQ(load_language_text({.path = path, .holdout = 0}, info).split, "whole");
+}
+
 TEST_F(LanguageFiles, RefusesTextTheModelCannotRead) {
   const std::string path = write("d.txt", "abc");
   LanguageInfo info = language_.info;
