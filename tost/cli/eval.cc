@@ -51,8 +51,8 @@ void print_eval(const nlohmann::json& report) {
             << "top5    " << 100 * report["top5"].get<double>() << " %\n"
             << std::setprecision(4) << "loss    " << report["loss"].get<double>() << "\n"
             << "images  " << human_number(report["images"].get<int64_t>()) << " ("
-            << report["split"].get<std::string>() << "), " << std::setprecision(0)
-            << report["images_per_s"].get<double>() << " a second\n"
+            << report["split"].get<std::string>() << "), " << report["precision"].get<std::string>()
+            << ", " << std::setprecision(0) << report["images_per_s"].get<double>() << " a second\n"
             << "model   " << report["checkpoint"].get<std::string>() << "\n";
   if (report.contains("corruption")) {
     std::cout << "damage  " << report["corruption"]["kind"].get<std::string>() << ", strength "
@@ -106,6 +106,7 @@ void run_image_eval(EvalCommand& options) {
   report["checkpoint"] = loaded.file.string();
   report["data"] = options.data.path;
   report["split"] = options.split;
+  report["precision"] = wanted.precision;
   report["model"] = loaded.info.config.name;
   if (options.corruption.active()) {
     report["corruption"] = {{"kind", options.corruption.kind},

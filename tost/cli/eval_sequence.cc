@@ -87,7 +87,8 @@ void print_eval_sequence(const json& report) {
             << 100 * report["top1"].get<double>() << " %\n"
             << std::setprecision(4) << "loss       " << report["loss"].get<double>() << "\n"
             << "sequences  " << human_number(report["sequences"].get<int64_t>()) << " ("
-            << report["split"].get<std::string>() << ")\n"
+            << report["split"].get<std::string>() << "), " << report["precision"].get<std::string>()
+            << "\n"
             << "model      " << report["checkpoint"].get<std::string>() << "\n"
             << std::setprecision(2);
   for (const json& row : report["by_length"]) {
@@ -156,6 +157,7 @@ void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const js
   report["checkpoint"] = loaded.file.string();
   report["data"] = command.data.path;
   report["split"] = split;
+  report["precision"] = options.precision;
   report["model"] = loaded.info.config.name;
   if (command.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
   command.run.json ? print_json(report) : print_eval_sequence(report);

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/evaluate.h"
@@ -186,6 +188,29 @@ TEST(VisionRun, FinetuningResumedBeforeItsFirstCheckpointHasTheSourcesWeights) {
   const auto y = load_model_file(second, Weights::kRaw).model->named_parameters();
   for (const auto& p : x) EXPECT_TRUE(torch::equal(p.value(), y[p.key()])) << p.key();
   EXPECT_TRUE(mentions(error_of(second, {{"from", "other"}}, RunMode::kResume), "other"));
+}
+
+// What is logged is what a sweep would find.
+TEST(VisionRun, IsEvaluatedInItsOwnPrecision) {
+  const testing::TempDir dir;
+  json values = tiny_values();
+  values.update({{"precision", "bf16"}, {"ema_decay", 0}, {"max_steps", 3}});
+  const TrainResult result = train(dir.path() / "run", values);
+  const LoadedModel loaded = load_model_file(latest(dir.path() / "run"));
+  const auto loss = [&](const std::string& precision) {
+    LoaderConfig loading;
+    loading.batch_size = values["eval_batch"];
+    loading.preprocess = loaded.info.preprocess;
+    const DataSpec spec = data_spec(make_config(vision_train_form(), values));
+    ImageLoader loader(open_image_dataset(spec, result.last_eval["split"].get<std::string>()),
+                       loading);
+    EvalOptions options;
+    options.precision = precision;
+    return evaluate(*loaded.model, loader, options)->loss;
+  };
+  const double logged = result.last_eval["loss"];
+  EXPECT_NEAR(loss("bf16"), logged, 1e-6);
+  EXPECT_GT(std::abs(loss("fp32") - logged), 1e-5);
 }
 
 // The defaults on real data: clearly above chance (0.1) after 200 steps, and a model file whose
