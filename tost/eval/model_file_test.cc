@@ -148,6 +148,19 @@ TEST_F(ModelFile, BadFilesAreNamedInOneSentence) {
   EXPECT_TRUE(mentions(load_error(file), "size")) << load_error(file);
 }
 
+TEST(Classes, AreComparedInNumberThenByName) {
+  const auto refusal = [](const std::vector<std::string>& found) {
+    return testing::usage_error_of([&] { check_classes(found, {"cat", "dog"}, "pets"); });
+  };
+  EXPECT_EQ(refusal({"cat", "dog"}), "");
+  EXPECT_EQ(refusal({"cat"}),
+            "'pets' has 1 class but the model tells 2 apart; give data of the classes it was "
+            "trained on.");
+  EXPECT_EQ(refusal({"cat", "emu"}),
+            "Class 2 of 'pets' is 'emu' but the model's is 'dog'; give data whose labels are the "
+            "model's.");
+}
+
 TEST_F(ModelFile, PredictRanksAndNamesBadImages) {
   Image image(20, 24, 3);
   for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = uint8_t(i * 7);

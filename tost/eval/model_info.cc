@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/eval/metadata.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {
@@ -89,6 +90,20 @@ ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& met
                     {"classes", metadata_json(metadata, kClassesKey, where)},
                     {"preprocess", metadata_json(metadata, kPreprocessKey, where)}};
   return model_info_from_json(object, where);
+}
+
+void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
+                   const std::string& data) {
+  if (found.size() != wanted.size()) {
+    fail_usage("'", data, "' has ", found.size(), found.size() == 1 ? " class" : " classes",
+               " but the model tells ", wanted.size(),
+               " apart; give data of the classes it was trained on.");
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == wanted[i]) continue;
+    fail_usage("Class ", i + 1, " of '", data, "' is ", shown(found[i], 40), " but the model's is ",
+               shown(wanted[i], 40), "; give data whose labels are the model's.");
+  }
 }
 
 }  // namespace tost

@@ -32,4 +32,9 @@ std::map<std::string, std::string> to_metadata(const ModelInfo& info);
 ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& metadata,
                                    const std::string& where);
 
+// Throws a usage Error unless the classes of the data that is called `data` are those of the model,
+// in its order.
+void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
+                   const std::string& data);
+
 }  // namespace tost

@@ -128,17 +128,7 @@ void check_sequence_data(const SequenceInfo& info, const SequenceDataset& datase
     fail_usage("'", data, "' holds ", describe(coding), " but the model reads ",
                describe(info.coding), "; give data of the model's kind.");
   }
-  const std::vector<std::string>& classes = dataset.classes();
-  if (classes.size() != info.classes.size()) {
-    fail_usage("'", data, "' has ", classes.size(), " classes but the model tells ",
-               info.classes.size(), " apart; give data of the classes it was trained on.");
-  }
-  for (size_t i = 0; i < classes.size(); ++i) {
-    if (classes[i] == info.classes[i]) continue;
-    fail_usage("Class ", i + 1, " of '", data, "' is ", shown(classes[i], 40),
-               " but the model's is ", shown(info.classes[i], 40),
-               "; give data whose labels are the model's.");
-  }
+  check_classes(dataset.classes(), info.classes, data);
 }
 
 }  // namespace tost

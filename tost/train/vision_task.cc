@@ -31,10 +31,7 @@ VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo>
   if (!config.from.empty() && !(known && has_checkpoint)) source = load_model_file(config.from);
   info_ =
       known ? *std::move(known) : make_model_info(config, source ? &source->info : nullptr, *train);
-  if (info_.classes != train->classes()) {
-    fail_data("'", config.data, "' has ", train->classes().size(), " classes, not the ",
-              info_.classes.size(), " (or not of the same names) that the run was started with.");
-  }
+  check_classes(train->classes(), info_.classes, config.data);
   const auto splits = image_dataset_splits(spec);
   if (splits == std::vector<std::string>{"train"}) {
     fail_usage("'", config.data, "' has training pictures alone, and holdout 0 keeps none of them ",
