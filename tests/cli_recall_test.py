@@ -62,6 +62,14 @@ class Recall(cli_test.Case):
         self.assertIn("needles in 'hay.txt'", run("eval", self.dir / "own", *asked[:2], "--samples", "1").stderr)
         self.assertNotIn("hay.txt", run("eval", self.dir / "own", *asked).stderr)
 
+    def test_explain(self):
+        out = ["--out", self.dir / "page"]
+        self.error("explain", self.folder / "mqar", *out, exit_code=2, says=["learned recall", "--task mqar"])
+        self.error("explain", self.folder / "mqar", "--text", "abc", *out, exit_code=1, says="has no tokenizer")
+        done = run("explain", self.folder / "needle", "--text", "all work and no play", "--quiet", *out)
+        self.assertIn("generated samples", done.stdout)
+        self.assertTrue((self.dir / "page/index.html").exists())
+
     def test_copying(self):
         plot = self.dir / "copy.png"
         report = self.score("copying", "--task", "copying", "--samples", "3", "--plot", plot)

@@ -57,6 +57,11 @@ void open_data(const ExplainCommand& command, const TextSpec& spec, const Langua
   if (command.split != "train") options.train = open_part(spec, "train", info);
 }
 
+// Whether the model was trained on samples of recall (recall_source.h), which are no text.
+bool learned_recall(const LanguageInfo& info) {
+  return info.training.is_object() && info.training.contains("recall");
+}
+
 void add_data(const ExplainCommand& command, const LoadedLanguage& loaded,
               TextExplainOptions& options) {
   const TextSpec spec = spec_of(command, loaded.file);
@@ -64,7 +69,11 @@ void add_data(const ExplainCommand& command, const LoadedLanguage& loaded,
       command, !spec.path.empty(), [&] { open_data(command, spec, loaded.info, options); });
   if (missing.empty()) return;
   options.train = options.held = nullptr;
-  options.no_data = "Statistics over windows are left out: " + missing;
+  options.no_data = "Statistics over windows are left out: " +
+                    (learned_recall(loaded.info)
+                         ? "the model learned from generated samples, which are no text; give one "
+                           "with --data."
+                         : missing);
 }
 
 Passage passage_of(const CLI::App& app, const ExplainCommand& command, const LoadedLanguage& loaded,
@@ -78,6 +87,11 @@ Passage passage_of(const CLI::App& app, const ExplainCommand& command, const Loa
     return passage_of_file(loaded.info, command.images.front(), command.max_tokens);
   }
   const auto& source = options.held != nullptr ? options.held : options.train;
+  if (source == nullptr && learned_recall(loaded.info)) {
+    fail_usage("'", loaded.file.string(), "' learned recall from generated samples, which are no ",
+               "text to show; give a passage (--text, or a file), or score it by tost eval with ",
+               "--task mqar, needle or copying.");
+  }
   if (source == nullptr) {
     fail_usage("There is no passage to show: the run's data cannot be found; give --text, a file, ",
                "or --data.");
