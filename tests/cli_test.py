@@ -101,6 +101,14 @@ class Usage(Case):
             for flags in ([], ["--causal"]):
                 self.error("bench", "op", "--shapes", shape, *flags, "--json", exit_code=1, says="not enough memory")
 
+    def test_a_working_directory_that_is_gone(self):
+        gone = self.dir / "gone"
+        gone.mkdir()
+        done = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2" info', "sh", gone, TOST], text=True,
+                              capture_output=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"^tost: the working directory cannot be used \(.*\); go to one that is there\.\n$")
+
     def test_scaling_measures_nothing_it_cannot(self):
         for flags, word in ((["--max-gib", "nan"], "--max-gib"), (["--max-gib", "-1"], "--max-gib"),
                             (["--tokens", "16,32", "--fit-from", "32"], "--fit-from 32"),

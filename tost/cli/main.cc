@@ -8,8 +8,18 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 int main(int argc, char** argv) {
+  // Without one, relative paths fail, and the math library ends the program as it is loaded.
+  std::error_code error;
+  std::filesystem::current_path(error);
+  if (error) {
+    std::fprintf(stderr,
+                 "tost: the working directory cannot be used (%s); go to one that is there.\n",
+                 error.message().c_str());
+    return 1;
+  }
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/0);
   void* program = dlopen("libtost_program.so", RTLD_NOW);
   auto* run = program == nullptr
