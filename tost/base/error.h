@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tost/base/text.h"
+
 namespace tost {
 
 enum class ErrorKind {
@@ -24,11 +26,11 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// The parts written one after the other, as operator<< prints them.
+// The parts written one after the other, as operator<< prints them; a NaN has no sign.
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  (out << ... << plain_nan(parts));
   return out.str();
 }
 

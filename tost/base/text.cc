@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdio>
 #include <numeric>
 
 namespace tost {
@@ -23,13 +21,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
-}
-
-template <typename... Args>
-std::string print(const char* format, Args... args) {
-  std::array<char, 64> buffer;
-  std::snprintf(buffer.data(), buffer.size(), format, args...);
-  return buffer.data();
 }
 
 }  // namespace
@@ -60,18 +51,18 @@ std::string human_bytes(int64_t bytes) {
     value /= 1024.0;
     ++unit;
   }
-  return unit == 0 ? print("%lld B", static_cast<long long>(bytes))
-                   : print("%.1f %s", value, kUnits[unit]);
+  return unit == 0 ? format_text("%lld B", static_cast<long long>(bytes))
+                   : format_text("%.1f %s", value, kUnits[unit]);
 }
 
 std::string human_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  if (seconds < 10) return print("%.1fs", seconds);
+  if (seconds < 10) return format_text("%.1fs", seconds);
   const auto total = static_cast<long long>(std::llround(seconds));
-  if (total < 60) return print("%llds", total);
-  if (total < 3600) return print("%lldm%02llds", total / 60, total % 60);
-  if (total < 86400) return print("%lldh%02lldm", total / 3600, total % 3600 / 60);
-  return print("%lldd%02lldh", total / 86400, total % 86400 / 3600);
+  if (total < 60) return format_text("%llds", total);
+  if (total < 3600) return format_text("%lldm%02llds", total / 60, total % 60);
+  if (total < 86400) return format_text("%lldh%02lldm", total / 3600, total % 3600 / 60);
+  return format_text("%lldd%02lldh", total / 86400, total % 86400 / 3600);
 }
 
 std::string human_number(int64_t n) {

@@ -1,12 +1,34 @@
 // Text helpers for messages and tables.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace tost {
+
+// A NaN without its sign, which says nothing and would print as "-nan"; anything else as it is.
+template <typename T>
+decltype(auto) plain_nan(const T& value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+  } else {
+    return (value);
+  }
+}
+
+// What printf() writes for arguments of its types, but for the sign of a NaN; up to 255 characters.
+template <typename... Args>
+std::string format_text(const char* format, Args... args) {
+  char text[256];
+  std::snprintf(text, sizeof text, format, plain_nan(args)...);
+  return text;
+}
 
 // The candidate with the smallest edit distance to `name`, or "" if none is within a third of its
 // length (at least 2 edits). Ties go to the earlier candidate.

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "tost/base/error.h"
+
 namespace tost {
 namespace {
 
@@ -14,6 +16,16 @@ TEST(Text, NearestOffersTyposAndNothingFarFetched) {
   EXPECT_EQ(nearest("resnet50", names), "");
   EXPECT_EQ(did_you_mean("liner", names), " Did you mean 'linear'?");
   EXPECT_EQ(did_you_mean("", {}), "");
+}
+
+// Undefined operations give a NaN whose sign is set on this kind of machine.
+TEST(Text, ANanHasNoSign) {
+  const double nan = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1.0);
+  EXPECT_EQ(cat("loss ", nan, ", ", static_cast<float>(nan), ", ", -1.5, ", ", "text"),
+            "loss nan, nan, -1.5, text");
+  EXPECT_EQ(format_text("%.2f %s %+.1f %lld", nan, "x", -0.5, 7LL), "nan x -0.5 7");
+  EXPECT_FALSE(std::signbit(plain_nan(nan)));
+  EXPECT_EQ(plain_nan(-0.5), -0.5);
 }
 
 TEST(Text, NumbersForPeople) {

@@ -1,7 +1,6 @@
 #include "tost/bench/bench_table.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -55,9 +54,7 @@ std::string csv_line(const BenchRowJson& row) {
 }
 
 std::string number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
+  return format_text(format, value);
 }
 
 std::string three_digits(double value) {

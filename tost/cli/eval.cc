@@ -49,7 +49,7 @@ void print_eval(const nlohmann::json& report) {
   std::cout << std::fixed << std::setprecision(2) << "top1    "
             << 100 * report["top1"].get<double>() << " %\n"
             << "top5    " << 100 * report["top5"].get<double>() << " %\n"
-            << std::setprecision(4) << "loss    " << report["loss"].get<double>() << "\n"
+            << std::setprecision(4) << "loss    " << plain_nan(report["loss"].get<double>()) << "\n"
             << "images  " << human_number(report["images"].get<int64_t>()) << " ("
             << report["split"].get<std::string>() << "), " << report["precision"].get<std::string>()
             << ", " << std::setprecision(0) << report["images_per_s"].get<double>() << " a second\n"

@@ -161,7 +161,8 @@ void print_number(const json& report, const char* key, const char* name, int dig
                   double scale = 1, const char* unit = "") {
   if (!report.contains(key) || !report[key].is_number()) return;
   std::cout << std::left << std::setw(18) << name << std::right << std::fixed
-            << std::setprecision(digits) << scale * report[key].get<double>() << unit << "\n";
+            << std::setprecision(digits) << plain_nan(scale * report[key].get<double>()) << unit
+            << "\n";
 }
 
 void print_eval_language(const json& report) {

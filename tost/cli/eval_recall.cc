@@ -107,7 +107,7 @@ void print_heading(const json& first) {
 }
 
 void print_number(double value, int digits, int width) {
-  std::cout << std::fixed << std::setprecision(digits) << std::setw(width) << value;
+  std::cout << std::fixed << std::setprecision(digits) << std::setw(width) << plain_nan(value);
 }
 
 void print_case(const json& one) {

@@ -85,7 +85,8 @@ void print_share(const json& top1) {
 void print_eval_sequence(const json& report) {
   std::cout << std::fixed << std::setprecision(2) << "top1       "
             << 100 * report["top1"].get<double>() << " %\n"
-            << std::setprecision(4) << "loss       " << report["loss"].get<double>() << "\n"
+            << std::setprecision(4) << "loss       " << plain_nan(report["loss"].get<double>())
+            << "\n"
             << "sequences  " << human_number(report["sequences"].get<int64_t>()) << " ("
             << report["split"].get<std::string>() << "), " << report["precision"].get<std::string>()
             << "\n"

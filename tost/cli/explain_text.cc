@@ -109,7 +109,7 @@ void print_result(const TextReport& report, const ExplainCommand& command) {
               report.passage.source.c_str());
   if (loss.numel() > 0) {
     const double mean = loss.mean().item<double>();
-    std::printf(", loss %.3f, perplexity %.2f", mean, std::exp(mean));
+    std::printf(", loss %.3f, perplexity %.2f", plain_nan(mean), plain_nan(std::exp(mean)));
   }
   std::printf("\n");
   for (const auto& note : report.passage.notes) std::printf("note     %s\n", note.c_str());

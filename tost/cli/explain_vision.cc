@@ -62,7 +62,7 @@ void add_data(const ExplainCommand& command, const fs::path& model_file,
 
 void print_result(const VisionReport& report, const ExplainCommand& command) {
   for (const PictureMaps& maps : report.pictures) {
-    std::printf("%5.1f %%  %-20s %s\n", 100 * maps.top.front().probability,
+    std::printf("%5.1f %%  %-20s %s\n", plain_nan(100 * maps.top.front().probability),
                 maps.top.front().name.c_str(), maps.input.name.c_str());
   }
   if (!report.others.empty()) {

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/options.h"
@@ -48,7 +49,7 @@ void print_predict(const std::vector<Prediction>& predictions) {
     std::cout << prediction.path << "\n";
     for (const RankedClass& ranked : prediction.top) {
       std::cout << "  " << std::fixed << std::setprecision(1) << std::setw(5)
-                << 100 * ranked.probability << " %  " << ranked.name << "\n";
+                << plain_nan(100 * ranked.probability) << " %  " << ranked.name << "\n";
     }
   }
 }

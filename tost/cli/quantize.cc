@@ -118,8 +118,9 @@ void print_row(const char* name, const json& before, const json& after, const ch
                double scale = 1) {
   if (!before.contains(key) || !before[key].is_number() || !after[key].is_number()) return;
   std::cout << std::left << std::setw(18) << name << std::right << std::fixed
-            << std::setprecision(digits) << std::setw(12) << scale * before[key].get<double>()
-            << std::setw(12) << scale * after[key].get<double>() << "\n";
+            << std::setprecision(digits) << std::setw(12)
+            << plain_nan(scale * before[key].get<double>()) << std::setw(12)
+            << plain_nan(scale * after[key].get<double>()) << "\n";
 }
 
 void print_quantize(const QuantizeCommand& c, const json& report) {

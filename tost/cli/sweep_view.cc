@@ -22,12 +22,11 @@ std::string title_of(const PlannedRun& run) {
 
 std::string scores_of(const RunRecord& record) {
   const double value = record.scores.at(record.metric);
-  char text[64];
   const MetricView view = metric_view(record.metric);
   const bool percent = ends_with(view.heading, " %");
   const std::string name = view.heading.substr(0, view.heading.size() - (percent ? 2 : 0));
-  std::snprintf(text, sizeof text, "%s %.*f%s", name.c_str(), view.digits, view.scale * value,
-                percent ? " %" : "");
+  const std::string text =
+      format_text("%s %.*f%s", name.c_str(), view.digits, view.scale * value, percent ? " %" : "");
   return record.seconds ? cat(text, ", trained in ", human_duration(*record.seconds)) : text;
 }
 
@@ -43,10 +42,8 @@ void SweepView::on_stage(const std::string& stage) {
 }
 
 void SweepView::on_step(const StepReport& report, double left_s) {
-  char text[64];
-  std::snprintf(text, sizeof text, "loss %.3f", report.loss);
   line_.update(report.step, report.total_steps,
-               cat(place_, "  ", stage_, "  ", text,
+               cat(place_, "  ", stage_, "  ", format_text("loss %.3f", report.loss),
                    std::isfinite(left_s) ? "  left " + human_duration(left_s) : ""));
 }
 

@@ -28,13 +28,6 @@ struct TrainFlags {
   json flags = json::object();
 };
 
-template <typename... Args>
-std::string print(const char* format, Args... args) {
-  char buffer[256];
-  std::snprintf(buffer, sizeof buffer, format, args...);
-  return buffer;
-}
-
 // Progress on stderr; the result is printed by the command itself.
 class TrainView : public TrainListener {
  public:
@@ -52,12 +45,12 @@ class TrainView : public TrainListener {
 
   void on_step(const StepReport& report) override {
     const std::string accuracy =
-        std::isfinite(report.accuracy) ? print("  acc %.1f%%", 100 * report.accuracy) : "";
+        std::isfinite(report.accuracy) ? format_text("  acc %.1f%%", 100 * report.accuracy) : "";
     line_.update(report.step, report.total_steps,
-                 print("epoch %lld  loss %.3f%s  %.0f %s/s  data %.0f%%  left %s",
-                       static_cast<long long>(report.epoch + 1), report.loss, accuracy.c_str(),
-                       report.samples_per_s, unit_.c_str(), 100 * report.wait_share,
-                       human_duration(report.eta_s).c_str()));
+                 format_text("epoch %lld  loss %.3f%s  %.0f %s/s  data %.0f%%  left %s",
+                             static_cast<long long>(report.epoch + 1), report.loss,
+                             accuracy.c_str(), report.samples_per_s, unit_.c_str(),
+                             100 * report.wait_share, human_duration(report.eta_s).c_str()));
   }
 
   void on_eval(const json& metrics, bool best) override {
@@ -66,9 +59,9 @@ class TrainView : public TrainListener {
     for (const auto& [key, value] : metrics.items()) {
       if (key == "epoch" || key == "step" || !value.is_number_float()) continue;
       if (key == "top1" || key == "top5" || key == "accuracy") {
-        text += print("  %s %.2f%%", key.c_str(), 100 * value.get<double>());
+        text += format_text("  %s %.2f%%", key.c_str(), 100 * value.get<double>());
       } else if (key == "loss") {
-        text += print("  loss %.4f", value.get<double>());
+        text += format_text("  loss %.4f", value.get<double>());
       }
     }
     line_.print(text + (best ? "  (best so far)" : ""));
@@ -113,9 +106,9 @@ json to_json(const TrainResult& result, const TrainFlags& options) {
 }
 
 std::string show_metric(const std::string& name, double value) {
-  if (name == "top1") return print("top-1 %.2f %%", 100 * value);
-  if (name == "accuracy") return print("accuracy %.2f %%", 100 * value);
-  return print("%s %.4f", name.c_str(), value);
+  if (name == "top1") return format_text("top-1 %.2f %%", 100 * value);
+  if (name == "accuracy") return format_text("accuracy %.2f %%", 100 * value);
+  return format_text("%s %.4f", name.c_str(), value);
 }
 
 // "; 3 steps skipped, 1 rollback"; empty where nothing happened.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -56,9 +55,7 @@ std::string layer_name(const TextReport& report, int64_t layer) {
 
 std::string number_text(double value, int digits) {
   if (!std::isfinite(value)) return "–";
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+  return format_text("%.*f", digits, value);
 }
 
 std::string passage_text(const std::string& token) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "tost/base/text.h"
 #include "tost/io/resize.h"
 
 namespace tost {
@@ -50,15 +50,9 @@ std::string range_of(const torch::Tensor& values) {
 
 std::string shown(double value, int digits) {
   if (!std::isfinite(value)) return "–";
-  char buffer[64];
   const double size = std::abs(value);
   const bool whole = size < 1e6 && size >= std::pow(10.0, digits) - 0.5;
-  if (whole) {
-    std::snprintf(buffer, sizeof buffer, "%.0f", value);
-  } else {
-    std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
-  }
-  return buffer;
+  return whole ? format_text("%.0f", value) : format_text("%.*g", digits, value);
 }
 
 std::string near_one(double value) {
@@ -72,9 +66,7 @@ std::string with_deviation(double mean, double deviation, int64_t count, int dig
 
 std::string percent(double share, int decimals) {
   if (!std::isfinite(share)) return "–";
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f %%", decimals, 100 * share);
-  return buffer;
+  return format_text("%.*f %%", decimals, 100 * share);
 }
 
 }  // namespace tost

@@ -55,10 +55,8 @@ std::string show_parameters(const LraCell& cell) {
   if (cell.parameters == 0) return kMinus;
   std::string text = human_number(cell.parameters);
   if (cell.more) {
-    char more[32];
     const double percent = 100 * *cell.more;
-    std::snprintf(more, sizeof more, " (%+.1f %%)", std::abs(percent) < 0.05 ? 0.0 : percent);
-    text += more;
+    text += format_text(" (%+.1f %%)", std::abs(percent) < 0.05 ? 0.0 : percent);
   }
   return text;
 }

@@ -74,9 +74,7 @@ void add_averages(LraRow& row, std::map<std::string, BySeed> scores) {
 }
 
 std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.1f %%", 100 * share);
-  return text;
+  return format_text("%+.1f %%", 100 * share);
 }
 
 void remark_on(const LraRow& row, LraTable& table) {

@@ -1,4 +1,5 @@
 #include "tost/base/error.h"
+#include "tost/base/text.h"
 #include "tost/sweep/metric_view.h"
 #include "tost/sweep/sweep_report.h"
 
@@ -26,10 +27,8 @@ Table runs_table(const SweepSummary& summary, const std::vector<SweepStep>& step
       state = record.error.empty() ? to_json(record)["state"].get<std::string>() : record.error;
       const auto found = record.scores.find(summary.metric);
       if (found != record.scores.end()) {
-        char text[32];
         const MetricView view = metric_view(summary.metric);
-        std::snprintf(text, sizeof text, "%.*f", view.digits, view.scale * found->second);
-        score = text;
+        score = format_text("%.*f", view.digits, view.scale * found->second);
       }
     }
     table.rows.push_back({{.text = step.run.variant},

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -12,9 +11,7 @@ namespace tost {
 namespace {
 
 std::string fixed(double value, int digits, bool sign = false) {
-  char text[64];
-  std::snprintf(text, sizeof text, sign ? "%+.*f" : "%.*f", digits, value);
-  return text;
+  return format_text(sign ? "%+.*f" : "%.*f", digits, value);
 }
 
 bool any_heads(const SweepSummary& summary) {
