@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
+#include "tost/base/error.h"
 #include "tost/base/text.h"
 
 namespace tost {
@@ -32,6 +34,19 @@ std::vector<std::string> cpu_features(const std::filesystem::path& cpuinfo) {
     break;
   }
   return found;
+}
+
+int64_t core_count() {
+  return std::max<int64_t>(1, std::thread::hardware_concurrency());
+}
+
+void check_threads(int64_t threads) {
+  constexpr int64_t kMostACore = 16;
+  const int64_t cores = core_count();
+  if (threads >= 0 && threads <= kMostACore * cores) return;
+  fail_usage("threads is ", threads, "; 0 (all cores) to ", kMostACore * cores,
+             " are possible where there ", cores == 1 ? "is 1 core" : cat("are ", cores, " cores"),
+             ".");
 }
 
 }  // namespace tost

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/file.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -23,6 +24,19 @@ TEST(CpuInfo, SaysWhereNothingIsKnown) {
   const testing::TempDir folder;
   EXPECT_EQ(cpu_name(folder.path() / "none"), "unknown");
   EXPECT_TRUE(cpu_features(folder.path() / "none").empty());
+}
+
+TEST(CpuInfo, ThreadsFarBeyondTheCoresAreRefused) {
+  const int64_t cores = core_count();
+  ASSERT_GE(cores, 1);
+  for (const int64_t threads : {int64_t{0}, int64_t{1}, cores, 16 * cores}) {
+    EXPECT_EQ(testing::usage_error_of([&] { check_threads(threads); }), "");
+  }
+  for (const int64_t threads : {int64_t{-1}, 16 * cores + 1, int64_t{1} << 40}) {
+    const std::string message = testing::usage_error_of([&] { check_threads(threads); });
+    EXPECT_TRUE(testing::mentions(message, cat("threads is ", threads, "; 0 (all cores) to ")))
+        << message;
+  }
 }
 
 }  // namespace

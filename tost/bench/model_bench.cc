@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
@@ -316,6 +317,7 @@ void check_model_bench(const ModelBenchOptions& o) {
   check_range("--image-size", o.image_sizes, 1 << 14);
   check_range("--tokens", o.tokens, int64_t{1} << 24);
   check_range("--threads", o.threads, 4096);
+  for (const int64_t threads : o.threads) check_threads(threads);
   check_range("--steps", {o.steps}, 1 << 16);
   check_range("--repeat", {o.repeat}, 1 << 20);
   if (o.warmup < 0) fail_usage("--warmup is ", o.warmup, "; it must be 0 or above.");

@@ -57,15 +57,15 @@ void add_convert_command(CLI::App& app) {
   command->add_option("--dtype", convert.dtype, "Weights as float32, bfloat16 or float16")
       ->capture_default_str();
   command->add_option("--image-size", convert.image_size, "Side of the pictures from now on")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one);
   command
       ->add_option("--block", convert.block,
                    "Context of a language model: cut, or positions interpolated")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one);
   command
       ->add_option("--shard-bytes", convert.shard_bytes,
                    "Folders: larger weights in several files of at most so many bytes each")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one);
   command->add_option("--prefix", convert.prefix,
                       "Before every name of a torch file, such as _orig_mod.");
   command->add_flag("--json", options->json, "One JSON object on stdout instead of text");

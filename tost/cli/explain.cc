@@ -13,7 +13,6 @@ namespace {
 
 void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& command) {
   set_threads(command.run.threads);
-  if (command.out.empty()) fail_usage("--out is empty; give a folder for the report.");
   // Noticed now rather than when everything is computed.
   check_report_folder(command.out, command.overwrite);
   if (command.samples < 1) {

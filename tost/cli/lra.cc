@@ -1,6 +1,7 @@
 // tost lra: the Long Range Arena, or a reduced form of it, from one command.
 #include <iostream>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
@@ -97,9 +98,7 @@ void print_result(const LraResult& result, const LraFlags& options) {
 }
 
 void run_lra_command(const LraFlags& options) {
-  if (options.run.threads < 0 || options.run.threads > 4096) {
-    fail_usage("--threads is ", options.run.threads, "; 0 (all cores) to 4096 are possible.");
-  }
+  check_threads(options.run.threads);
   const LraPlan plan = plan_lra(options_of(options));
   for (const LraMissing& missing : plan.missing) std::cerr << "note: " << missing.why << "\n";
   const SweepOptions sweep{.out = options.out,

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <charconv>
+
 #include "tost/base/error.h"
 #include "tost/ops/device.h"
 
@@ -9,6 +11,13 @@ namespace tost {
 
 void add_example(CLI::App& command, const std::string& lines) {
   command.footer("Example:\n" + lines);
+}
+
+std::string at_least_one(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 1 ? "" : cat("'", text, "' is no whole number from 1 on");
 }
 
 void add_device_option(CLI::App& command, RunOptions& options) {

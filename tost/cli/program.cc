@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
@@ -32,6 +33,11 @@ extern "C" void on_stop_signal(int signal) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
+}
+
+// A terminal that goes away may say so several times: to its programs, and once more by the shell.
+extern "C" void on_hang_up(int) {
+  stop_requested = true;
 }
 
 // The command that was meant, as far as the arguments got: for "see tost X --help".
@@ -82,6 +88,16 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
+// An unset variable of a script would else write into the working directory.
+void refuse_empty_out(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_out(*command);
+  CLI::Option* out = app.get_option_no_throw("--out");
+  if (out == nullptr) return;
+  out->check([](const std::string& text) {
+    return text.empty() ? "is empty; name what is to be written" : "";
+  });
+}
+
 void build_commands(CLI::App& app) {
   app.set_version_flag("--version", "tost " TOST_VERSION);
   app.require_subcommand(1);
@@ -99,6 +115,7 @@ void build_commands(CLI::App& app) {
   add_convert_command(app);
   add_quantize_command(app);
   add_bench_command(app);
+  refuse_empty_out(app);
 }
 
 // Memory that there is not, and sizes that no memory could have.
@@ -180,8 +197,7 @@ void print_json(const nlohmann::json& object) {
 }
 
 void set_threads(int64_t threads) {
-  if (threads < 0 || threads > 4096)
-    fail_usage("--threads is ", threads, "; 0 (all cores) to 4096 are possible.");
+  check_threads(threads);
   if (threads > 0) at::set_num_threads(static_cast<int>(threads));
 }
 
@@ -189,6 +205,9 @@ const std::atomic<bool>* stop_flag() {
   static const bool installed = [] {
     std::signal(SIGINT, on_stop_signal);
     std::signal(SIGTERM, on_stop_signal);
+    struct sigaction hang_up {};
+    ::sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler != SIG_IGN) std::signal(SIGHUP, on_hang_up);  // as it is under nohup
     return true;
   }();
   (void)installed;

@@ -9,7 +9,7 @@ namespace tost {
 
 inline constexpr int kExitData = 1;           // bad data, failed run
 inline constexpr int kExitUsage = 2;          // bad flags
-inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM, after saving
+inline constexpr int kExitInterrupted = 130;  // Ctrl-C, SIGTERM or SIGHUP, after saving
 
 // Parses the arguments, runs the command and returns the exit code. Errors are one sentence on
 // stderr.
@@ -21,8 +21,8 @@ void print_json(const nlohmann::json& object);
 // Compute threads of torch and of the kernels; 0 leaves the default (all cores).
 void set_threads(int64_t threads);
 
-// From the first call on, Ctrl-C and SIGTERM set the flag instead of ending the program; a second
-// one ends it.
+// From the first call on, Ctrl-C, SIGTERM and the loss of the terminal (SIGHUP) set the flag
+// instead of ending the program; a second Ctrl-C or SIGTERM ends it.
 const std::atomic<bool>* stop_flag();
 
 // A command's exit code when it is neither 0 nor thrown: set by commands that were interrupted.

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
@@ -48,9 +49,7 @@ void print_result(const SweepSpec& spec, const SweepPlan& plan, const SweepResul
 }
 
 void run_sweep_command(SweepFlags& options) {
-  if (options.run.threads < 0 || options.run.threads > 4096) {
-    fail_usage("--threads is ", options.run.threads, "; 0 (all cores) to 4096 are possible.");
-  }
+  check_threads(options.run.threads);
   SweepSpec spec = read_sweep_file(options.file);
   for (const std::string& text : options.set) {
     spec.settings = merge(spec.settings, setting_from_text(text));
