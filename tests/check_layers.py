@@ -31,12 +31,12 @@ TESTS_MAY_ALSO = {"testing", "io", "base"}
 NO_TORCH = {"base", "kernels", "report"}
 # What to call instead, and the files that may call it themselves. Tests may call anything.
 INSTEAD = [
-    (r"(?:\bfs|\bfilesystem)::(?!path\b)\w+\s*[({<\s]", "a function of tost/base/path.h", r"tost/base/.*|tost/cli/program\.cc"),
+    (r"(?:\bfs|\bfilesystem)::(?!path\b)\w+\s*[({<\s]", "a function of tost/base/path.h", r"tost/base/.*|tost/cli/(?:program|main)\.cc"),
     (r"\bstd::(?:jthread|async)\b|\bstd::thread\s*[({]|\bstd::thread\s+\w+\s*[({]|\bstd::strerror\b",
      "start_thread() or system_reason() (tost/base)", r"tost/base/(?:path|thread)\..*"),
     (r"\bi?fstream\b|\bfopen\s*\(|(?<![\w.>])::open\s*\(", "InputFile or read_file() (tost/base/file.h)",
      # Files of the system or of this program's own making.
-     r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file_writer\.cc|tost/sweep/folder_lock\.cc"
+     r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file_writer\.cc"
      r"|tost/bench/load_bench\.cc"),
     (r"(?:\.|->)dump\(", "json_text() (tost/io/parse_json.h)", r"tost/io/(?:parse_json\.h|safetensors\.cc)"),
 ]

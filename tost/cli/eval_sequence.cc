@@ -37,7 +37,8 @@ json saved_settings(const EvalCommand& command) {
   for (const char* key : kKeys) {
     if (saved.contains(key)) settings[key] = saved[key];
   }
-  if (saved.value("data", json()) != command.data.path) return settings;
+  const json data = saved.value("data", json());
+  if (!data.is_string() || !same_path(data, command.data.path)) return settings;
   for (const char* key : {"data_format", "holdout"}) {
     if (saved.contains(key)) settings[key] = saved[key];
   }

@@ -26,7 +26,7 @@ std::optional<DataSpec> data_of(const ExplainCommand& command, const fs::path& m
   const auto config = run_config(vision_train_form(), model_file);
   const bool given = !command.data.path.empty();
   // The run's own data keeps the run's settings (the side of shapes, the held-out share).
-  if (given && (!config || config->data != command.data.path)) return command.data;
+  if (given && (!config || !same_path(config->data, command.data.path))) return command.data;
   if (!config) return std::nullopt;
   DataSpec spec = data_spec(*config);
   if (command.data.format != "auto") spec.format = command.data.format;

@@ -124,6 +124,12 @@ std::string show_events(const RunEvents& events) {
 }
 
 void print_result(const TrainResult& result, const TrainFlags& options) {
+  if (result.put_back) {
+    std::cout << "stopped after step " << result.step << " of " << result.total_steps
+              << ", nothing saved; the run that was to be replaced is back in " << options.out
+              << "\n";
+    return;
+  }
   if (result.interrupted) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
               << show_events(result.events) << ", saved; go on with: tost train --out "

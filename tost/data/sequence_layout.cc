@@ -234,9 +234,13 @@ const std::string& first_split(const std::map<std::string, std::string>& files) 
   return train == files.end() ? files.begin()->second : train->second;
 }
 
+bool names_generated_sequences(const std::string& path) {
+  return std::find(kGenerated.begin(), kGenerated.end(), path) != kGenerated.end();
+}
+
 SequenceSource find_sequences(const SequenceSpec& spec) {
   check_spec(spec);
-  const bool named = std::find(kGenerated.begin(), kGenerated.end(), spec.path) != kGenerated.end();
+  const bool named = names_generated_sequences(spec.path);
   const std::string made = spec.path == "pathx" ? "pathfinder" : spec.path;
   if (named && (spec.format == "auto" || spec.format == made)) {
     return {Kind::kGenerated, made, {}};

@@ -85,8 +85,9 @@ void remark_on(const LraRow& row, LraTable& table) {
                                   ", more than the 10 % that the benchmark allows."));
     }
     if (cell.failed > 0) {
-      table.remarks.push_back(cat(cell.failed, " runs of ", row.mixer, " failed in ",
-                                  lra_title(task), "; its table says why."));
+      table.remarks.push_back(cat(cell.failed, cell.failed == 1 ? " run of " : " runs of ",
+                                  row.mixer, " failed in ", lra_title(task),
+                                  "; its table says why."));
     }
   }
 }

@@ -212,6 +212,16 @@ TEST_F(LraResults, MoreThanTenPercentIsSaid) {
   EXPECT_TRUE(mentions(table.remarks[0], "tssa has +10.1 %")) << table.remarks[0];
 }
 
+TEST_F(LraResults, FailedRunsAreCounted) {
+  for (const auto& [failed, words] : {std::pair{1, "1 run of tssa failed"}, {2, "2 runs of"}}) {
+    SweepSummary one = summary({{"tssa", {{0, 0.4}}}}, {{"tssa", 1000}});
+    one.variants[0].failed = failed;
+    const LraTable table = lra_table(plan_of({"listops"}), {{"listops", one}}, "T");
+    ASSERT_EQ(table.remarks.size(), 1u);
+    EXPECT_TRUE(mentions(table.remarks[0], words)) << table.remarks[0];
+  }
+}
+
 class Watcher : public SweepListener {
  public:
   void on_run(const SweepStep& step, int64_t, int64_t) override {

@@ -13,7 +13,8 @@ std::string state_words(const std::vector<SweepStep>& steps) {
     done += step.record->state == RunState::kDone ? 1 : 0;
     failed += step.record->error.empty() ? 0 : 1;
   }
-  std::string words = cat(done, " of ", steps.size(), " runs done");
+  std::string words =
+      cat(done, " of ", steps.size(), steps.size() == 1 ? " run done" : " runs done");
   return failed > 0 ? cat(words, ", ", failed, " failed") : words;
 }
 

@@ -66,6 +66,7 @@ RunRecord record_from(const json& object) {
   record.state = state_of(object.at("state").get<std::string>());
   record.settings = object.at("settings");
   record.pretrain = object.at("pretrain");
+  record.begun = object.contains("begun") ? optional_whole(object["begun"]) : kBegunUnknown;
   record.error = object.at("error").get<std::string>();
   record.parameters = whole_number(object.at("parameters"));
   record.seconds = optional_number(object.at("seconds"));
@@ -115,6 +116,7 @@ json to_json(const RunRecord& r) {
   return {{"state", kStates[static_cast<size_t>(r.state)]},
           {"settings", r.settings},
           {"pretrain", r.pretrain},
+          {"begun", or_null(r.begun)},
           {"error", r.error},
           {"parameters", r.parameters},
           {"seconds", or_null(r.seconds)},

@@ -17,6 +17,9 @@ enum class RunState {
   kFailed,  // while training; `error` says why
 };
 
+// Of RunRecord::begun in records of earlier versions, which did not know.
+inline constexpr int64_t kBegunUnknown = -1;
+
 // A score at every evaluation of a training, in order.
 struct ScoreCurve {
   std::vector<int64_t> steps, epochs;
@@ -26,14 +29,17 @@ struct ScoreCurve {
 struct RunRecord {
   RunState state = RunState::kStarted;
   nlohmann::json settings, pretrain;  // pretrain: null without a first stage
-  std::string error;                  // of training, or where kTrained of scoring; "" none
+  // A checksum of the configuration in the folder since this training began there. Without it, or
+  // where the folder holds another one, what lies there is another run.
+  std::optional<int64_t> begun;
+  std::string error;  // of training, or where kTrained of scoring; "" none
   int64_t parameters = 0;
   // Of training with its evaluations, on the clock and on the processor; unknown where a process
   // was killed.
   std::optional<double> seconds = 0, cpu_seconds = 0;
-  std::string metric;                    // what `curve` and the comparison are of: top1, accuracy, loss
-  std::map<std::string, double> scores;  // top1, top5, loss: of the final model
-  nlohmann::json scored_by;              // the rule: {"split", "corruptions"}
+  std::string metric;  // what `curve` and the comparison are of: top1, accuracy, loss
+  std::map<std::string, double> scores;                  // top1, top5, loss: of the final model
+  nlohmann::json scored_by;                              // the rule: {"split", "corruptions"}
   std::map<std::string, std::vector<double>> corrupted;  // kind: top-1, one a strength of the rule
   std::optional<int64_t> heads, head_width;              // where the model has them
   ScoreCurve curve;

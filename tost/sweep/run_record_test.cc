@@ -18,6 +18,7 @@ RunRecord record() {
   RunRecord r;
   r.state = RunState::kDone;
   r.settings = {{"lr", 0.003}, {"model_options", {{"heads", 8}}}};
+  r.begun = 0xe3069283;
   r.parameters = 123;
   r.seconds = 4.5;
   r.cpu_seconds = std::nullopt;
@@ -39,6 +40,7 @@ TEST(RunRecord, ComesBackFromItsFile) {
   EXPECT_EQ(back.state, RunState::kDone);
   EXPECT_FALSE(back.cpu_seconds);
   EXPECT_FALSE(back.head_width);
+  EXPECT_EQ(back.begun, 0xe3069283);
   EXPECT_EQ(back.curve.values, (std::vector<double>{0.25, 0.5}));
 }
 
@@ -52,6 +54,18 @@ TEST(RunRecord, ScoresThatAreNotFiniteComeBackAsSuch) {
   ASSERT_TRUE(back);
   EXPECT_TRUE(std::isnan(back->scores.at("loss")));
   EXPECT_EQ(back->scores.at("top1"), 0.25);
+}
+
+// Records of earlier versions do not say what their runs began with.
+TEST(RunRecord, WithoutAChecksumAnyConfigurationIsTaken) {
+  const testing::TempDir dir;
+  json before = to_json(record());
+  before.erase("begun");
+  std::ofstream(dir.path() / "result.json") << before;
+  EXPECT_EQ(read_record(dir.path())->begun, kBegunUnknown);
+  before["begun"] = nullptr;
+  std::ofstream(dir.path() / "result.json") << before;
+  EXPECT_EQ(read_record(dir.path())->begun, std::nullopt);
 }
 
 TEST(RunRecord, ForeignFilesAreDataErrors) {

@@ -9,12 +9,14 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/folder_lock.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/run_layout.h"
-#include "tost/sweep/folder_lock.h"
 #include "tost/sweep/run_score.h"
 #include "tost/sweep/sweep_report.h"
+#include "tost/train/config_form.h"
+#include "tost/io/crc32c.h"
 #include "tost/train/train_run.h"
 
 namespace tost {
@@ -43,6 +45,22 @@ json without_model(json settings) {
   return settings;
 }
 
+// Of the configuration in a run's folder, but for the threads, which may change on the way.
+std::optional<int64_t> config_sum(const fs::path& run) {
+  try {
+    json config = read_config_file(run / kConfigFile);
+    config.erase("threads");
+    return crc32c(json_text(config));
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+bool holds_begun(const fs::path& run, const RunRecord& record) {
+  const std::optional<int64_t> found = config_sum(run);
+  return found && (record.begun == found || record.begun == kBegunUnknown);
+}
+
 // How long the rest will take, from the runs of this call that are done.
 class TimeLeft {
  public:
@@ -67,13 +85,25 @@ class TimeLeft {
   Clock::time_point start_ = Clock::now();
 };
 
-// Hands on what a training reports, and remembers the size of its model.
+// What a killed process spent is not known: until a training ends by itself, the record on the disk
+// does not claim to know.
+void write_begun(const fs::path& folder, RunRecord record) {
+  record.seconds = record.cpu_seconds = std::nullopt;
+  write_record(folder, record);
+}
+
+// Hands on what a training reports, and remembers that it began and the size of its model.
 class StageListener : public TrainListener {
  public:
-  StageListener(SweepListener& sweep, const TimeLeft& time, RunRecord& record)
-      : sweep_(sweep), time_(time), record_(record) {}
+  StageListener(SweepListener& sweep, const TimeLeft& time, const fs::path& folder,
+                RunRecord& record)
+      : sweep_(sweep), time_(time), folder_(folder), record_(record) {}
 
-  void on_start(const StartReport& report) override { record_.parameters = report.parameters; }
+  void on_start(const StartReport& report) override {
+    record_.parameters = report.parameters;
+    record_.begun = config_sum(folder_);
+    write_begun(folder_, record_);
+  }
   void on_step(const StepReport& report) override {
     sweep_.on_step(report, time_.of(report.eta_s));
   }
@@ -82,6 +112,7 @@ class StageListener : public TrainListener {
  private:
   SweepListener& sweep_;
   const TimeLeft& time_;
+  const fs::path& folder_;
   RunRecord& record_;
 };
 
@@ -141,14 +172,14 @@ class Runner {
   }
 
   bool train_stage(const json& settings, const fs::path& folder, bool resume, RunRecord& record) {
-    const bool begun = resume && path_exists(folder / kConfigFile);
+    const bool begun = resume && holds_begun(folder, record);
     begin(folder, begun, record);
     TrainRun run;
     run.out = folder;
     run.mode = begun ? RunMode::kResume : RunMode::kOverwrite;
     if (!begun) run.values = settings;
     if (options_.threads > 0) run.values["threads"] = options_.threads;
-    StageListener stage(listener_, time_, record);
+    StageListener stage(listener_, time_, folder, record);
     const std::clock_t cpu = std::clock();
     const TrainResult result = train(run, stage, stop_);
     if (record.seconds) {
@@ -160,15 +191,14 @@ class Runner {
     return !result.interrupted;
   }
 
-  // What a killed process spent is not known: until a training ends by itself, the record on the
-  // disk does not claim to know.
   void begin(const fs::path& folder, bool begun, RunRecord& record) {
     make_directories(folder);
-    if (!begun) record.seconds = record.cpu_seconds = 0;
+    if (!begun) {
+      record.seconds = record.cpu_seconds = 0;
+      record.begun.reset();
+    }
     record.state = RunState::kStarted;
-    RunRecord unknown = record;
-    unknown.seconds = unknown.cpu_seconds = std::nullopt;
-    write_record(folder, unknown);
+    write_begun(folder, record);
   }
 
   std::string kind_;
@@ -185,7 +215,9 @@ void record_failure(SweepStep& step, const fs::path& folder, const std::string& 
   if (trained) {
     step.record->state = RunState::kTrained;  // the training is good, the scoring failed
   } else {
+    const auto begun = step.record ? step.record->begun : std::nullopt;
     step.record = RunRecord();
+    step.record->begun = begun;
     step.record->state = RunState::kFailed;
     step.record->settings = step.run.settings;
     step.record->pretrain = stage_settings(step.run.pretrain);

@@ -5,12 +5,14 @@
 #include <fstream>
 
 #include "tost/base/error.h"
-#include "tost/sweep/folder_lock.h"
+#include "tost/base/folder_lock.h"
+#include "tost/io/image.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace sweep_run_test {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 SweepSpec tiny() {
@@ -59,6 +61,7 @@ json scores(const SweepResult& result) {
     json record = to_json(*step.record);
     record.erase("seconds");
     record.erase("cpu_seconds");
+    record.erase("begun");  // of a configuration with paths
     all.push_back(record);
   }
   return all;
@@ -118,6 +121,31 @@ TEST(SlowSweepRun, OtherSettingsAreTrainedAgainOnlyWhenAsked) {
   const SweepResult again = run_sweep(spec, {.out = dir.path(), .overwrite = true}, watcher);
   EXPECT_EQ(watcher.actions.back(), "train again");
   EXPECT_EQ(again.steps[0].record->curve.epochs, (std::vector<int64_t>{1}));
+}
+
+// The run that is there has the settings of before: nothing of it may pass for the new one.
+TEST(SlowSweepRun, ARunThatCouldNotBeReplacedIsNotGoneOnWith) {
+  const testing::TempDir dir;
+  const fs::path out = dir.path() / "out", pictures = dir.path() / "pictures";
+  SweepSpec spec = tiny();
+  spec.grid = {{"mixer", {"none"}}};
+  spec.seeds = {0};
+  spec.split = "validation";
+  Watcher watcher;
+  run_sweep(spec, {.out = out}, watcher);
+  spec.settings["data"] = pictures.string();  // not there yet
+  EXPECT_EQ(run_sweep(spec, {.out = out, .overwrite = true}, watcher).failed, 1);
+  EXPECT_TRUE(fs::exists(out / "runs/none/seed-0/checkpoints/step-000000008"));
+  for (const char* name : {"a", "b"}) {
+    fs::create_directories(pictures / "train" / name);
+    for (int i = 0; i < 20; ++i) {
+      write_png((pictures / "train" / name / cat(i, ".png")).string(), Image(16, 16, 3));
+    }
+  }
+  const SweepResult result = run_sweep(spec, {.out = out}, watcher);
+  EXPECT_EQ(watcher.actions.back(), "go on");
+  ASSERT_EQ(result.failed, 0) << result.steps[0].record->error;
+  EXPECT_EQ(result.steps[0].record->curve.steps, (std::vector<int64_t>{2, 4}));
 }
 
 TEST(SlowSweepRun, AFailureIsRecordedAndTheOthersGoOn) {

@@ -62,19 +62,27 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   return checkpoint;
 }
 
+fs::path made(fs::path directory) {
+  make_directories(directory);
+  sync_directory(directory.parent_path());
+  return directory;
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(fs::path directory, int64_t keep_last)
-    : directory_(std::move(directory)), keep_last_(keep_last) {
-  make_directories(directory_);
-  sync_directory(directory_.parent_path());
-}
+    : directory_(made(std::move(directory))),
+      keep_last_(keep_last),
+      place_(directory_.parent_path()) {}
 
 int64_t CheckpointStore::clean() {
   std::vector<fs::path> leftovers;
   for (const FolderEntry& entry : folder_entries(directory_)) {
+    const std::string name = entry.path.stem().string();
     const std::string suffix = entry.path.extension().string();
-    if (suffix == kPartial || suffix == kStale || suffix == ".tmp") leftovers.push_back(entry.path);
+    const bool own = checkpoint_step(name) >= 0 || name == kLatestPointer || name == kBestPointer;
+    if (own && (suffix == kPartial || suffix == kStale || suffix == ".tmp"))
+      leftovers.push_back(entry.path);
   }
   for (const fs::path& path : leftovers) {
     const fs::path original = fs::path(path).replace_extension();
@@ -90,14 +98,17 @@ int64_t CheckpointStore::clean() {
 fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
   const fs::path folder = directory_ / checkpoint_name(checkpoint.step);
   const fs::path partial = with_suffix(folder, kPartial);
+  place_.check();
   discard(partial);
   try {
     make_directories(partial);
     write_files(partial, checkpoint);
+    place_.check();  // it may just have been made again
     put_in_place(partial, folder);
     write_file_atomic(directory_ / kLatestPointer, folder.filename().string() + "\n");
     if (best) write_file_atomic(directory_ / kBestPointer, folder.filename().string() + "\n");
   } catch (const std::exception& error) {
+    place_.check();
     discard(partial);
     fail_data("Cannot save the checkpoint of step ", checkpoint.step, ", which needs about ",
               human_bytes(tensor_bytes(checkpoint)), " where ", human_bytes(free_bytes(directory_)),

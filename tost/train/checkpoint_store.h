@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/base/folder_place.h"
 #include "tost/eval/run_layout.h"
 
 namespace tost {
@@ -44,7 +45,8 @@ class CheckpointStore {
 
   // Replaces a checkpoint of the same step. Afterwards only the newest keep_last, the best
   // and the one of keep_step remain. On failure: removes its traces and throws a data Error with
-  // the space needed and free.
+  // the space needed and free. Where the folder above `directory` is no longer in its place,
+  // nothing is written and the Error says so.
   std::filesystem::path save(const Checkpoint& checkpoint, bool best);
 
   // See checkpoint_folders().
@@ -69,6 +71,7 @@ class CheckpointStore {
 
   std::filesystem::path directory_;
   int64_t keep_last_;
+  FolderPlace place_;  // of the run
 };
 
 }  // namespace tost

@@ -8,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/eval/run_layout.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -112,9 +113,43 @@ TEST(CheckpointStore, FallsBackWhateverIsDamaged) {
 TEST(CheckpointStore, AllDamagedIsAnError) {
   const testing::TempDir dir;
   CheckpointStore store(dir.path(), 3);
-  fs::remove(store.save(checkpoint_at(1), false) / kModelFile);
   std::vector<std::string> messages;
-  EXPECT_THROW(store.load_newest(messages), Error);
+  const auto refusal = [&] { return testing::data_error_of([&] { store.load_newest(messages); }); };
+  fs::remove(store.save(checkpoint_at(1), false) / kModelFile);
+  EXPECT_TRUE(testing::mentions(refusal(), "The only checkpoint in")) << refusal();
+  fs::remove(store.save(checkpoint_at(2), false) / kModelFile);
+  fs::remove(store.save(checkpoint_at(3), false) / kModelFile);
+  const std::string message = refusal();
+  EXPECT_TRUE(testing::mentions(message, "All 3 checkpoints")) << message;
+  EXPECT_TRUE(testing::mentions(message, "step-000000003")) << message;
+  EXPECT_FALSE(testing::mentions(message, "step-000000001")) << message;
+}
+
+TEST(CheckpointStore, ClearsNothingOfOthers) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 3);
+  for (const char* name : {"notes.tmp", "mine.partial", "step-5.stale"}) {
+    OutputFile(dir.path() / name).write("mine");
+  }
+  EXPECT_EQ(store.clean(), 0);
+  EXPECT_EQ(entries(dir.path()),
+            (std::vector<std::string>{"mine.partial", "notes.tmp", "step-5.stale"}));
+}
+
+TEST(CheckpointStore, WritesNothingWhereItsRunIsGone) {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run", away = dir.path() / "away";
+  CheckpointStore store(run / kCheckpointFolder, 3);
+  store.save(checkpoint_at(1), false);
+  fs::rename(run, away);
+  const auto refusal = [&] {
+    return testing::data_error_of([&] { store.save(checkpoint_at(2), false); });
+  };
+  EXPECT_TRUE(testing::mentions(refusal(), "run' was removed or moved away")) << refusal();
+  EXPECT_FALSE(fs::exists(run));
+  fs::create_directory(run);
+  EXPECT_TRUE(testing::mentions(refusal(), "run' was replaced")) << refusal();
+  EXPECT_TRUE(fs::is_empty(run));
 }
 
 // What a process killed at each stage of save() leaves.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
@@ -12,6 +14,7 @@
 namespace tost {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 const char* type_name(FieldType type) {
@@ -53,12 +56,18 @@ std::string show_limit(const FieldInfo& field, double limit) {
   return json_text(whole ? json(static_cast<int64_t>(limit)) : json(limit));
 }
 
+// JSON calls a number null that is not finite.
+std::string show_number(const json& value) {
+  const double number = value.get<double>();
+  return std::isfinite(number) ? json_text(value) : cat(number);
+}
+
 // Unsigned values above int64 would turn negative in get<int64_t>(); as doubles they are out of
 // range.
 void check_range(const FieldInfo& field, const json& value) {
   const double number = value.get<double>();
   if (std::isfinite(number) && number >= field.low && number <= field.high) return;
-  fail_usage(field.key, " is ", json_text(value), " but must lie between ",
+  fail_usage(field.key, " is ", show_number(value), " but must lie between ",
              show_limit(field, field.low), " and ", show_limit(field, field.high), ".");
 }
 
@@ -78,7 +87,35 @@ T number_from_text(const FieldInfo& field, const std::string& text) {
   return value;
 }
 
+// Sets of files are named by what their names begin with.
+bool files_begin_with(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::string begin = path.filename().string();
+  if (begin.empty() || !is_folder(folder)) return false;
+  return std::ranges::any_of(folder_entries(folder), [&](const FolderEntry& entry) {
+    return entry.path.filename().string().starts_with(begin);
+  });
+}
+
 }  // namespace
+
+std::string absolute_setting(const std::string& path) {
+  if (path.empty()) return path;
+  const fs::path whole = absolute_path(path);
+  fs::path plain = whole.lexically_normal();
+  if (plain.filename().empty()) plain = plain.parent_path();
+  // Behind a link, ".." leads elsewhere than it is spelled.
+  const bool same = !path_exists(whole) || canonical_path(whole) == canonical_path(plain);
+  return same ? plain.string() : whole.string();
+}
+
+std::string absolute_where_found(const std::string& path) {
+  return path_exists(path) || files_begin_with(path) ? absolute_setting(path) : path;
+}
+
+bool same_path(const std::string& a, const std::string& b) {
+  return a == b || absolute_where_found(a) == absolute_where_found(b);
+}
 
 void check_value(const FieldInfo& field, const json& value) {
   if (!has_type(field.type, value)) {

@@ -43,6 +43,15 @@ nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
                                    std::string_view where);
 
+// A path as a configuration keeps it, so that it holds from any working directory and is spelled in
+// one way.
+std::string absolute_setting(const std::string& path);
+// The same where something lies there or files begin so, which may be the name of a set; else the
+// text as it is, for messages and for names that are no path.
+std::string absolute_where_found(const std::string& path);
+// Whether two such values mean the same data.
+bool same_path(const std::string& a, const std::string& b);
+
 template <class Config>
 class FieldTable {
  public:
@@ -68,6 +77,15 @@ class FieldTable {
   FieldTable& text(std::string key, std::string Config::*member, OnResume on_resume,
                    std::string help) {
     return add({std::move(key), FieldType::kText, std::move(help), on_resume, 0, 0, {}}, member);
+  }
+  // Text that may name a file or folder, kept as `keep` gives it.
+  FieldTable& path(std::string key, std::string Config::*member,
+                   std::string (*keep)(const std::string&), OnResume on_resume, std::string help) {
+    text(std::move(key), member, on_resume, std::move(help));
+    set_.back() = [member, keep](Config& c, const nlohmann::json& value) {
+      c.*member = keep(value.get<std::string>());
+    };
+    return *this;
   }
   FieldTable& choice(std::string key, std::string Config::*member, std::vector<std::string> choices,
                      OnResume on_resume, std::string help) {

@@ -12,16 +12,25 @@ using nlohmann::json;
 using enum OnResume;
 using L = LanguageTrainConfig;
 
+std::string kept_tokenizer(const std::string& name) {
+  for (const std::string_view place : {"gpt2:", "file:"}) {
+    if (name.starts_with(place))
+      return cat(place, absolute_where_found(name.substr(place.size())));
+  }
+  return name;
+}
+
 FieldTable<L> make_language_fields() {
   FieldTable<L> t;
   t.choice("recipe", &L::recipe, names_of(language_recipes()), kFree, "named set of defaults")
       .choice("model", &L::model, language_preset_names(), kFixed, "model preset")
-      .text("from", &L::from, kFixed,
+      .path("from", &L::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
       .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)")
       .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
-      .text("data", &L::data, kWarn, "text file, folder of text, or token file")
-      .text("tokenizer", &L::tokenizer, kFixed,
+      .path("data", &L::data, absolute_where_found, kWarn,
+            "text file, folder of text, or token file")
+      .path("tokenizer", &L::tokenizer, kept_tokenizer, kFixed,
             "auto, bytes, chars, words:N, gpt2[:FOLDER], file:JSON")
       .number("holdout", &L::holdout, 0, 0.9, kFixed,
               "share of the text kept for validation where the data has no such split")

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tost/base/error.h"
 #include "tost/testing/errors.h"
+#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace language_train_config_test {
@@ -58,6 +61,15 @@ TEST(LanguageTrainConfig, ModelFieldsCanBeGivenWithoutModelOptions) {
   EXPECT_EQ(model.depth, 4) << "the preset's";
   EXPECT_TRUE(mentions(usage_error({{"conv", 4}, {"model_options", {{"conv", 3}}}}), "leave one"));
   EXPECT_EQ(usage_error({{"conv", 4}, {"model_options", {{"conv", 4}}}}), "");
+}
+
+TEST(LanguageTrainConfig, TheFolderOfATokenizerIsKeptAbsolute) {
+  const testing::TempDir dir;
+  const std::string name = "gpt2:" + std::filesystem::relative(dir.path()).string();
+  EXPECT_EQ(made({{"tokenizer", name}}).tokenizer, "gpt2:" + dir.path().string());
+  for (const char* other : {"auto", "words:500", "gpt2", "gpt2:nowhere"}) {
+    EXPECT_EQ(made({{"tokenizer", other}}).tokenizer, other);
+  }
 }
 
 TEST(LanguageTrainConfig, WrongValuesAreNamed) {

@@ -25,7 +25,7 @@ struct RunningSums {
 };
 
 struct BestSoFar {
-  double value = 0;
+  double value = 0;  // finite
   int64_t step = 0;
 };
 

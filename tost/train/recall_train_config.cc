@@ -27,7 +27,8 @@ void add_task_fields(FieldTable<R>& t) {
       .integer("distractors", &R::distractors, 0, 1000, kFixed, "needles with other keys")
       .integer("questions", &R::questions, 1, 1000, kFixed,
                "needles that are asked for, distractors among them")
-      .text("haystack", &R::haystack, kWarn, "text file around the needles (empty: a grammar)")
+      .path("haystack", &R::haystack, absolute_where_found, kWarn,
+            "text file around the needles (empty: a grammar)")
       .integer("gap", &R::gap, 0, int64_t{1} << 24, kFixed, "blanks before a copy");
 }
 
@@ -35,7 +36,7 @@ FieldTable<R> make_recall_fields() {
   FieldTable<R> t;
   t.choice("recipe", &R::recipe, recall_tasks(), kFree, "named set of defaults")
       .choice("model", &R::model, recall_preset_names(), kFixed, "model preset")
-      .text("from", &R::from, kFixed,
+      .path("from", &R::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
       .text("mixer", &R::mixer, kFixed, "token mixer (empty: the preset's)")
       .object("model_options", &R::model_options, kFixed, "further model fields, as in model.json")

@@ -6,49 +6,207 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/eval/run_layout.h"
+#include "tost/train/config_form.h"
 
 namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool holds_run(const fs::path& run) {
-  return path_exists(run / kConfigFile) || path_exists(run / kCheckpointFolder);
+constexpr char kReplaced[] = ".replaced";
+
+bool is_own_folder(const fs::path& path) {
+  return !is_link(path) && is_folder(path);
 }
 
-bool is_run_file(const fs::path& path) {
+std::vector<fs::path> names_in(const fs::path& folder) {
+  std::vector<fs::path> names;
+  if (!is_taken(folder)) return names;
+  for (const FolderEntry& entry : folder_entries(folder)) names.push_back(entry.path.filename());
+  return names;
+}
+
+bool is_event_file(const fs::path& name) {
+  return name.string().rfind("events.out.tfevents.", 0) == 0 && name.extension() == ".tost";
+}
+
+// Of a checkpoint's folder, finished or not, or of a pointer.
+bool is_checkpoint_entry(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name == kConfigFile || name == kMetricsFile || name == kModelInfoFile ||
-         name == kCheckpointFolder || name.rfind("events.out.tfevents.", 0) == 0;
+  if (name == kLatestPointer || name == kBestPointer) return is_plain_file(path);
+  return checkpoint_step(name.substr(0, name.find('.'))) >= 0 && is_own_folder(path);
 }
 
-void remove_run(const fs::path& run) {
-  if (!is_folder(run)) return;
-  for (const FolderEntry& entry : folder_entries(run)) {
-    if (is_run_file(entry.path)) remove_tree(entry.path);
+// What a run wrote there but its configuration, relative to the folder. Nothing else is touched:
+// people keep notes and more beside their runs.
+std::vector<fs::path> run_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::path& name : names_in(folder)) {
+    if (name == kModelInfoFile || name == kMetricsFile || is_event_file(name)) {
+      files.push_back(name);
+    } else if (name == kCheckpointFolder && is_link(folder / name)) {
+      files.push_back(name);  // of a larger disk, say: the link alone
+    } else if (name == kCheckpointFolder) {
+      for (const fs::path& entry : names_in(folder / name)) {
+        if (is_checkpoint_entry(folder / name / entry)) files.push_back(name / entry);
+      }
+    }
   }
+  return files;
+}
+
+void move_run_files(const fs::path& from, const fs::path& to) {
+  bool checkpoints = false;
+  for (const fs::path& file : run_files(from)) {
+    if (file.has_parent_path()) {
+      make_directories(to / kCheckpointFolder);
+      checkpoints = true;
+    }
+    // A machine that lost its power in between may have left a folder in both places.
+    if (!is_own_folder(to / file)) rename_path(from / file, to / file);
+  }
+  for (const fs::path& folder : {to, from}) {
+    if (checkpoints) sync_directory(folder / kCheckpointFolder);
+    sync_directory(folder);
+  }
+}
+
+void move_config(const fs::path& from, const fs::path& to) {
+  rename_durably(from / kConfigFile, to / kConfigFile);
+  sync_directory(from);
+}
+
+void remove_run_files(const fs::path& run) {
+  for (const fs::path& file : run_files(run)) remove_tree(run / file);
+  if (names_in(run / kCheckpointFolder).empty()) remove_tree(run / kCheckpointFolder);
+}
+
+bool has_checkpoint(const fs::path& run) {
+  for (const fs::path& name : names_in(run / kCheckpointFolder)) {
+    if (checkpoint_step(name.string()) >= 0) return true;
+  }
+  return false;
+}
+
+// Empty where there is none.
+std::string content(const fs::path& file) {
+  return is_taken(file) ? read_file(file, int64_t{1} << 20) : "";
+}
+
+// A configuration as training writes it, with every setting.
+bool is_run_config(const fs::path& file) {
+  try {
+    const nlohmann::json config = read_config_file(file);
+    for (const char* key : {"recipe", "seed", "log_every", "keep_last"}) {
+      if (!config.contains(key)) return false;
+    }
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Before or within the moves, where nothing of the new run is there yet; or within those back. The
+// configuration goes aside as the last one and comes back as the first.
+bool stopped_half_way(const fs::path& run) {
+  const std::string aside = content(run / kReplaced / kConfigFile);
+  const std::string here = content(run / kConfigFile);
+  return aside.empty() || here.empty() || aside == here;
 }
 
 }  // namespace
 
-void check_run_folder(const fs::path& run, RunMode mode) {
-  if (mode == RunMode::kResume && !path_exists(run / kConfigFile)) {
-    fail_usage("'", run.string(), "' holds no run to resume (no ", kConfigFile,
+RunFolder::RunFolder(fs::path run, RunMode mode) : run_(std::move(run)), mode_(mode) {
+  if (run_.empty()) fail_usage("The name of the run folder is empty; give one with --out.");
+  if (is_taken(run_ / kReplaced)) {
+    lock();
+    if (stopped_half_way(run_)) put_back();
+  }
+  check();
+  if (is_taken(run_ / kConfigFile)) lock();
+}
+
+void RunFolder::lock() {
+  if (!lock_) lock_.emplace(run_);
+}
+
+void RunFolder::check() const {
+  const fs::path config = run_ / kConfigFile;
+  if (!is_taken(config)) {
+    if (is_taken(run_ / kCheckpointFolder)) {
+      fail_usage("'", run_.string(), "' holds checkpoints but no ", kConfigFile,
+                 ", so that it is no run that could go on or be replaced; move it away, or choose "
+                 "another folder.");
+    }
+    if (mode_ != RunMode::kResume) return;
+    fail_usage("'", run_.string(), "' holds no run to resume (no ", kConfigFile,
                "); leave out --resume to start one.");
   }
-  if (mode == RunMode::kNew && holds_run(run)) {
-    fail_usage(
-        "'", run.string(),
-        "' already holds a run; go on with --resume, replace it with --overwrite, or choose ",
-        "another folder.");
+  if (mode_ == RunMode::kResume) return;
+  if (!is_run_config(config)) {
+    fail_usage("'", config.string(), "' is not the configuration of a run, so that '",
+               run_.string(), "' is left alone; choose another folder.");
+  }
+  if (mode_ == RunMode::kOverwrite) return;
+  fail_usage("'", run_.string(),
+             "' already holds a run; go on with --resume, replace it with --overwrite, or choose "
+             "another folder.");
+}
+
+void RunFolder::open() {
+  make_directories(run_);
+  sync_directory(run_.parent_path());
+  lock();
+  check();  // another process may have been quicker
+  place_.emplace(run_);
+  if (mode_ != RunMode::kOverwrite || !is_taken(run_ / kConfigFile)) return;
+  if (has_checkpoint(run_)) remove_replaced_run(run_);
+  if (is_taken(run_ / kReplaced)) return remove_run_files(run_);
+  try {
+    set_aside();
+  } catch (...) {
+    put_back();
+    throw;
   }
 }
 
-void open_run_folder(const fs::path& run, RunMode mode) {
-  check_run_folder(run, mode);
-  if (mode == RunMode::kOverwrite) remove_run(run);
-  make_directories(run);
-  sync_directory(run.parent_path());
+void RunFolder::set_aside() {
+  make_directories(run_ / kReplaced);
+  sync_directory(run_);  // before anything is gone from its old place
+  move_run_files(run_, run_ / kReplaced);
+  move_config(run_, run_ / kReplaced);
+}
+
+void RunFolder::put_back() {
+  const fs::path aside = run_ / kReplaced;
+  if (is_taken(aside / kConfigFile)) {
+    remove_run_files(run_);
+    move_config(aside, run_);
+  }
+  move_run_files(aside, run_);
+  remove_tree(aside);
+  sync_directory(run_);
+}
+
+bool RunFolder::settle() {
+  if (!place_ || !is_taken(run_ / kReplaced)) return false;
+  place_->check();
+  if (has_checkpoint(run_)) {
+    remove_replaced_run(run_);
+    return false;
+  }
+  put_back();
+  return true;
+}
+
+void remove_replaced_run(const fs::path& run) {
+  const fs::path aside = run / kReplaced;
+  // Under another name first, so that half of it is not taken for a run to be put back.
+  const fs::path doomed = fs::path(aside) += ".partial";
+  remove_tree(doomed);
+  if (!is_taken(aside)) return;
+  rename_durably(aside, doomed);
+  remove_tree(doomed);
 }
 
 }  // namespace tost

@@ -1,21 +1,53 @@
-// Starting a run folder, or finding one to go on with. Layout: tost/eval/run_layout.h.
+// Starting a run folder, or finding one to go on with. Layout: tost/eval/run_layout.h, and while a
+// process trains there RUN/.lock and RUN/.replaced.
 #pragma once
 
 #include <filesystem>
+#include <optional>
+
+#include "tost/base/folder_lock.h"
+#include "tost/base/folder_place.h"
 
 namespace tost {
 
 enum class RunMode {
   kNew,        // refuses a folder that already holds a run
-  kOverwrite,  // removes a run that is there (its own files only)
+  kOverwrite,  // replaces a run that is there (its own files only)
   kResume,     // needs a run that was started
 };
 
-// Whether `mode` can be done there; changes nothing. Throws as open_run_folder does.
-void check_run_folder(const std::filesystem::path& run, RunMode mode);
+// A run's folder while it is trained in: no other process trains there, and a run that is replaced
+// is kept in RUN/.replaced until the new one has a checkpoint. A process that is killed before that
+// leaves both: the new run can be resumed, or replaced again.
+class RunFolder {
+ public:
+  // Whether `mode` can be done there. Locks a run that is there, and finishes a replacement that
+  // was stopped half-way; changes nothing else. Throws a usage Error naming what is there (or not)
+  // and the flag that helps, or that another process trains there.
+  RunFolder(std::filesystem::path run, RunMode mode);
 
-// Makes the folder ready. Throws a usage Error naming what is there (or not) and the flag that
-// helps, a data Error when the folder cannot be made.
-void open_run_folder(const std::filesystem::path& run, RunMode mode);
+  // Makes the folder ready for a run that can start now: it is there and locked, and a run to be
+  // replaced is set aside. Throws as the constructor, and a data Error when the folder cannot be
+  // made.
+  void open();
+
+  // Once training has ended, in whatever way, after open(): puts the replaced run back where the
+  // new one has no checkpoint; true then.
+  bool settle();
+
+ private:
+  void lock();
+  void check() const;
+  void set_aside();
+  void put_back();
+
+  std::filesystem::path run_;
+  RunMode mode_;
+  std::optional<FolderLock> lock_;
+  std::optional<FolderPlace> place_;
+};
+
+// The first checkpoint of the run that replaces it stands.
+void remove_replaced_run(const std::filesystem::path& run);
 
 }  // namespace tost

@@ -11,7 +11,8 @@ using nlohmann::json;
 
 RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks,
                std::string unit)
-    : rollbacks_(rollbacks),
+    : place_(run),
+      rollbacks_(rollbacks),
       unit_(std::move(unit)),
       // Nothing is kept of a process that died before its first checkpoint, not even step 0.
       metrics_(run / kMetricsFile, first_step > 0 ? first_step : -1, rollbacks),
@@ -33,14 +34,14 @@ void RunLog::add_step(const StepReport& report) {
     line["accuracy"] = report.accuracy;
     scalars.emplace_back("train/accuracy", report.accuracy);
   }
-  metrics_.add(line);
+  add(line);
   events_.add(report.step, scalars);
 }
 
 void RunLog::add_eval(const json& metrics) {
   json line = metrics;
   line["kind"] = "eval";
-  metrics_.add(line);
+  add(line);
   Scalars scalars;
   for (const auto& [key, value] : metrics.items()) {
     if (value.is_number() && key != "step" && key != "epoch") {
@@ -52,14 +53,14 @@ void RunLog::add_eval(const json& metrics) {
 }
 
 void RunLog::add_sample(int64_t step, const std::string& text) {
-  metrics_.add({{"kind", "sample"}, {"step", step}, {"text", text}});
+  add({{"kind", "sample"}, {"step", step}, {"text", text}});
 }
 
 void RunLog::add_bound(int64_t step, const json& measured) {
   json line = measured;
   line["kind"] = "bound";
   line["step"] = step;
-  metrics_.add(line);
+  add(line);
   Scalars scalars;
   for (const json& layer : measured.at("layers")) {
     const std::string number = json_text(layer.at("layer"));
@@ -77,11 +78,17 @@ void RunLog::add_event(const std::string& event, int64_t step, const json& facts
   line["event"] = event;
   line["step"] = step;
   line["rollbacks"] = rollbacks_;
-  metrics_.add(line);
+  add(line);
   flush();
 }
 
+void RunLog::add(const json& line) {
+  place_.check();
+  metrics_.add(line);
+}
+
 void RunLog::flush() {
+  place_.check();
   metrics_.flush();
   events_.flush();
 }

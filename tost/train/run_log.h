@@ -3,13 +3,15 @@
 
 #include <filesystem>
 
+#include "tost/base/folder_place.h"
 #include "tost/train/event_file.h"
 #include "tost/train/metrics_log.h"
 #include "tost/train/train_listener.h"
 
 namespace tost {
 
-// Epochs count from 1 here, as for people.
+// Epochs count from 1 here, as for people. Throws a data Error where the run's folder is no longer
+// in its place, rather than write to files that no one will find.
 class RunLog {
  public:
   // Goes on after first_step steps and so many rollbacks: what was logged beyond that is dropped.
@@ -28,6 +30,9 @@ class RunLog {
   void flush();
 
  private:
+  void add(const nlohmann::json& line);
+
+  FolderPlace place_;
   int64_t rollbacks_;
   std::string unit_;
   MetricsLog metrics_;

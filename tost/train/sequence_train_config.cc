@@ -1,6 +1,7 @@
 #include "tost/train/sequence_train_config.h"
 
 #include "tost/base/error.h"
+#include "tost/data/sequence_layout.h"
 #include "tost/models/sequence_classifier.h"
 
 namespace tost {
@@ -15,7 +16,7 @@ constexpr int64_t kMany = int64_t{1} << 40;
 void add_sequence_model_fields(FieldTable<S>& t) {
   t.choice("recipe", &S::recipe, names_of(sequence_recipes()), kFree, "named set of defaults")
       .choice("model", &S::model, sequence_preset_names(), kFixed, "model preset")
-      .text("from", &S::from, kFixed,
+      .path("from", &S::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
       .text("mixer", &S::mixer, kFixed, "token mixer (empty: the preset's)")
       .object("model_options", &S::model_options, kFixed, "further model fields, as in model.json")
@@ -26,8 +27,13 @@ void add_sequence_model_fields(FieldTable<S>& t) {
                "none)");
 }
 
+std::string kept_sequence_data(const std::string& data) {
+  return names_generated_sequences(data) ? data : absolute_where_found(data);
+}
+
 void add_sequence_data_fields(FieldTable<S>& t) {
-  t.text("data", &S::data, kWarn, "file or folder; or generated: listops, pathfinder, pathx")
+  t.path("data", &S::data, kept_sequence_data, kWarn,
+         "file or folder; or generated: listops, pathfinder, pathx")
       .choice("data_format", &S::data_format,
               {"auto", "listops", "text", "retrieval", "pixels", "pathfinder"}, kFixed,
               "format of the data")

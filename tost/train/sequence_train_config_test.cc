@@ -66,6 +66,12 @@ TEST(SequenceTrainConfig, OptionsReachTheModel) {
   EXPECT_EQ(spec.seed, 3u);
 }
 
+TEST(SequenceTrainConfig, GeneratedSetsKeepTheirNames) {
+  for (const char* name : {"listops", "pathfinder", "pathx"}) {
+    EXPECT_EQ(made({{"data", name}}).data, name);
+  }
+}
+
 TEST(SequenceTrainConfig, RefusesWhatCannotBe) {
   EXPECT_TRUE(mentions(usage_error({{"recipe", "lra-text"}}), "data is empty"));
   EXPECT_TRUE(mentions(usage_error({{"heads", 3}}), "heads"));

@@ -30,6 +30,7 @@ class ToyTask : public TrainTask {
   std::function<void(int64_t)> before_batch;
   std::function<torch::Tensor(int64_t, torch::Tensor)> change_loss;
   std::function<void()> before_eval, before_eval_read;
+  std::function<double(double)> change_eval;
   std::vector<int64_t> taken;  // places of the batches given out, in the stream of all epochs
 
   torch::nn::Module& model() override { return *net_; }
@@ -71,7 +72,8 @@ class ToyTask : public TrainTask {
       if (before_eval_read) before_eval_read();
       return rows(1000);
     });
-    return nlohmann::json{{"loss", (net_->forward(x) - target(x)).square().mean().item<double>()}};
+    const double loss = (net_->forward(x) - target(x)).square().mean().item<double>();
+    return nlohmann::json{{"loss", change_eval ? change_eval(loss) : loss}};
   }
   BestMetric best_metric() const override { return {"loss", false}; }
   nlohmann::json model_description() const override { return nlohmann::json::object(); }

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
@@ -18,23 +19,17 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-void write_json(const fs::path& path, const json& value) {
-  write_file_atomic(path, json_text(value, 2) + "\n");
-}
-
-// A run is resumed from any working directory, and a path may be written in several ways.
-json with_absolute_from(json values) {
-  const auto from = values.find("from");
-  if (from == values.end() || !from->is_string() || *from == "") return values;
-  fs::path path = absolute_path(from->get<std::string>()).lexically_normal();
-  if (path.filename().empty()) path = path.parent_path();
-  *from = path.string();
-  return values;
+// What a file of the run is to hold. Names of classes and paths may be any bytes.
+std::string file_text(const json& value, const char* file) {
+  std::string text = json_text(value, 2) + "\n";
+  if (parse_json(text, file) == value) return text;
+  fail_data("A path or a class name is not UTF-8, so that ", file,
+            " cannot hold it; rename the file or folder.");
 }
 
 SavedRun read_saved(const fs::path& run) {
   SavedRun saved;
-  saved.config = with_absolute_from(read_config_file(run / kConfigFile));
+  saved.config = read_config_file(run / kConfigFile);
   saved.config_where = cat("'", (run / kConfigFile).string(), "'");
   const fs::path model = run / kModelInfoFile;
   saved.model_where = cat("'", model.string(), "'");
@@ -47,19 +42,38 @@ SavedRun read_saved(const fs::path& run) {
   return saved;
 }
 
+TrainResult go(const TrainRun& run, const LoopConfig& loop, TrainTask& task,
+               TrainListener& listener, const std::atomic<bool>* stop) {
+  Trainer trainer(loop, task, run.out, listener, stop);
+  if (run.mode == RunMode::kResume && !trainer.resume()) {
+    listener.on_message("The run has no checkpoint yet: it starts from the beginning.");
+  }
+  return trainer.train();
+}
+
+// After a failure, which is the one to be told of.
+void put_back(RunFolder& folder, TrainListener& listener) {
+  try {
+    if (folder.settle())
+      listener.on_message("The run that was to be replaced is back in its place.");
+  } catch (const std::exception& error) {
+    listener.on_message(error.what());
+  }
+}
+
 }  // namespace
 
 TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {
   const bool resuming = run.mode == RunMode::kResume;
-  check_run_folder(run.out, run.mode);
+  RunFolder folder(run.out, run.mode);
   std::optional<SavedRun> saved;
   if (resuming) saved = read_saved(run.out);
-  const json values = with_absolute_from(run.values);
-  const RunKind& kind = choose_run_kind(values, saved ? &saved->config : nullptr);
-  const PreparedRun prepared = kind.prepare(values, saved ? &*saved : nullptr);
+  const RunKind& kind = choose_run_kind(run.values, saved ? &saved->config : nullptr);
+  const PreparedRun prepared = kind.prepare(run.values, saved ? &*saved : nullptr);
   for (const std::string& message : prepared.messages) listener.on_message(message);
 
   const LoopConfig& loop = prepared.loop;
+  check_threads(loop.threads);
   if (loop.threads > 0) at::set_num_threads(int(loop.threads));
   const torch::Device device = device_from_name(loop.device);
   torch::manual_seed(uint64_t(loop.seed));
@@ -67,18 +81,21 @@ TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomi
   std::unique_ptr<TrainTask> task = prepared.make_task();
   if (!device.is_cpu()) task->model().to(device);
   steps_per_epoch(loop, *task);
-  open_run_folder(run.out, run.mode);
-  write_json(run.out / kConfigFile, prepared.config);
-  write_json(run.out / kModelInfoFile, task->model_description());
-
+  const std::string config = file_text(prepared.config, kConfigFile);
+  const std::string model = file_text(task->model_description(), kModelInfoFile);
+  folder.open();
   try {
-    Trainer trainer(loop, *task, run.out, listener, stop);
-    if (resuming && !trainer.resume()) {
-      listener.on_message("The run has no checkpoint yet: it starts from the beginning.");
-    }
-    return trainer.train();
+    write_file_atomic(run.out / kConfigFile, config);
+    write_file_atomic(run.out / kModelInfoFile, model);
+    TrainResult result = go(run, loop, *task, listener, stop);
+    result.put_back = folder.settle();
+    return result;
   } catch (const DataTimeout&) {
     (void)task.release();  // a thread that cannot be ended still reads from it
+    put_back(folder, listener);
+    throw;
+  } catch (...) {
+    put_back(folder, listener);
     throw;
   }
 }

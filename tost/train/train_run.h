@@ -18,8 +18,8 @@ struct TrainRun {
 
 // What is trained follows from the values (see choose_run_kind), or from the folder of a resumed
 // run. Layout of the folder: tost/eval/run_layout.h. Throws usage and data Errors as described at
-// the configurations, open_run_folder, the tasks and Trainer. A new run that fails before its first
-// step leaves no folder behind.
+// the configurations, RunFolder, the tasks and Trainer. A new run that fails before its first step
+// leaves no folder behind, and where it was to replace another, that one.
 TrainResult train(const TrainRun& run, TrainListener& listener,
                   const std::atomic<bool>* stop = nullptr);
 

@@ -9,6 +9,7 @@
 #include "tost/eval/run_layout.h"
 #include "tost/models/module_device.h"
 #include "tost/models/recompute.h"
+#include "tost/train/run_folder.h"
 
 namespace tost {
 namespace {
@@ -78,8 +79,8 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
   }
   const int64_t leftovers = store_.clean();
   if (leftovers > 0)
-    listener_.on_message(
-        cat("Cleared ", leftovers, " unfinished checkpoints of a killed process."));
+    listener_.on_message(cat("Cleared ", leftovers, " unfinished checkpoint",
+                             leftovers == 1 ? "" : "s", " of a killed process."));
 }
 
 bool Trainer::resume() {
@@ -104,13 +105,16 @@ TrainResult Trainer::train() {
   if (bound_due() && state_.step == 0) measure_bound();  // where the curves begin
   bool interrupted = false;
   while (true) {
+    const bool stop = stopped();
+    // What is scored, saved or called the best is finite in all its parts.
+    if ((stop || evaluation_due() || checkpoint_due()) && !state_is_sound()) continue;
     if (evaluation_due() && !evaluate()) interrupted = true;
     if (checkpoint_due()) {
       state_.guards.rollback_step = state_.step;
       save();
     }
     if (interrupted || state_.step == total_steps()) break;
-    if (stopped()) {
+    if (stop) {
       interrupted = true;
       break;
     }
@@ -155,7 +159,7 @@ void Trainer::step() {
   StepSums sums;
   std::optional<BadStep> bad = accumulate_gradients(sums);
   double norm = 0;
-  if (!bad && measures_norm()) {
+  if (!bad) {
     norm = graphs_ ? sums.norm : optimizer_.gradient_norm();
     bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
   }
@@ -199,10 +203,6 @@ StepGraphs::Batch Trainer::add_batch() {
   const double loss = batch.loss.item<double>();
   if (std::isfinite(loss)) (batch.loss / double(config_.accumulate)).backward();
   return {.loss = loss, .samples = batch.samples, .correct = batch.correct};
-}
-
-bool Trainer::measures_norm() const {
-  return config_.clip > 0 || config_.outlier_z > 0 || config_.rollbacks > 0;
 }
 
 void Trainer::update(double lr, double norm, const StepSums& sums) {
@@ -259,8 +259,9 @@ bool Trainer::evaluate() {
   if (!metrics) return false;
   const BestMetric rule = task_.best_metric();
   const double value = metrics->at(rule.key).get<double>();
-  const bool better = !state_.best || (rule.higher_is_better ? value > state_.best->value
-                                                             : value < state_.best->value);
+  const bool better = std::isfinite(value) &&
+                      (!state_.best || (rule.higher_is_better ? value > state_.best->value
+                                                              : value < state_.best->value));
   if (better) state_.best = BestSoFar{value, state_.step};
   best_is_new_ = better;
   (*metrics)["step"] = state_.step;
@@ -284,11 +285,15 @@ bool Trainer::checkpoint_due() const {
          epoch() % config_.checkpoint_every == 0;
 }
 
+// Shares the run's memory.
+Checkpoint Trainer::checkpoint() const {
+  return make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get());
+}
+
 // The log is secured first: what it says of earlier steps must outlive the state that follows it.
 void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
-  Checkpoint checkpoint =
-      make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get());
+  Checkpoint checkpoint = this->checkpoint();
   if (config_.rollbacks > 0) checkpoint.keep_step = state_.guards.rollback_step;
   if (in_background) {
     saver_.save(checkpoint, best_is_new_);
@@ -343,6 +348,7 @@ void Trainer::measure_bound() {
 
 void Trainer::pass_messages() {
   const BackgroundSaver::News news = saver_.take_news();
+  if (!news.finished.empty()) remove_replaced_run(run_);
   for (const auto& folder : news.finished) listener_.on_checkpoint(folder);
   for (const std::string& message : news.messages) listener_.on_message(message);
   for (const std::string& message : task_.take_messages()) listener_.on_message(message);

@@ -32,6 +32,7 @@ struct RunEvents {
 struct TrainResult {
   int64_t step = 0, total_steps = 0;
   bool interrupted = false;
+  bool put_back = false;     // interrupted before its first checkpoint; see RunMode::kOverwrite
   nlohmann::json last_eval;  // null before the first evaluation of this process
   std::string metric;        // what `best` is a value of: the key of the task's best_metric()
   std::optional<BestSoFar> best;
@@ -56,6 +57,7 @@ class Trainer {
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
   // can reach the weights, unless the configuration's guards skip the step or go back (guards.h).
+  // So is a number of the state that is not finite, before it is evaluated or saved.
   // Throws DataTimeout, see there, when no batch comes for data_timeout seconds, be it of training
   // or of an evaluation; everything up to the last whole step is then saved.
   TrainResult train();
@@ -78,7 +80,6 @@ class Trainer {
   void step();
   std::optional<BadStep> accumulate_gradients(StepSums& sums);
   StepGraphs::Batch add_batch();
-  bool measures_norm() const;
   void update(double lr, double norm, const StepSums& sums);
   void report_step(double lr);
   void warn_of_waiting(double wait_share);
@@ -87,6 +88,7 @@ class Trainer {
   // What the task tells of the averaged weights, or the model's own, its reading being watched.
   std::optional<nlohmann::json> scored(const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
+  Checkpoint checkpoint() const;
   void save();
   void write_checkpoint(bool in_background);
   void wait_for_saves();
@@ -99,8 +101,12 @@ class Trainer {
 
   // trainer_guards.cc
   bool pass_over(const BadStep& bad, double lr);  // false where the run went back
+  bool state_is_sound();                          // the same
   void report_skipped(const BadStep& bad, double lr);
-  bool roll_back(const std::string& reason);  // false where there is nothing to go back to
+  // False where there is nothing to go back to. `failed` is the step whose batches are the last to
+  // be passed over.
+  bool roll_back(int64_t failed, const std::string& reason);
+  std::string what_is_kept();
   void load_batch(bool starts_epoch);
   bool read_in_time(std::function<void()> reading);
   void report_wait();

@@ -30,20 +30,38 @@ bool Trainer::pass_over(const BadStep& bad, double lr) {
     if (guards.skipped_in_row <= config_.outlier_limit) return true;
   }
   const std::string found = describe(bad);
-  const int64_t rollbacks = guards.rollbacks, in_row = guards.skipped_in_row;
-  if (roll_back(skips ? cat(in_row, " steps in a row were skipped, at the last ", found) : found))
+  const int64_t in_row = guards.skipped_in_row;
+  const std::string passed =
+      in_row == 1 ? "1 step was skipped" : cat(in_row, " steps in a row were skipped");
+  if (roll_back(state_.step + 1, skips ? cat(passed, ", at the last ", found) : found)) {
     return false;
-  const std::string rest =
-      cat(rollbacks > 0 ? cat(" and ", rollbacks, rollbacks == 1 ? " rollback" : " rollbacks") : "",
-          "); training stopped and ",
-          has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
-  if (skips) {
-    fail_data("At step ", state_.step + 1, ", ", in_row,
-              " steps in a row were skipped, more than outlier_limit ", config_.outlier_limit,
-              "; at the last ", found, " (learning rate ", lr, rest, kAdvice);
   }
-  fail_data("The ", bad.what, " became ", bad.value, " at step ", state_.step + 1,
-            " (learning rate ", lr, rest, kAdvice);
+  const std::string rest = cat(" (learning rate ", lr, what_is_kept());
+  if (skips) {
+    fail_data("At step ", state_.step + 1, ", ", passed, ", more than outlier_limit ",
+              config_.outlier_limit, "; at the last ", found, rest, kAdvice);
+  }
+  fail_data("The ", bad.what, " became ", bad.value, " at step ", state_.step + 1, rest, kAdvice);
+}
+
+// After "(learning rate ...".
+std::string Trainer::what_is_kept() {
+  const int64_t rollbacks = state_.guards.rollbacks;
+  return cat(
+      rollbacks > 0 ? cat(" and ", rollbacks, rollbacks == 1 ? " rollback" : " rollbacks") : "",
+      "); training stopped and ",
+      has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
+}
+
+// Gradients are judged at every step; what else can leave the finite numbers (statistics of batch
+// norm, weights at an absurd learning rate) is judged here.
+bool Trainer::state_is_sound() {
+  const std::optional<std::string> bad = first_not_finite(checkpoint());
+  if (!bad) return true;
+  const std::string found = *bad + " holds a number that is not finite";
+  if (roll_back(state_.step, found)) return false;
+  fail_data("After step ", state_.step, ", ", found, " (learning rate ", rate(), what_is_kept(),
+            kAdvice);
 }
 
 void Trainer::report_skipped(const BadStep& bad, double lr) {
@@ -58,7 +76,7 @@ void Trainer::report_skipped(const BadStep& bad, double lr) {
 // The batches from the checkpoint to the failed step are passed over; all else is as it was there,
 // but for the rate. The checkpoint is written anew, so that a run that is killed now does not have
 // to fail again first.
-bool Trainer::roll_back(const std::string& reason) {
+bool Trainer::roll_back(int64_t failed, const std::string& reason) {
   const GuardState before = state_.guards;
   if (before.rollbacks >= config_.rollbacks || before.rollback_step < 0 || !has_checkpoint())
     return false;
@@ -66,7 +84,6 @@ bool Trainer::roll_back(const std::string& reason) {
   const auto checkpoint = store_.load_newest(messages, before.rollback_step);
   for (const std::string& message : messages) listener_.on_message(message);
   if (!checkpoint) return false;
-  const int64_t failed = state_.step;
   state_ =
       restore_checkpoint(*checkpoint, store_.directory(), task_.model(), optimizer_, ema_.get());
   GuardState& now = state_.guards;
@@ -74,16 +91,16 @@ bool Trainer::roll_back(const std::string& reason) {
   now.skipped_in_row = 0;
   now.rollbacks = before.rollbacks + 1;
   now.lr_factor = std::max(before.lr_factor * config_.rollback_lr, 1e-300);
-  now.data_ahead = before.data_ahead + failed + 1 - state_.step;
+  now.data_ahead = before.data_ahead + failed - state_.step;
   in_epoch_ = best_is_new_ = false;
   open_log();
   log_->add_event("rollback", state_.step,
-                  {{"from", failed + 1},
+                  {{"from", failed},
                    {"to", state_.step},
                    {"lr", rate()},
                    {"lr_factor", now.lr_factor},
                    {"reason", reason}});
-  listener_.on_message(cat("At step ", failed + 1, ", ", reason, ": back to step ", state_.step,
+  listener_.on_message(cat("At step ", failed, ", ", reason, ": back to step ", state_.step,
                            ", past the batches since, with learning rates times ", now.lr_factor,
                            " (rollback ", now.rollbacks, " of ", config_.rollbacks, ")."));
   write_checkpoint(/*in_background=*/false);
@@ -156,7 +173,11 @@ void Trainer::end_waiting(bool in_step) {
     log_->add_event("data_timeout", state_.step, {{"seconds", config_.data_timeout}});
     if (in_step) start_->restore_buffers();
     if (in_step) start_->restore_generators();
-    if (unsaved_) write_checkpoint(/*in_background=*/false);
+    if (unsaved_) {
+      const std::optional<std::string> bad = first_not_finite(checkpoint());
+      if (bad) fail_data(*bad, " holds a number that is not finite");
+      write_checkpoint(/*in_background=*/false);
+    }
     saver_.wait();
     if (state_.step == 0) kept = "no step was done yet";
   } catch (const Error& error) {

@@ -1,5 +1,8 @@
 #include "tost/train/trainer_state.h"
 
+#include <cmath>
+#include <limits>
+
 #include "tost/base/error.h"
 #include "tost/eval/run_layout.h"
 #include "tost/models/module_device.h"
@@ -58,6 +61,31 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
   }
   checkpoint.parts.push_back({kOptimizerFile, std::move(moments), {}});
   return checkpoint;
+}
+
+std::optional<std::string> first_not_finite(const Checkpoint& checkpoint) {
+  std::vector<Tensor> tensors;
+  std::vector<std::string> names;
+  for (const CheckpointPart& part : checkpoint.parts) {
+    for (const auto& [name, tensor] : part.tensors) {
+      if (!tensor.is_floating_point() || tensor.numel() == 0) continue;
+      tensors.push_back(tensor);
+      names.push_back(cat("tensor '", name, "' of ", part.file));
+    }
+  }
+  if (tensors.empty()) return std::nullopt;
+  const torch::NoGradGuard no_grad;
+  // The largest magnitude: not finite exactly where one of the numbers is not, and unlike a sum it
+  // never overflows.
+  const auto largest = at::_foreach_norm(tensors, std::numeric_limits<double>::infinity());
+  std::vector<Tensor> numbers;
+  for (const Tensor& one : largest) numbers.push_back(one.to(torch::kDouble));
+  const Tensor host = torch::stack(numbers).cpu();
+  const auto* value = host.const_data_ptr<double>();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!std::isfinite(value[i])) return names[i];
+  }
+  return std::nullopt;
 }
 
 LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& where,

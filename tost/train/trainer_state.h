@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +17,15 @@
 namespace tost {
 
 // model.safetensors and ema.safetensors (with `metadata`), optimizer.safetensors (moments, and
-// torch's CPU generator as "random.cpu", that of the model's GPU as "random.cuda"), state.json. The tensors share memory with the run: write
-// before the next step.
+// torch's CPU generator as "random.cpu", that of the model's GPU as "random.cuda"), state.json. The
+// tensors share memory with the run: write before the next step.
 Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& model,
                            const std::map<std::string, std::string>& metadata,
                            const AdamW& optimizer, const Ema* ema);
+
+// "tensor 'x' of model.safetensors" for the first one with a number that is not finite; nothing
+// where all are finite. One read of the memory.
+std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 
 // Puts everything back. `ema` is null for a run without averaged weights. Throws a data Error
 // naming the part or tensor that does not fit; `where` is for messages.

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tost/base/error.h"
 #include "tost/models/state_dict.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"
 
@@ -121,15 +124,92 @@ TEST(Trainer, NonFiniteLossStopsAndKeepsTheLastCheckpoint) {
   }
 }
 
-TEST(Trainer, NonFiniteGradientStopsBeforeTheWeights) {
+// With a checkpoint after every step, and also where nothing but the judgement needs the norm.
+TEST(Trainer, NonFiniteGradientReachesNeitherWeightsNorCheckpoints) {
+  for (const double clip : {1.0, 0.0}) {
+    const testing::TempDir dir;
+    ToyTask task(8);
+    task.change_loss = [](int64_t given, torch::Tensor loss) {
+      return given == 2 ? loss + (loss - loss.detach()).sqrt()
+                        : loss;  // finite, with an infinite slope
+    };
+    LoopConfig c = config();
+    c.clip = clip;
+    c.checkpoint_every_steps = 1;
+    const std::string message = testing::data_error_of([&] { run(dir.path(), task, c); });
+    EXPECT_NE(message.find("The gradient norm became nan at step 3"), std::string::npos) << message;
+    for (const auto& p : task.model().parameters()) EXPECT_TRUE(p.isfinite().all().item<bool>());
+    const Checkpoint last = testing::newest_checkpoint(dir.path());
+    EXPECT_EQ(last.step, 2);
+    EXPECT_EQ(first_not_finite(last), std::nullopt);
+  }
+}
+
+// The statistics of batch norm, which no gradient tells of and training does not use.
+TEST(Trainer, AStateThatIsNotFiniteIsNeitherSavedNorTheBest) {
+  for (const int64_t rollbacks : {0, 1}) {
+    const testing::TempDir dir;
+    ToyTask task(8);
+    task.before_batch = [&task](int64_t given) {
+      if (given == 9) task.model().named_buffers()["1.running_mean"].fill_(INFINITY);
+    };
+    LoopConfig c = config();
+    c.rollbacks = rollbacks;
+    if (rollbacks == 0) {
+      const std::string message = testing::data_error_of([&] { run(dir.path(), task, c); });
+      EXPECT_NE(message.find("After step 12, tensor '1.running_mean' of model.safetensors"),
+                std::string::npos)
+          << message;
+      EXPECT_NE(message.find("checkpoint is kept"), std::string::npos) << message;
+    } else {
+      EXPECT_EQ(run(dir.path(), task, c).events.rollbacks, 1);
+      std::vector<int64_t> expected;
+      for (int64_t i = 0; i < 30; ++i) expected.push_back(i);  // 6 to 11 are lost
+      EXPECT_EQ(task.taken, expected);
+    }
+    const Checkpoint last = testing::newest_checkpoint(dir.path());
+    EXPECT_EQ(last.step, rollbacks == 0 ? 6 : 24);
+    EXPECT_EQ(first_not_finite(last), std::nullopt);
+    for (const json& line : log_lines(dir.path())) {
+      EXPECT_TRUE(line["kind"] != "eval" || line["loss"].is_number()) << line;
+    }
+  }
+}
+
+// As a model gives that overflows in an evaluation alone.
+TEST(Trainer, AnEvaluationThatIsNoNumberIsWorseThanAnyNumber) {
   const testing::TempDir dir;
-  ToyTask task(8);
-  task.change_loss = [](int64_t given, torch::Tensor loss) {
-    return given == 2 ? loss + (loss - loss.detach()).sqrt()
-                      : loss;  // finite, with an infinite slope
+  LoopConfig c = config();
+  std::atomic<bool> stop = false;
+  ToyTask first(7);
+  first.change_eval = [](double) { return std::nan(""); };
+  first.before_batch = [&](int64_t given) { stop = given == 7; };
+  EXPECT_EQ(run(dir.path(), first, c, &stop).best, std::nullopt);
+  ToyTask second(7);
+  int evaluations = 0;
+  second.change_eval = [&](double loss) { return ++evaluations == 2 ? std::nan("") : loss; };
+  const TrainResult result = run(dir.path(), second, c);
+  EXPECT_EQ(result.step, 24);
+  ASSERT_TRUE(result.best);
+  EXPECT_TRUE(std::isfinite(result.best->value));
+  std::vector<json> best;
+  for (const json& line : log_lines(dir.path())) {
+    if (line["kind"] == "eval") best.push_back(line["best"]);
+  }
+  EXPECT_EQ(best, (std::vector<json>{false, true, false, best[3]}));
+}
+
+// What earlier versions left where their first evaluation was no number.
+TEST(LoopState, ABestValueOfNullIsNone) {
+  LoopState state;
+  state.best = BestSoFar{std::nan(""), 6};
+  const auto read = [](const LoopState& s) {
+    return loop_state_from_json(json::parse(to_json(s).dump()), "it").best;
   };
-  EXPECT_THROW(run(dir.path(), task, config()), Error);
-  for (const auto& p : task.model().parameters()) EXPECT_TRUE(p.isfinite().all().item<bool>());
+  EXPECT_FALSE(read(state));
+  state.best->value = 0.5;
+  ASSERT_TRUE(read(state));
+  EXPECT_EQ(read(state)->value, 0.5);
 }
 
 TEST(Trainer, AccumulationEqualsTheLargeBatch) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -93,6 +94,122 @@ TEST(VisionRun, RunFoldersAreNotOverwrittenUnasked) {
   train(out, values, RunMode::kOverwrite);
   EXPECT_EQ(read_file(out / "notes.txt", 100), "mine");
   EXPECT_EQ(json::parse(read_file(out / kConfigFile, 100000))["seed"], 5);
+}
+
+// Files by their path in the run folder, and what is in them.
+std::map<std::string, std::string> content_of(const fs::path& run) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(run)) {
+    const std::string name = fs::relative(entry.path(), run).string();
+    if (name != ".lock" && entry.is_regular_file()) {
+      files[name] = read_file(entry.path(), int64_t{1} << 24);
+    }
+  }
+  return files;
+}
+
+TEST(VisionRun, ARunIsReplacedOnlyByOneThatCanStart) {
+  const testing::TempDir dir;
+  const fs::path out = dir.path() / "run";
+  json values = tiny_values();
+  values["max_steps"] = 2;
+  train(out, values);
+  const auto before = content_of(out);
+  const auto overwrite = [&](const json& change) {
+    return error_of(out, merge(values, change), RunMode::kOverwrite);
+  };
+  EXPECT_TRUE(mentions(overwrite({{"data", "/nowhere"}}), "/nowhere"));
+  const std::string bytes = "\xff\xfe";  // no UTF-8
+  for (const std::string& name : {bytes, std::string("b")}) {
+    make_directories(dir.path() / "data" / "train" / name);
+    for (int i = 0; i < 20; ++i) {
+      write_png((dir.path() / "data" / "train" / name / cat(i, ".png")).string(), Image(16, 16, 3));
+    }
+  }
+  const json named{{"data", (dir.path() / "data").string()}, {"batch", 1}};
+  EXPECT_TRUE(mentions(overwrite(named), "is not UTF-8")) << overwrite(named);
+  EXPECT_EQ(content_of(out), before);
+  // Stopped before it has saved anything.
+  Watcher watcher;
+  std::atomic<bool> stop = true;
+  const TrainResult result = tost::train({out, RunMode::kOverwrite, values}, watcher, &stop);
+  EXPECT_TRUE(result.put_back);
+  EXPECT_EQ(content_of(out), before);
+}
+
+TEST(VisionRun, AFolderHasOneTraining) {
+  const testing::TempDir dir;
+  const fs::path out = dir.path() / "run";
+  json values = tiny_values();
+  values["max_steps"] = 3;
+  Watcher watcher;
+  std::vector<std::string> refusals;
+  watcher.after_step = [&](int64_t) {
+    for (const RunMode mode : {RunMode::kResume, RunMode::kOverwrite}) {
+      refusals.push_back(error_of(out, json::object(), mode));
+    }
+  };
+  EXPECT_EQ(tost::train({out, RunMode::kNew, values}, watcher).step, 3);
+  ASSERT_EQ(refusals.size(), 6u);
+  for (const std::string& text : refusals) EXPECT_TRUE(mentions(text, "is at work in")) << text;
+  EXPECT_EQ(train(out, {{"max_steps", 4}}, RunMode::kResume).step, 4);
+}
+
+TEST(VisionRun, EndsWhereItsFolderIsMovedAway) {
+  for (const bool replaced : {false, true}) {
+    const testing::TempDir dir;
+    const fs::path out = dir.path() / "run", away = dir.path() / "away";
+    json values = tiny_values();
+    values["checkpoint_every_steps"] = 2;
+    values["save_retries"] = 0;
+    Watcher watcher;
+    watcher.after_step = [&](int64_t step) {
+      if (step != 5) return;
+      fs::rename(out, away);
+      if (replaced) make_directories(out);
+    };
+    const std::string message = testing::data_error_of([&] {
+      tost::train({out, RunMode::kNew, values}, watcher);
+    });
+    EXPECT_TRUE(
+        mentions(message, replaced ? "run' was replaced" : "run' was removed or moved away"))
+        << message;
+    EXPECT_EQ(fs::exists(out), replaced);
+    if (replaced) {
+      EXPECT_TRUE(fs::is_empty(out));
+      fs::remove(out);
+    }
+    fs::rename(away, out);
+    EXPECT_EQ(train(out, json::object(), RunMode::kResume).step, 12);
+  }
+}
+
+TEST(VisionRun, PathsHoldFromAnyWorkingDirectory) {
+  const testing::TempDir dir;
+  const fs::path here = fs::current_path();
+  json values = tiny_values();
+  values["max_steps"] = 2;
+  values["data"] = "data/";
+  for (const char* name : {"a", "b"}) {
+    make_directories(dir.path() / "data" / "train" / name);
+    for (int i = 0; i < 20; ++i) {
+      write_png((dir.path() / "data" / "train" / name / cat(i, ".png")).string(), Image(16, 16, 3));
+    }
+  }
+  fs::current_path(dir.path());
+  train("run", values);
+  fs::current_path(here);
+  const auto saved = [&](const fs::path& run) {
+    return json::parse(read_file(run / kConfigFile, 100000)).at("data");
+  };
+  EXPECT_EQ(saved(dir.path() / "run"), (dir.path() / "data").string());
+  EXPECT_EQ(train(dir.path() / "run", {{"max_steps", 3}}, RunMode::kResume).step, 3);
+  values["data"] = "shapes";  // the name of a generated set, whatever lies there
+  make_directories(dir.path() / "shapes");
+  fs::current_path(dir.path());
+  train("drawn", values);
+  fs::current_path(here);
+  EXPECT_EQ(saved(dir.path() / "drawn"), "shapes");
 }
 
 TEST(VisionRun, BadSettingsLeaveNoFolder) {

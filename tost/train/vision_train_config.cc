@@ -15,7 +15,7 @@ constexpr int64_t kMany = int64_t{1} << 40;
 void add_vision_model_fields(FieldTable<V>& t) {
   t.choice("recipe", &V::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
       .choice("model", &V::model, vision_preset_names(), kFixed, "model preset")
-      .text("from", &V::from, kFixed,
+      .path("from", &V::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
       .text("mixer", &V::mixer, kFixed, "token mixer (empty: the preset's)")
       .integer("image_size", &V::image_size, 0, 4096, kFixed,
@@ -24,8 +24,12 @@ void add_vision_model_fields(FieldTable<V>& t) {
       .object("model_options", &V::model_options, kFixed, "further model fields, as in model.json");
 }
 
+std::string kept_picture_data(const std::string& data) {
+  return data == "shapes" ? data : absolute_where_found(data);
+}
+
 void add_vision_data_fields(FieldTable<V>& t) {
-  t.text("data", &V::data, kWarn, "data folder, or shapes (generated)")
+  t.path("data", &V::data, kept_picture_data, kWarn, "data folder, or shapes (generated)")
       .choice("data_format", &V::data_format,
               {"auto", "idx", "cifar10", "cifar100", "folder", "shapes"}, kFixed,
               "format of the data")

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/testing/errors.h"
@@ -68,9 +71,37 @@ TEST(VisionTrainConfig, EveryFieldIsChecked) {
     }
     EXPECT_FALSE(field.help.empty()) << field.key;
   }
-  EXPECT_NE(usage_error({{"lr", std::nan("")}}), "");
+  EXPECT_TRUE(mentions(usage_error({{"lr", -std::nan("")}}), "lr is nan but must lie between 0"));
+  EXPECT_TRUE(mentions(usage_error({{"lr", INFINITY}}), "lr is inf but must lie between 0"));
   EXPECT_NE(usage_error({{"seed", uint64_t(1) << 63}}), "");
   EXPECT_NE(usage_error({{"epochs", 1.5}}), "");
+}
+
+TEST(VisionTrainConfig, PathsAreKeptAbsoluteAndNamesAsTheyAre) {
+  namespace fs = std::filesystem;
+  const testing::TempDir dir;
+  const fs::path here = fs::current_path(), root = fs::canonical(dir.path());
+  make_directories(root / "a" / "b");
+  make_directories(root / "c");
+  fs::create_directory_symlink(root / "a" / "b", root / "link");
+  write_file_atomic(root / "set_train.tsv", "");
+  fs::current_path(root);
+  EXPECT_EQ(absolute_where_found("a/b/"), (root / "a" / "b").string());
+  EXPECT_EQ(absolute_where_found("./a/../c"), (root / "c").string());
+  EXPECT_EQ(absolute_where_found("link/../b"), (root / "link/../b").string()) << "that is a/b";
+  EXPECT_EQ(absolute_where_found("set"), (root / "set").string()) << "of a file's name";
+  for (const char* name : {"", "nothing", "nowhere/set"}) {
+    EXPECT_EQ(absolute_where_found(name), name);
+  }
+  EXPECT_EQ(absolute_setting("nothing"), (root / "nothing").string());
+  EXPECT_TRUE(same_path("a/../c", (root / "c").string()));
+  EXPECT_FALSE(same_path("a", "c"));
+  const auto kept = [](const json& values) { return make_config(vision_train_form(), values); };
+  EXPECT_EQ(kept({{"data", "c"}}).data, (root / "c").string());
+  EXPECT_EQ(kept({{"from", "x.safetensors"}}).from, (root / "x.safetensors").string());
+  make_directories("shapes");
+  EXPECT_EQ(kept({{"data", "shapes"}}).data, "shapes");
+  fs::current_path(here);
 }
 
 TEST(VisionTrainConfig, ValuesThatDoNotGoTogether) {

@@ -5,9 +5,9 @@
 
 namespace tost {
 
-// Held while in scope; the system lets go when a process dies. Leaves an empty file `.lock` in the
-// folder, which exists. Throws a usage Error when another holder is there, a data Error when the
-// file cannot be made.
+// Held while in scope; the system lets go when a process dies. Leaves a file `.lock` with the
+// holder's process number in the folder, which exists. Throws a usage Error when another holder is
+// there, a data Error when the file cannot be made.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

@@ -1,0 +1,57 @@
+#include "tost/base/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <string>
+
+#include "tost/base/error.h"
+#include "tost/base/path.h"
+
+namespace tost {
+namespace {
+
+// " (pid 123)"; empty where the file does not say.
+std::string holder(int fd) {
+  char text[16];
+  const ssize_t size = ::pread(fd, text, sizeof text, 0);
+  int64_t number = 0;
+  if (size <= 0 || std::from_chars(text, text + size, number).ec != std::errc() || number <= 0) {
+    return "";
+  }
+  return cat(" (pid ", number, ")");
+}
+
+// For messages alone, so that a failure does no harm.
+void write_holder(int fd) {
+  const std::string text = cat(::getpid(), "\n");
+  if (::ftruncate(fd, 0) == 0) (void)!::pwrite(fd, text.data(), text.size(), 0);
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / ".lock";
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  if (fd_ < 0) fail_data("'", path.string(), "' cannot be written: ", system_reason(errno), ".");
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) {
+    write_holder(fd_);
+    return;
+  }
+  const int why = errno;
+  const std::string who = holder(fd_);
+  ::close(fd_);
+  fd_ = -1;
+  if (why != EWOULDBLOCK) return;  // a file system without locks
+  fail_usage("Another process", who, " is at work in '", folder.string(),
+             "'; wait for it to end, or choose another --out.");
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace tost

@@ -1,0 +1,39 @@
+#include "tost/base/folder_place.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/testing/errors.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::mentions;
+
+TEST(FolderPlace, TellsAFolderThatIsGoneOrAnotherOne) {
+  const testing::TempDir dir;
+  const fs::path folder = dir.path() / "run", away = dir.path() / "away";
+  fs::create_directory(folder);
+  const FolderPlace place(folder);
+  const auto found = [&] { return testing::data_error_of([&] { place.check(); }); };
+  EXPECT_EQ(found(), "");
+  fs::rename(folder, away);
+  EXPECT_TRUE(mentions(found(), "run' was removed or moved away")) << found();
+  fs::create_directory(folder);
+  EXPECT_TRUE(mentions(found(), "run' was replaced by another folder")) << found();
+  fs::remove(folder);
+  fs::rename(away, folder);
+  EXPECT_EQ(found(), "");
+  fs::remove(folder);
+  fs::create_directory(folder);  // its number may be that of the one before only if that is free
+  EXPECT_TRUE(mentions(found(), "replaced")) << found();
+}
+
+TEST(FolderPlace, NeedsAFolder) {
+  const testing::TempDir dir;
+  EXPECT_NE(testing::data_error_of([&] { FolderPlace(dir.path() / "none"); }), "");
+}
+
+}  // namespace
+}  // namespace tost
