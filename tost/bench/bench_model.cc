@@ -8,6 +8,7 @@
 #include "tost/base/text.h"
 #include "tost/bench/bench_model_parts.h"
 #include "tost/eval/language_file.h"
+#include "tost/models/preset_names.h"
 #include "tost/models/sequence_classifier.h"
 #include "tost/models/vision_presets.h"
 
@@ -30,12 +31,7 @@ std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
 }
 
 [[noreturn]] void fail_unknown(const std::string& name) {
-  std::vector<std::string> names = vision_preset_names();
-  for (const auto& more :
-       {language_preset_names(), recall_preset_names(), sequence_preset_names()}) {
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  const std::string hint = did_you_mean(name, names);
+  const std::string hint = did_you_mean(name, all_preset_names());
   fail_usage("'", name, "' is neither a preset nor a file.",
              hint.empty() ? " `tost info --models` lists the presets." : hint);
 }

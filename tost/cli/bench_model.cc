@@ -42,8 +42,8 @@ void check(BenchModelFlags& o) {
   check_output(o.output);
   check_plot_file("plot", o.plot);
   check_plot_file("plot-work", o.plot_work);
-  check_output_file("save-weights", o.save_weights);
-  check_output_file("save-logits", o.save_logits);
+  check_output_ending("save-weights", o.save_weights, {".safetensors"});
+  check_output_ending("save-logits", o.save_logits, {".safetensors"});
   o.bench.engines.clear();
   if (o.engines.empty()) {
     o.engines = {"on", "off"};

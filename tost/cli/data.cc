@@ -11,8 +11,10 @@
 #include "tost/cli/data_sequences.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/cli/result_file.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/export.h"
+#include "tost/data/named_sets.h"
 #include "tost/data/sequence_pixels.h"
 
 namespace tost {
@@ -70,11 +72,10 @@ void print_description(const nlohmann::json& splits) {
 
 // What the readers of pictures would say names no sequences.
 void check_exists(const DataSpec& data) {
-  static const std::vector<std::string> kGenerated = {"shapes", "listops", "pathfinder", "pathx"};
   if (data.format != "auto" || data.path == "shapes" || path_exists(data.path)) return;
   fail_data("There is no file or folder '", data.path,
-            "'; give one, or a generated set: ", join(kGenerated, ", "), ".",
-            did_you_mean(data.path, kGenerated));
+            "'; give one, or a generated set: ", join(generated_sets(), ", "), ".",
+            did_you_mean(data.path, generated_sets()), origin_of(data.path));
 }
 
 void run_show(DataCommandFlags& options) {
@@ -101,6 +102,7 @@ std::unique_ptr<ImageDataset> pictures_for_sheet(DataCommandFlags& options) {
 }
 
 void run_sheet(DataCommandFlags& options) {
+  check_output_ending("out", options.out, {".png"});
   const auto dataset = pictures_for_sheet(options);
   if (options.count > dataset->size()) {
     fail_usage("--count is ", options.count, ", but the ", options.split, " split has ",
@@ -164,7 +166,8 @@ void add_sheet(CLI::App& data) {
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(
       "Folder of the pictures, or generated: shapes, pathfinder, pathx");
-  command->add_option("--out", options->out, "PNG file to write; one that exists is replaced")
+  command
+      ->add_option("--out", options->out, "PNG file to write (x.png); one that exists is replaced")
       ->required();
   command->add_option("--split", options->split, "train, validation or test")
       ->capture_default_str();

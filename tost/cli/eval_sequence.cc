@@ -8,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/cli/field_option.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/eval/quantized_file.h"
@@ -114,15 +115,9 @@ void print_eval_sequence(const json& report) {
 std::vector<CLI::Option*> add_sequence_eval_options(CLI::App& app, json& values) {
   std::vector<CLI::Option*> options;
   for (const char* key : kKeys) {
-    const FieldInfo& field = sequence_train_form().fields.field(key);
-    std::string flag = cat("--", key);
-    std::replace(flag.begin() + 2, flag.end(), '_', '-');
-    options.push_back(app.add_option_function<std::string>(
-        flag,
-        [&values, field](const std::string& text) {
-          values[field.key] = value_from_text(field, text);
-        },
-        field.help + " (default: the run's)"));
+    FieldInfo field = sequence_train_form().fields.field(key);
+    field.help += " (default: the run's)";
+    options.push_back(add_field_option(app, field, values));
     options.back()->group("Sequence models");
   }
   return options;

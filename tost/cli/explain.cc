@@ -34,9 +34,6 @@ void add_explain_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "explain", "Show the inside of a trained model as a page with its numbers");
   auto options = std::make_shared<ExplainCommand>();
-  const std::function<std::string(const std::string&)> not_empty = [](const std::string& text) {
-    return std::string(text.empty() ? "an entry is empty; give numbers from 1, as in 1,3" : "");
-  };
   command
       ->add_option("checkpoint", options->checkpoint,
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
@@ -59,11 +56,9 @@ void add_explain_command(CLI::App& app) {
       ->add_option("--layers", options->layers,
                    "Layers of detailed panels, from 1: 1,6,12 (default: first, middle, last)")
       ->delimiter(',')
-      ->check(not_empty)
       ->allow_extra_args(false);
   command->add_option("--heads", options->heads, "Heads shown, from 1: 1,3 (default: all)")
       ->delimiter(',')
-      ->check(not_empty)
       ->allow_extra_args(false);
   command->add_flag("--bound", options->bound,
                     "Also the variational bound against the exact coding rate, layer by layer");

@@ -66,26 +66,60 @@ void print_models(const Json& models) {
   }
 }
 
+// Tensors that are shown in one line: single numbers whose names begin alike, as the steps that an
+// optimiser counts for every parameter.
+struct TensorGroup {
+  std::string name;
+  std::vector<const Json*> rows;
+};
+
+std::vector<TensorGroup> grouped(const Json& tensors, bool single_numbers) {
+  std::vector<TensorGroup> groups;
+  for (const Json& row : tensors) {
+    const auto& name = row["name"].get_ref<const std::string&>();
+    const std::string begin = name.substr(0, name.find('.') + 1);
+    const bool joins = single_numbers && row["shape"].empty() && !row.contains("shares") &&
+                       !begin.empty() && begin != name;
+    const std::string shown = joins ? begin + "*" : name;
+    if (!joins || groups.empty() || groups.back().name != shown ||
+        (*groups.back().rows.front())["dtype"] != row["dtype"]) {
+      groups.push_back({shown, {}});
+    }
+    groups.back().rows.push_back(&row);
+  }
+  for (TensorGroup& group : groups) {
+    if (group.rows.size() == 1) group.name = (*group.rows.front())["name"];
+  }
+  return groups;
+}
+
+void print_group(const TensorGroup& group, size_t width) {
+  const Json& row = *group.rows.front();
+  int64_t bytes = 0;
+  for (const Json* one : group.rows) bytes += (*one)["bytes"].get<int64_t>();
+  std::cout << "  " << std::left << std::setw(static_cast<int>(width)) << group.name << "  "
+            << std::setw(9) << row["dtype"].get<std::string>() << std::setw(18)
+            << json_text(row["shape"]) << std::right << std::setw(10) << human_bytes(bytes);
+  if (group.rows.size() > 1) std::cout << "  " << group.rows.size() << " tensors";
+  if (row.contains("nan")) {
+    std::cout << "  min " << text_of(row["min"]) << " max " << text_of(row["max"]) << " NaN "
+              << row["nan"] << " inf " << row["inf"];
+  }
+  if (row.contains("strides")) std::cout << "  strides " << json_text(row["strides"]);
+  if (row.contains("shares")) std::cout << "  shares storage " << text_of(row["shares"]);
+  std::cout << "\n";
+}
+
+// With statistics, which differ, each has a line of its own.
 void print_tensors(const Json& tensors) {
   if (tensors.empty()) return;
+  const auto groups = grouped(tensors, !tensors.front().contains("nan"));
   size_t width = 4;
-  for (const Json& row : tensors) {
-    width = std::max(width, std::min<size_t>(60, row["name"].get_ref<const std::string&>().size()));
+  for (const TensorGroup& group : groups) {
+    width = std::max(width, std::min<size_t>(60, group.name.size()));
   }
   std::cout << "tensors\n";
-  for (const Json& row : tensors) {
-    std::cout << "  " << std::left << std::setw(static_cast<int>(width))
-              << row["name"].get<std::string>() << "  " << std::setw(9)
-              << row["dtype"].get<std::string>() << std::setw(18) << json_text(row["shape"])
-              << std::right << std::setw(10) << human_bytes(row["bytes"].get<int64_t>());
-    if (row.contains("nan")) {
-      std::cout << "  min " << text_of(row["min"]) << " max " << text_of(row["max"]) << " NaN "
-                << row["nan"] << " inf " << row["inf"];
-    }
-    if (row.contains("strides")) std::cout << "  strides " << json_text(row["strides"]);
-    if (row.contains("shares")) std::cout << "  shares storage " << text_of(row["shares"]);
-    std::cout << "\n";
-  }
+  for (const TensorGroup& group : groups) print_group(group, width);
 }
 
 void print_classes(const Json& report) {
@@ -213,16 +247,21 @@ Json inspect_verified(const fs::path& file, const InspectOptions& options) {
   return report;
 }
 
+// What is said of a file or folder that cannot be inspected.
+Json refusal(const fs::path& path, const Error& error) {
+  return {{"file", escaped(path.string(), 4096)},
+          {"bytes", is_plain_file(path) ? file_bytes(path) : 0},
+          {"suspicious", nullptr},
+          {"error", error.what()},
+          {"format", "refused"}};
+}
+
 // The same, but what inspect_weight_file() throws becomes part of the report too.
 Json inspect_one_of_many(const fs::path& file, const InspectOptions& options) {
   try {
     return inspect_verified(file, options);
   } catch (const Error& error) {
-    return {{"file", escaped(file.string(), 4096)},
-            {"bytes", is_plain_file(file) ? file_bytes(file) : 0},
-            {"suspicious", nullptr},
-            {"error", error.what()},
-            {"format", "refused"}};
+    return refusal(file, error);
   }
 }
 
@@ -309,10 +348,21 @@ void judge(const Json& files, const Json& shard_errors) {
   if (refused == 1) fail_data(first);
 }
 
+// Of a run or checkpoint folder, or of a file. With `--json` a refusal is an object as well.
+Json inspect_any(const InspectCommand& options) {
+  try {
+    return is_folder(options.path) || is_safetensors_index(options.path)
+               ? inspect_folder(options.path, options.inspect)
+               : inspect_verified(options.path, options.inspect);
+  } catch (const Error& error) {
+    if (!options.json) throw;
+    return refusal(options.path, error);
+  }
+}
+
 void run_inspect(const InspectCommand& options) {
-  const bool folder = is_folder(options.path) || is_safetensors_index(options.path);
-  const Json report = folder ? inspect_folder(options.path, options.inspect)
-                             : inspect_verified(options.path, options.inspect);
+  const Json report = inspect_any(options);
+  const bool folder = report.contains("files");
   if (options.json) {
     std::cout << json_text(report, 2) << std::endl;
   } else {

@@ -2,7 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <string_view>
 
 #include "tost/base/error.h"
 #include "tost/ops/device.h"
@@ -49,6 +52,17 @@ std::string device_label(c10::Device device) {
   if (device.is_cpu()) return cat(at::get_num_threads(), " threads");
   const auto facts = gpu_facts(device.index());
   return facts ? facts->name : device.str();
+}
+
+std::string quoted(const std::string& text) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("._-/=+:,").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 void add_data_options(CLI::App& command, DataSpec& spec, bool required) {

@@ -34,6 +34,9 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
 // "2 threads", or the GPU's name.
 std::string device_label(c10::Device device);
 
+// For a shell: in single quotes where it holds anything but plain characters.
+std::string quoted(const std::string& text);
+
 // --data and the settings of the generated set. `required` makes --data so.
 void add_data_options(CLI::App& command, DataSpec& spec, bool required);
 

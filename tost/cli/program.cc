@@ -1,10 +1,13 @@
 #include "tost/cli/program.h"
 
 #include <malloc.h>
+#include <poll.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -18,6 +21,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
+#include "tost/cli/flag_values.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/caching_allocator.h"
 
@@ -88,16 +92,6 @@ int report_parse_error(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
-// An unset variable of a script would else write into the working directory.
-void refuse_empty_out(CLI::App& app) {
-  for (CLI::App* command : app.get_subcommands({})) refuse_empty_out(*command);
-  CLI::Option* out = app.get_option_no_throw("--out");
-  if (out == nullptr) return;
-  out->check([](const std::string& text) {
-    return text.empty() ? "is empty; name what is to be written" : "";
-  });
-}
-
 void build_commands(CLI::App& app) {
   app.set_version_flag("--version", "tost " TOST_VERSION);
   app.require_subcommand(1);
@@ -115,7 +109,8 @@ void build_commands(CLI::App& app) {
   add_convert_command(app);
   add_quantize_command(app);
   add_bench_command(app);
-  refuse_empty_out(app);
+  check_flag_values(app);
+  note_data_names(app);
 }
 
 // Memory that there is not, and sizes that no memory could have.
@@ -165,6 +160,25 @@ int guarded(const CLI::App& app, const std::exception_ptr& failure) {
   return kExitData;
 }
 
+// Whether stdout is a pipe that nobody reads from any more.
+bool reader_is_gone() {
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
+// The exit code of a command that has printed all it had to say. A reader that went away (`tost
+// ... | head`) ends the program as it ends others, by the signal, once the command's work is done.
+int after_output(int code) {
+  std::cout.flush();
+  if (std::cout && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  if (reader_is_gone()) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  std::cerr << "tost: the output cannot be written; is the disk full?\n";
+  return kExitData;
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv) {
@@ -172,8 +186,7 @@ int run_program(int argc, char** argv) {
       "tost: Token Statistics Transformers, trained, scored and used from the command line.",
       "tost"};
   try {
-    // A reader that goes away (`tost ... | head`) is an error to report, not a reason to die
-    // half-way.
+    // A reader that goes away is no reason to die half-way; see after_output().
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
     // Freed blocks of this size go back to the system, so that what is resident is what is in use.
@@ -181,14 +194,10 @@ int run_program(int argc, char** argv) {
     install_caching_allocator();
     build_commands(app);
     app.parse(argc, argv);
-    std::cout.flush();
-    if (!std::cout) {
-      std::cerr << "tost: the output cannot be written; is the disk full, or the reader gone?\n";
-      return kExitData;
-    }
-    return exit_code;
+    return after_output(exit_code);
   } catch (...) {
-    return guarded(app, std::current_exception());
+    const int code = guarded(app, std::current_exception());
+    return code == 0 ? after_output(code) : code;  // 0: help, the version
   }
 }
 

@@ -20,10 +20,18 @@ void check_output_file(const char* flag, const std::string& path) {
   fail_usage("--", flag, " ", path, ": there is no folder ", folder.string(), "; make it first.");
 }
 
-void check_plot_file(const char* flag, const std::string& path) {
+void check_output_ending(const char* flag, const std::string& path,
+                         const std::vector<std::string>& endings) {
   check_output_file(flag, path);
-  if (path.empty() || ends_with(path, ".svg") || ends_with(path, ".png")) return;
-  fail_usage("--", flag, " is '", path, "'; it must end in .svg or .png.");
+  if (path.empty()) return;
+  for (const std::string& ending : endings) {
+    if (ends_with(path, ending)) return;
+  }
+  fail_usage("--", flag, " is '", path, "'; it must end in ", join(endings, " or "), ".");
+}
+
+void check_plot_file(const char* flag, const std::string& path) {
+  check_output_ending(flag, path, {".svg", ".png"});
 }
 
 void write_plot_file(const std::string& path, const Drawing& plot) {

@@ -81,17 +81,6 @@ json setting_from_text(const std::string& text) {
   fail_unknown_key(key, known, "--set");
 }
 
-std::string quoted(const std::string& text) {
-  const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("._-/=+:,").find(c) != std::string_view::npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string out = "'";
-  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 json plan_json(const std::vector<SweepStep>& steps) {
   json runs = json::array();
   for (const SweepStep& step : steps) {

@@ -32,9 +32,6 @@ class SweepView : public SweepListener {
 // the values they take. Throws a usage Error.
 nlohmann::json setting_from_text(const std::string& text);
 
-// For a shell: in single quotes where it holds anything but plain characters.
-std::string quoted(const std::string& text);
-
 nlohmann::json plan_json(const std::vector<SweepStep>& steps);
 void print_plan(const std::vector<SweepStep>& steps);
 

@@ -39,8 +39,7 @@ int64_t terminal_width() {
   return 80;
 }
 
-ProgressLine::ProgressLine(bool quiet)
-    : quiet_(quiet), terminal_(stderr_is_terminal()), last_plain_(Clock::now()) {}
+ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(stderr_is_terminal()) {}
 
 ProgressLine::~ProgressLine() {
   finish();
@@ -56,7 +55,7 @@ void ProgressLine::update(int64_t done, int64_t total, const std::string& text) 
     draw(done, total, text);
     return;
   }
-  if (!last && now - last_plain_ < kPlainEvery) return;
+  if (!last && last_plain_ && now - *last_plain_ < kPlainEvery) return;
   last_plain_ = now;
   put(std::to_string(done) + "/" + std::to_string(total) + "  " + text + "\n");
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tost {
@@ -16,8 +17,8 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // On a terminal: a bar and `text`, at most ten times a second. In a pipe: a line every 15 seconds
-  // and at the end. Long text is cut to the terminal's width.
+  // On a terminal: a bar and `text`, at most ten times a second. In a pipe: a line at once, every
+  // 15 seconds and at the end. Long text is cut to the terminal's width.
   void update(int64_t done, int64_t total, const std::string& text);
   // A line that stays, above the bar.
   void print(const std::string& line);
@@ -33,7 +34,7 @@ class ProgressLine {
   bool terminal_;
   bool drawn_ = false;
   Clock::time_point last_;
-  Clock::time_point last_plain_;
+  std::optional<Clock::time_point> last_plain_;  // none yet
 };
 
 // Columns of the terminal on stderr; 80 if unknown.

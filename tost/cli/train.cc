@@ -1,5 +1,6 @@
 // tost train: a run from flags or a configuration file to a run folder, with progress.
 #include <cmath>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
@@ -10,7 +11,9 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/cli/train_flags.h"
-#include "tost/train/run_kind.h"
+#include "tost/cli/train_help.h"
+#include "tost/eval/run_layout.h"
+#include "tost/train/config_form.h"
 #include "tost/train/train_run.h"
 
 namespace tost {
@@ -55,7 +58,8 @@ class TrainView : public TrainListener {
 
   void on_eval(const json& metrics, bool best) override {
     if (quiet_) return;
-    std::string text = cat("step ", metrics.value("step", int64_t{0}), ":");
+    std::string text = cat("step ", metrics.value("step", int64_t{0}), ": ",
+                           metrics.value("split", std::string("score")));
     for (const auto& [key, value] : metrics.items()) {
       if (key == "epoch" || key == "step" || !value.is_number_float()) continue;
       if (key == "top1" || key == "top5" || key == "accuracy") {
@@ -73,6 +77,7 @@ class TrainView : public TrainListener {
 
   void on_message(const std::string& message) override { line_.print(message); }
   void finish() { line_.finish(); }
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
   bool quiet_;
@@ -123,7 +128,34 @@ std::string show_events(const RunEvents& events) {
   return parts.empty() ? "" : "; " + join(parts, ", ");
 }
 
-void print_result(const TrainResult& result, const TrainFlags& options) {
+// "epoch 4", or "step 250" of a run that is shorter than an epoch.
+std::string show_time(int64_t step, int64_t steps_per_epoch) {
+  if (steps_per_epoch < 1 || step < steps_per_epoch) return cat("step ", human_number(step));
+  return cat("epoch ", (step - 1) / steps_per_epoch + 1);
+}
+
+// "best validation top-1 91.20 % (epoch 4), last 90.81 %".
+std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
+  if (!result.best) return "not evaluated";
+  std::string text = "best ";
+  if (result.last_eval.is_object()) text += result.last_eval.value("split", "") + " ";
+  text += cat(show_metric(result.metric, result.best->value), " (",
+              show_time(result.best->step, steps_per_epoch), ")");
+  if (result.best->step == result.step || !result.last_eval.is_object()) return text;
+  const auto last = result.last_eval.find(result.metric);
+  if (last == result.last_eval.end() || !last->is_number()) return text;
+  return text + ", last " + show_metric(result.metric, last->get<double>());
+}
+
+// What scores the run on data it was not chosen by, where there is such data.
+std::string next_command(const std::string& run) {
+  const json config = read_config_file(std::filesystem::path(run) / kConfigFile);
+  const bool recall = config.contains("task");
+  return cat("tost eval ", quoted(run), recall ? " --task " : " --data ",
+             quoted(config.value(recall ? "task" : "data", "")));
+}
+
+void print_result(const TrainResult& result, const TrainFlags& options, int64_t steps_per_epoch) {
   if (result.put_back) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
               << ", nothing saved; the run that was to be replaced is back in " << options.out
@@ -133,20 +165,13 @@ void print_result(const TrainResult& result, const TrainFlags& options) {
   if (result.interrupted) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
               << show_events(result.events) << ", saved; go on with: tost train --out "
-              << options.out << " --resume\n";
+              << quoted(options.out) << " --resume\n";
     return;
   }
   std::cout << "trained " << human_number(result.step) << " steps in "
-            << human_duration(result.seconds);
-  if (result.last_eval.is_object()) {
-    const double last = result.last_eval.value(result.metric, std::nan(""));
-    std::cout << "; " << show_metric(result.metric, last);
-  }
-  if (result.best && result.best->step != result.step) {
-    std::cout << ", best " << show_metric(result.metric, result.best->value) << " at step "
-              << result.best->step;
-  }
-  std::cout << show_events(result.events) << "\n" << options.out << "\n";
+            << human_duration(result.seconds) << show_events(result.events) << "\n"
+            << options.out << ": " << show_scores(result, steps_per_epoch)
+            << ". Next: " << next_command(options.out) << "\n";
 }
 
 void run_train(const TrainFlags& options) {
@@ -161,7 +186,8 @@ void run_train(const TrainFlags& options) {
   TrainView view(options.quiet);
   const TrainResult result = train(run, view, stop_flag());
   view.finish();
-  options.as_json ? print_json(to_json(result, options)) : print_result(result, options);
+  options.as_json ? print_json(to_json(result, options))
+                  : print_result(result, options, view.steps_per_epoch());
   if (result.interrupted) set_exit_code(kExitInterrupted);
 }
 
@@ -178,12 +204,11 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--json", options->as_json, "One JSON object on stdout instead of text")
       ->group("What");
   command->add_flag("--quiet", options->quiet, "No progress")->group("What");
-  add_train_fields(*command, options->flags);
-  add_example(*command,
-              "  tost train --data fashion-mnist --model tost_nano_p4 --epochs 5 --out run\n"
-              "  tost train --data tinyshakespeare --model tost_gpt_char --out run\n"
-              "Defaults shown are those of each kind's first recipe; config.json in the run folder "
-              "holds what was used.");
+  set_train_help(*command, add_train_fields(*command, options->flags),
+                 "Example:\n"
+                 "  tost train --data shapes --epochs 2 --out run\n"
+                 "  tost train --data README.md --recipe char --max-steps 300 --out lm\n"
+                 "config.json in the run folder holds what was used.");
   command->callback([options] { run_train(*options); });
 }
 

@@ -7,6 +7,7 @@
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
 #include "tost/data/memory_dataset.h"
+#include "tost/data/named_sets.h"
 #include "tost/data/shapes.h"
 #include "tost/data/splits.h"
 #include "tost/data/views.h"
@@ -75,7 +76,8 @@ Source resolve(const DataSpec& spec) {
       fail_data("'", spec.path, "' is a file; the data set needs a directory.");
     }
     fail_data("There is no directory '", spec.path,
-              "'; give a data set's directory, or 'shapes' for the generated one.");
+              "'; give a data set's directory, or 'shapes' for the generated one.",
+              origin_of(spec.path));
   }
   for (const char* format : {"cifar10", "cifar100", "idx", "folder"}) {
     if (spec.format != "auto" && spec.format != format) continue;

@@ -10,6 +10,7 @@
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
 #include "tost/data/listops_dataset.h"
+#include "tost/data/named_sets.h"
 #include "tost/data/pathfinder_dataset.h"
 #include "tost/data/sequence_tsv.h"
 #include "tost/data/splits.h"
@@ -234,16 +235,10 @@ const std::string& first_split(const std::map<std::string, std::string>& files) 
   return train == files.end() ? files.begin()->second : train->second;
 }
 
-bool names_generated_sequences(const std::string& path) {
-  return std::find(kGenerated.begin(), kGenerated.end(), path) != kGenerated.end();
-}
-
 SequenceSource find_sequences(const SequenceSpec& spec) {
   check_spec(spec);
-  const bool named = names_generated_sequences(spec.path);
-  const std::string made = spec.path == "pathx" ? "pathfinder" : spec.path;
-  if (named && (spec.format == "auto" || spec.format == made)) {
-    return {Kind::kGenerated, made, {}};
+  if (spec.path != "shapes" && means_generated(spec.path, spec.format)) {
+    return {Kind::kGenerated, spec.path == "pathx" ? "pathfinder" : spec.path, {}};
   }
   if (is_folder(spec.path)) return of_directory(spec);
   if (is_plain_file(spec.path)) {
@@ -259,7 +254,7 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
   }
   fail_data("There is no file or directory '", spec.path,
             "'; give one, or a generated set: ", join(kGenerated, ", "), ".",
-            did_you_mean(spec.path, kGenerated));
+            did_you_mean(spec.path, kGenerated), origin_of(spec.path));
 }
 
 bool is_sequence_data(const SequenceSpec& spec) {

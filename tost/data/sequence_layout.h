@@ -22,9 +22,6 @@ struct SequenceSource {
   std::map<std::string, std::string> files;  // by split; "train" alone of kFolds and kWhole
 };
 
-// Whether `path` is the name of a set that is generated (where the format does not say otherwise).
-bool names_generated_sequences(const std::string& path);
-
 // Throws a usage Error for an unknown format or impossible settings, a data Error where nothing
 // that is known lies at the path.
 SequenceSource find_sequences(const SequenceSpec& spec);

@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/data/named_sets.h"
 
 namespace tost {
 namespace {
@@ -86,7 +87,7 @@ TextLayout find_text(const std::string& path, double holdout) {
     layout.parts["train"] = {path};
   } else {
     fail_data("'", path, "' does not exist; a text file or a folder with ",
-              "input.txt, train.txt or train.bin is expected.");
+              "input.txt, train.txt or train.bin is expected.", origin_of(path));
   }
   hold_out(holdout, layout);
   return layout;

@@ -1,5 +1,6 @@
 #include "tost/eval/model_file.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
@@ -10,6 +11,7 @@
 #include "tost/eval/run_layout.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
+#include "tost/models/preset_names.h"
 #include "tost/models/state_dict.h"
 #include "tost/ops/adamw_step.h"
 
@@ -37,11 +39,21 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   return {};
 }
 
+// Presets are easily taken for models that come with the program.
+[[noreturn]] void fail_missing(const std::string& path) {
+  const auto presets = all_preset_names();
+  if (std::find(presets.begin(), presets.end(), path) != presets.end()) {
+    fail_data("'", path, "' is a preset, which has a shape and no weights; train it (tost train ",
+              "--model ", path, " --out run) and give the run, or give a checkpoint of it ",
+              "(docs/checkpoints.md).");
+  }
+  fail_data("'", path, "' does not exist; a model file or a run folder is expected.");
+}
+
 }  // namespace
 
 fs::path find_model_file(const fs::path& path, Weights weights) {
-  if (!path_exists(path))
-    fail_data("'", path.string(), "' does not exist; a model file or a run folder is expected.");
+  if (!path_exists(path)) fail_missing(path.string());
   if (!is_folder(path)) return path;
   fs::path file = in_checkpoint(path, weights);
   if (file.empty()) {

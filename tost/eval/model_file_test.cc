@@ -127,6 +127,9 @@ TEST_F(ModelFile, PointersCannotLeaveTheRun) {
 TEST_F(ModelFile, BadFilesAreNamedInOneSentence) {
   const fs::path file = dir.path() / "m.safetensors";
   EXPECT_TRUE(mentions(load_error(file), "does not exist"));
+  for (const char* preset : {"tost_nano_p4", "tost_gpt_char"}) {
+    EXPECT_TRUE(mentions(load_error(preset), cat("tost train --model ", preset))) << preset;
+  }
   save_safetensors(file, {{"a", torch::ones({2})}}, {});
   EXPECT_TRUE(mentions(load_error(file), "no model known here"));
   ModelInfo wrong = info;

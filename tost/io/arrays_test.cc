@@ -165,7 +165,7 @@ TEST_F(ArraysTest, ReadsClassNames) {
             }).find("'cat' in lines 1 and 3"),
             std::string::npos);
   std::string many;
-  for (int i = 0; i < 257; ++i) many += "c\n";
+  for (int i = 0; i < 257; ++i) many += std::to_string(i) + "\n";
   EXPECT_NE(testing::data_error_of([&] { read_class_names(write(many)); }).find("257"),
             std::string::npos);
 }

@@ -23,7 +23,8 @@ struct CifarRecords {
 void append_cifar(const std::string& path, CifarKind kind, int64_t classes, CifarRecords& records);
 
 // One class name a line (batches.meta.txt, fine_label_names.txt); blank lines at the end are
-// ignored. A data Error if the file has no name, an empty one in between, or more than 256.
+// ignored. A data Error if the file has no name, an empty one in between, the same one twice, or
+// more than 256.
 std::vector<std::string> read_class_names(const std::string& path);
 
 }  // namespace tost

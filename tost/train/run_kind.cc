@@ -1,9 +1,15 @@
 #include "tost/train/run_kind.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/data/dataset.h"
+#include "tost/data/sequence_dataset.h"
+#include "tost/data/text_layout.h"
 #include "tost/eval/language_file.h"
 
 namespace tost {
@@ -105,7 +111,46 @@ void check_keys(const Hint& chosen, const json& values) {
   }
 }
 
+// Whether the file is of a kind that is read as text.
+bool is_text_file(const std::string& path) {
+  const std::string start = read_beginning(path, 4096);
+  return !start.empty() && start.find('\0') == std::string::npos;
+}
+
+std::string kind_name_of_data(const std::string& path) {
+  if (is_plain_file(path)) {
+    if (!is_text_file(path)) return "";
+    return ends_with(to_lower(path), ".tsv") ? "sequence" : "language";
+  }
+  if (is_sequence_data({.path = path})) return "sequence";
+  try {
+    image_dataset_format({.path = path});
+    return "vision";
+  } catch (const Error&) {
+  }
+  try {
+    find_text(path, 0);
+    return "language";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Without a hint image models are trained; data that is plainly no pictures deserves one.
+void check_pictures(const std::string& data, const RunKind& usual) {
+  const RunKind* kind = kind_of_data(data);
+  if (kind == nullptr || kind == &usual) return;
+  fail_usage("'", data, "' is data for ", with_article(kind->noun),
+             ", and without recipe, model or from ", usual.noun, "s are trained; add --recipe ",
+             kind->recipes.front(), ".");
+}
+
 }  // namespace
+
+const RunKind* kind_of_data(const std::string& path) {
+  const std::string name = path.empty() ? "" : kind_name_of_data(path);
+  return name.empty() ? nullptr : &kind_named(name);
+}
 
 const std::vector<RunKind>& run_kinds() {
   static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind(),
@@ -118,6 +163,7 @@ const RunKind& choose_run_kind(const json& values, const json* saved) {
   std::vector<Hint> found = hints(saved != nullptr ? *saved : values, saved != nullptr);
   if (found.empty()) {
     const RunKind& usual = run_kinds().front();
+    check_pictures(text_of(values, "data"), usual);
     found.push_back({&usual, cat("without model, recipe or from, ", usual.noun, "s are trained")});
   }
   const Hint chosen = agreed(found);

@@ -39,7 +39,8 @@ struct RunKind {
   std::vector<FieldInfo> fields;     // all settings
   std::vector<std::string> models;   // presets
   std::vector<std::string> recipes;  // the first is the default
-  nlohmann::json usual;              // values in the first recipe, of the settings that have one
+  // The values of a recipe, of the settings that have one.
+  std::function<nlohmann::json(const std::string& recipe)> usual;
   // Settings of a new run, or of a resumed one changed by `values`. Throws usage Errors.
   std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
 };
@@ -57,7 +58,9 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
   kind.fields.insert(kind.fields.end(), form.shorthands.begin(), form.shorthands.end());
   kind.models = std::move(models);
   kind.recipes = names_of(form.recipes);
-  kind.usual = form.fields.to_json(form.recipes.front().make());
+  kind.usual = [&form](const std::string& recipe) {
+    return form.fields.to_json(make_recipe(form, recipe));
+  };
   kind.prepare = [&form, make_task](const nlohmann::json& values, const SavedRun* saved) {
     PreparedRun run;
     const Config config =
@@ -81,8 +84,11 @@ RunKind recall_run_kind();
 
 const std::vector<RunKind>& run_kinds();
 
+// What lies at this path is data for runs of this kind; null where nothing there tells.
+const RunKind* kind_of_data(const std::string& path);
+
 // From "recipe" and either the preset "model" or the file "from", which must agree; image models
-// where none is given. `saved`: the configuration of a run that is resumed, whose model and recipe
+// where none is given, for which "data" must not be of another kind. `saved`: the configuration of a run that is resumed, whose model and recipe
 // then decide; its "from" is not read. Throws a usage Error for unknown names (nearest offered),
 // for names of two kinds, for a preset together with a file, and for a setting that the kind does
 // not have but another has.

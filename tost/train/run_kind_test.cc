@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "tost/testing/errors.h"
+#include "tost/testing/temp_dir.h"
 
 namespace tost {
 namespace run_kind_test {
@@ -49,6 +52,43 @@ TEST(RunKind, RefusesNamesThatDoNotAgreeOrExist) {
       << error;
   EXPECT_TRUE(mentions(usage_error({{"model", "tost_gpt_chr"}}), "tost_gpt_char"));
   EXPECT_TRUE(mentions(usage_error({{"recipe", "gtp2"}}), "gpt2"));
+}
+
+TEST(RunKind, IsToldByData) {
+  const testing::TempDir folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder.path() / name).parent_path());
+    std::ofstream(folder.path() / name) << text;
+    return (folder.path() / name).string();
+  };
+  const auto kind_of = [](const std::string& path) {
+    const RunKind* kind = kind_of_data(path);
+    return kind == nullptr ? "" : kind->name;
+  };
+  write("book/input.txt", "to be\n");
+  write("reviews/train/good/1.txt", "fine");
+  write("reviews/train/bad/1.txt", "dull");
+  write("pictures/train/cat/1.png", "\x89PNG\r\n\x1a\n");
+  EXPECT_EQ(kind_of((folder.path() / "book").string()), "language");
+  EXPECT_EQ(kind_of((folder.path() / "reviews").string()), "sequence");
+  EXPECT_EQ(kind_of((folder.path() / "pictures").string()), "vision");
+  EXPECT_EQ(kind_of("shapes"), "vision");
+  EXPECT_EQ(kind_of("listops"), "sequence");
+  EXPECT_EQ(kind_of(write("notes.md", "to be\n")), "language");
+  EXPECT_EQ(kind_of(write("rows.tsv", "1\tto be\n")), "sequence");
+  EXPECT_EQ(kind_of(write("archive.zip", std::string("PK\0\0", 4))), "");
+  EXPECT_EQ(kind_of((folder.path() / "missing").string()), "");
+  EXPECT_EQ(kind_of(""), "");
+}
+
+TEST(RunKind, DataOfAnotherKindIsNotTakenForPictures) {
+  const testing::TempDir folder;
+  std::ofstream(folder.path() / "input.txt") << "to be\n";
+  const std::string error = usage_error({{"data", folder.path().string()}});
+  EXPECT_TRUE(mentions(error, "data for a language model")) << error;
+  EXPECT_TRUE(mentions(error, "--recipe char")) << error;
+  EXPECT_EQ(choose_run_kind({{"data", folder.path().string()}, {"recipe", "seq"}}).name,
+            "sequence");
 }
 
 // A name must say of which kind it is.

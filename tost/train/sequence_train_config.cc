@@ -1,7 +1,7 @@
 #include "tost/train/sequence_train_config.h"
 
 #include "tost/base/error.h"
-#include "tost/data/sequence_layout.h"
+#include "tost/data/named_sets.h"
 #include "tost/models/sequence_classifier.h"
 
 namespace tost {
@@ -28,7 +28,7 @@ void add_sequence_model_fields(FieldTable<S>& t) {
 }
 
 std::string kept_sequence_data(const std::string& data) {
-  return names_generated_sequences(data) ? data : absolute_where_found(data);
+  return means_generated(data, "auto") ? data : absolute_where_found(data);
 }
 
 void add_sequence_data_fields(FieldTable<S>& t) {

@@ -1,0 +1,80 @@
+#include "tost/cli/field_option.h"
+
+#include <algorithm>
+
+#include "tost/base/text.h"
+#include "tost/io/parse_json.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+std::string type_shown(const FieldInfo& field) {
+  switch (field.type) {
+    case FieldType::kBool:
+      return "";
+    case FieldType::kInteger:
+      return "INT";
+    case FieldType::kNumber:
+      return "FLOAT";
+    case FieldType::kText:
+    case FieldType::kChoice:
+      return "TEXT";
+    case FieldType::kObject:
+      return "JSON";
+  }
+  return "";
+}
+
+std::string flag_names(const FieldInfo& field) {
+  std::string name = field.key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return field.type == FieldType::kBool ? "--" + name + ",!--no-" + name : "--" + name;
+}
+
+}  // namespace
+
+CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, json& values) {
+  CLI::Option* option = nullptr;
+  if (field.type == FieldType::kBool) {
+    option = command.add_flag_function(
+        flag_names(field), [&values, key = field.key](int64_t on) { values[key] = on > 0; });
+  } else {
+    option = command.add_option_function<std::string>(
+        flag_names(field), [&values, field](const std::string& text) {
+          values[field.key] = value_from_text(field, text);
+        });
+    option->type_name("");  // so that nothing but the field judges the text
+  }
+  describe_field(*option, field, "");
+  return option->take_last();
+}
+
+void join_choices(FieldInfo& field, const FieldInfo& other) {
+  auto& choices = field.choices;
+  for (const std::string& choice : other.choices) {
+    if (std::find(choices.begin(), choices.end(), choice) == choices.end())
+      choices.push_back(choice);
+  }
+}
+
+void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual) {
+  // The models are for `tost info --models`.
+  const bool listed = !field.choices.empty() && (field.key != "model" || field.choices.size() <= 8);
+  option.description(field.help + (listed ? " (" + join(field.choices, ", ") + ")" : ""));
+  if (field.type == FieldType::kBool) return;
+  option.option_text(type_shown(field) + (usual.empty() ? "" : "=" + usual));
+}
+
+// A text with control characters stands in quotes: "\n" for a line break.
+std::string show_setting(const json& value) {
+  if (value.is_null() || value == "" || value == json::object()) return "";
+  if (!value.is_string()) return json_text(value);
+  const auto& text = value.get_ref<const std::string&>();
+  const bool shows =
+      std::none_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; });
+  return shows ? text : json_text(value);
+}
+
+}  // namespace tost
