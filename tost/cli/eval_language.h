@@ -19,8 +19,8 @@ struct EvalCommand {
   RunOptions run;
   std::string checkpoint;
   DataSpec data;
-  std::string split;  // empty: the kind's default
-  int64_t batch = 0;  // 0: the kind's default
+  std::string split;      // empty: the kind's default
+  int64_t batch = 0;      // 0: the kind's default
   std::string precision;  // empty: the file's own
   bool ema = false;
   bool quiet = false;

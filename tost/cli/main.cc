@@ -13,7 +13,7 @@
 int main(int argc, char** argv) {
   // Without one, relative paths fail, and the math library ends the program as it is loaded.
   std::error_code error;
-  std::filesystem::current_path(error);
+  (void)std::filesystem::current_path(error);
   if (error) {
     std::fprintf(stderr,
                  "tost: the working directory cannot be used (%s); go to one that is there.\n",

@@ -37,10 +37,10 @@ TEST(NamedSets, OriginsAreToldByTheLastPartOfThePath) {
 // Every reader of data, since a name does not say for which one it is meant.
 TEST(NamedSets, MessagesOfMissingDataSayTheOrigin) {
   const std::string missing = "/nowhere/at/all/";
-  EXPECT_TRUE(mentions(
-      data_error_of([&] { image_dataset_format({.path = missing + "cifar10"}); }), "Krizhevsky"));
-  EXPECT_TRUE(mentions(
-      data_error_of([&] { sequence_dataset_splits({.path = missing + "imdb"}); }), "Maas"));
+  EXPECT_TRUE(mentions(data_error_of([&] { image_dataset_format({.path = missing + "cifar10"}); }),
+                       "Krizhevsky"));
+  EXPECT_TRUE(mentions(data_error_of([&] { sequence_dataset_splits({.path = missing + "imdb"}); }),
+                       "Maas"));
   EXPECT_TRUE(mentions(data_error_of([&] { find_text(missing + "tinyshakespeare", 0.1); }),
                        "input.txt (docs/data.md)"));
 }

@@ -29,8 +29,8 @@ struct SplitFiles {
   const char* folder;
 };
 constexpr SplitFiles kSplitFiles[] = {{"train", "basic_train.tsv", "train"},
-                                  {"validation", "basic_val.tsv", "val"},
-                                  {"test", "basic_test.tsv", "test"}};
+                                      {"validation", "basic_val.tsv", "val"},
+                                      {"test", "basic_test.tsv", "test"}};
 
 // Sample i as bytes: a line, or a picture.
 using Make = std::function<std::string(int64_t i)>;

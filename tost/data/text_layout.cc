@@ -1,5 +1,4 @@
 #include "tost/data/text_layout.h"
-#include "tost/data/splits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/data/named_sets.h"
+#include "tost/data/splits.h"
 
 namespace tost {
 namespace {

@@ -46,7 +46,8 @@ Table accuracy_table(const LraTable& table) {
     const LraRow& row = table.rows[i];
     out.rows[i].push_back(number_cell(show(row.mean_of_five, 100, 2)));
     const std::string six = show(row.mean_of_six, 100, 2);
-    out.rows[i].push_back(number_cell(row.mean_of_six.n > 0 && row.path_x_assumed ? six + " *" : six));
+    out.rows[i].push_back(
+        number_cell(row.mean_of_six.n > 0 && row.path_x_assumed ? six + " *" : six));
   }
   return out;
 }

@@ -47,7 +47,8 @@ Table main_table(const SweepSummary& summary) {
     row.push_back(number_cell(show(v.difference, main.scale, main.digits, true)));
     if (pictures) {
       const auto found = v.scores.find("loss");
-      row.push_back(number_cell(found == v.scores.end() ? "–" : show(found->second, 1, loss.digits)));
+      row.push_back(
+          number_cell(found == v.scores.end() ? "–" : show(found->second, 1, loss.digits)));
     }
     row.push_back(number_cell(count_of(v)));
     row.push_back(number_cell(show({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
@@ -66,7 +67,8 @@ Table corruption_table(const SweepSummary& summary) {
   table.header = {"variant", "whole"};
   for (const std::string& kind : summary.kinds) table.header.push_back(kind);
   for (const VariantSummary& v : summary.variants) {
-    std::vector<TableCell> row{{.text = v.variant, .strong = true}, number_cell(show(v.score, 100, 2))};
+    std::vector<TableCell> row{{.text = v.variant, .strong = true},
+                               number_cell(show(v.score, 100, 2))};
     for (const std::string& kind : summary.kinds) {
       row.push_back(number_cell(show(v.corrupted_mean.at(kind), 100, 2)));
     }

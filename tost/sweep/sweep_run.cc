@@ -13,10 +13,10 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/eval/run_layout.h"
+#include "tost/io/crc32c.h"
 #include "tost/sweep/run_score.h"
 #include "tost/sweep/sweep_report.h"
 #include "tost/train/config_form.h"
-#include "tost/io/crc32c.h"
 #include "tost/train/train_run.h"
 
 namespace tost {

@@ -14,8 +14,7 @@ using L = LanguageTrainConfig;
 
 std::string kept_tokenizer(const std::string& name) {
   for (const std::string_view place : {"gpt2:", "file:"}) {
-    if (name.starts_with(place))
-      return cat(place, absolute_where_found(name.substr(place.size())));
+    if (name.starts_with(place)) return cat(place, absolute_where_found(name.substr(place.size())));
   }
   return name;
 }

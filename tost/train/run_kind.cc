@@ -68,7 +68,8 @@ std::vector<Hint> hints(const json& values, bool saved) {
     const RunKind& kind = kind_with(&RunKind::models, "model", model);
     found.push_back({&kind, cat(model, " is ", with_article(kind.noun))});
   }
-  const std::string from = absolute_setting(text_of(values, "from"));  // as the configuration has it
+  const std::string from =
+      absolute_setting(text_of(values, "from"));  // as the configuration has it
   if (!from.empty() && !saved) {
     const std::string files = model_kind(from);
     // A recipe tells apart the kinds that write the same files.

@@ -88,10 +88,10 @@ const std::vector<RunKind>& run_kinds();
 const RunKind* kind_of_data(const std::string& path);
 
 // From "recipe" and either the preset "model" or the file "from", which must agree; image models
-// where none is given, for which "data" must not be of another kind. `saved`: the configuration of a run that is resumed, whose model and recipe
-// then decide; its "from" is not read. Throws a usage Error for unknown names (nearest offered),
-// for names of two kinds, for a preset together with a file, and for a setting that the kind does
-// not have but another has.
+// where none is given, for which "data" must not be of another kind. `saved`: the configuration of
+// a run that is resumed, whose model and recipe then decide; its "from" is not read. Throws a usage
+// Error for unknown names (nearest offered), for names of two kinds, for a preset together with a
+// file, and for a setting that the kind does not have but another has.
 const RunKind& choose_run_kind(const nlohmann::json& values, const nlohmann::json* saved = nullptr);
 
 }  // namespace tost

@@ -101,8 +101,9 @@ void check_sequence(const S& config) {
 }  // namespace
 
 const ConfigForm<S>& sequence_train_form() {
-  static const ConfigForm<S> form{make_sequence_fields(), sequence_recipes(), check_sequence,
-                                  shorthand_fields(sequence_shorthand_help(), to_json(SequenceConfig{}))};
+  static const ConfigForm<S> form{
+      make_sequence_fields(), sequence_recipes(), check_sequence,
+      shorthand_fields(sequence_shorthand_help(), to_json(SequenceConfig{}))};
   return form;
 }
 
