@@ -81,7 +81,7 @@ class Values(cli_test.Case):
     def test_class_names_are_different(self):
         folder = self.idx("data")
         self.file("data/classes.txt", b"cat\ncat\n")
-        self.error("data", "show", "--data", folder, exit_code=1, says="'cat' in line 1 and again in line 2")
+        self.error("data", "show", "--data", folder, exit_code=1, says="'cat' in lines 1 and 2")
 
 
 class Help(cli_test.Case):

@@ -3,13 +3,18 @@
 
 usage: cli_kill_test.py TOST [unittest arguments]; needs only Python's standard library.
 """
+import contextlib
+import ctypes
+import errno
 import json
 import os
 import pathlib
 import random
 import shutil
+import struct
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -152,12 +157,70 @@ class FullDisk(Runs):
         self.same(self.dir / "whole", self.disk / "run")
 
 
+class StuckDisk:
+    """A file system whose files can be opened and never answer a read, as those of a network that is gone."""
+    ATTRIBUTES = "<QQQQQQIIIIIIIIII"
+    FOLDER, FILE = 0o40755, 0o100644
+    ASYNC_READ = 1  # without it a process that waits for a read cannot be killed
+
+    def __init__(self, place):
+        self.place = os.fsencode(place)
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.fuse = os.open("/dev/fuse", os.O_RDWR)
+        words = f"fd={self.fuse},rootmode=40000,user_id=0,group_id=0".encode()
+        if self.libc.mount(b"stuck", self.place, b"fuse", 0, words) != 0:
+            os.close(self.fuse)
+            raise OSError(ctypes.get_errno(), "mount")
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def attributes(self, node):
+        mode = self.FOLDER if node == 1 else self.FILE
+        return struct.pack(self.ATTRIBUTES, node, 4096, 8, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+    def answer(self, request, node):
+        """The body of an answer to one request of the FUSE protocol, an error number, or None for no answer."""
+        if request == 1:  # LOOKUP
+            self.nodes += 1
+            return struct.pack("<QQQQII", self.nodes, 0, 1000, 1000, 0, 0) + self.attributes(self.nodes)
+        if request == 3:  # GETATTR
+            return struct.pack("<QII", 1000, 0, 0) + self.attributes(node)
+        if request == 14:  # OPEN
+            return struct.pack("<QII", 0, 0, 0)
+        if request == 26:  # INIT
+            return struct.pack("<IIIIHHI", 7, 19, 4096, self.ASYNC_READ, 12, 9, 4096)
+        return None if request in (2, 15, 36, 42) else errno.ENOSYS  # FORGET, READ, INTERRUPT, BATCH_FORGET
+
+    def serve(self):
+        self.nodes = 1
+        with contextlib.suppress(OSError):  # unmounted
+            while True:
+                _, request, unique, node = struct.unpack_from("<IIQQ", os.read(self.fuse, 1 << 17))
+                body = self.answer(request, node)
+                error, body = (-body, b"") if isinstance(body, int) else (0, body)
+                if body is not None:
+                    os.write(self.fuse, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
+
+    def close(self):
+        self.libc.umount2(self.place, 2)
+        os.close(self.fuse)
+
+
 class Stuck(cli_test.Case):
-    """Pictures that turn into pipes no one writes to, as files of a network that is gone."""
+    """Pictures that turn into files of a network that is gone."""
+
+    def setUp(self):
+        super().setUp()
+        place = self.dir / "stuck"
+        place.mkdir()
+        try:
+            self.disk = StuckDisk(place)
+        except OSError as error:
+            self.skipTest(f"no file system can be mounted here: {error}")
+        self.addCleanup(self.disk.close)
 
     def end(self, workers):
         folder = self.dir / f"data{workers}"
-        # Pictures read once are kept: an epoch must last far longer than turning them into pipes.
+        # Pictures read once are kept: an epoch must last far longer than putting links in their place.
         for split, pictures in (("train", 1000), ("test", 16)):
             for label in ("a", "b"):
                 for i in range(pictures):
@@ -171,9 +234,9 @@ class Stuck(cli_test.Case):
         while not list(out.glob("checkpoints/step-*")) and process.poll() is None:
             time.sleep(0.05)
         for picture in folder.glob("train/*/*.png"):
-            pipe = picture.with_suffix(".pipe")
-            os.mkfifo(pipe)
-            pipe.rename(picture)
+            link = picture.with_suffix(".link")
+            link.symlink_to(self.dir / "stuck" / picture.name)
+            link.rename(picture)
         errors = process.communicate(timeout=120)[1].splitlines()
         self.assertEqual(process.returncode, 1, errors)
         self.assertIn("No batch has come for 1 s", errors[-2])

@@ -99,7 +99,7 @@ class Usage(Case):
     def test_sizes_beyond_any_memory(self):
         for shape in ("1x140000000000", "1x999999999999999", "999999999x999999999", "9223372036854775807x2"):
             for flags in ([], ["--causal"]):
-                self.error("bench", "op", "--shapes", shape, *flags, "--json", exit_code=1, says="not enough memory")
+                self.error("bench", "op", "--shapes", shape, *flags, "--json", exit_code=1, says="--shapes")
 
     def test_a_working_directory_that_is_gone(self):
         gone = self.dir / "gone"

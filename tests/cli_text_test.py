@@ -140,7 +140,7 @@ class Scores(cli_test.Case):
         self.refused(*data, "--task", "choice", "--stride", "3", exit_code=2, says="--stride does not go with")
         for task in ["lambada", "choice"]:
             for limit in ["0", "-5"]:
-                self.refused(*data, "--task", task, "--limit", limit, exit_code=2, says=f"--limit is {limit}; at least 1")
+                self.refused(*data, "--task", task, "--limit", limit, exit_code=2, says=[str(limit), "--limit"])
         self.refused(*data, "--context", "17", exit_code=2, says="1 to 16")
         self.refused(*data, "--stride", "17", exit_code=2, says="stride of 17")
         self.refused(*data, "--whole-text", exit_code=2, says="positions 'none'")
@@ -230,15 +230,15 @@ class Generation(cli_test.Case):
                                     "100000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         process.stdout.read(5)
         process.stdout.close()
-        self.assertEqual(process.wait(timeout=60), 1)
-        self.assertIn("cannot be written", process.stderr.read())
+        self.assertEqual(process.wait(timeout=60), -signal.SIGPIPE)
+        self.assertEqual(process.stderr.read(), "")
         process.stderr.close()
 
     def test_bad_requests(self):
         self.refused("--prompt", "", exit_code=2, says="it is empty")
         self.refused("--prompt", "a", "--top-p", "0", exit_code=2, says="top-p is 0")
         self.refused("--prompt", "a", "--temperature", "-1", exit_code=2, says="temperature is -1")
-        self.refused("--prompt", "a", "--temperature", "nan", exit_code=2, says="temperature is nan")
+        self.refused("--prompt", "a", "--temperature", "nan", exit_code=2, says="not a finite number")
         self.refused("--prompt", "a", "--past-block", "sline", exit_code=2, says="'slide'")
         self.refused("--prompt", "a", "--max-tokens", "17", model="bound", exit_code=2, says="learned positions for 16")
         self.refused("--prompt", "a", "--prompts", self.file("p", b"a"), exit_code=2, says="exclude each other")

@@ -48,7 +48,7 @@ void check_one(CLI::Option& option) {
   };
   if (starts_with(type, "INT") || starts_with(type, "UINT")) add(judge_count);
   if (starts_with(type, "FLOAT")) add(judge_number);
-  if (starts_with(type, "TEXT")) add(judge_text);
+  if (starts_with(type, "TEXT") && option.get_name() != "--prompt") add(judge_text);
 }
 
 std::vector<CLI::App*> commands_of(CLI::App& app) {

@@ -68,7 +68,8 @@ TEST_F(Passages, RefuseWhatCannotBeRead) {
             "--text is empty; a passage of at least one token is needed.");
   refusal(text(info(), "a", 0), ErrorKind::kUsage);
   refusal([&] { passage_of_file(info(), "absent.txt", 9); });
-  testing::expect_part(refusal([&] { passage_of_file(info(), ".", 9); }), "it is a folder");
+  testing::expect_part(refusal([&] { passage_of_file(info(), ".", 9); }),
+                       "is a folder; a file is expected");
   LanguageInfo bare = info();
   bare.tokenizer = nullptr;
   testing::expect_part(refusal(text(bare, "a", 9)), "no tokenizer");

@@ -167,13 +167,13 @@ TEST(SlowSweepRun, AFailureIsRecordedAndTheOthersGoOn) {
   EXPECT_THROW(run_sweep(spec, {.out = dir.path(), .only = {"goood"}}, second), Error);
   // A model that cannot be scored need not be trained again.
   spec.split = "validation";
-  const std::filesystem::path pointer = dir.path() / "runs/good/seed-0/checkpoints/latest";
-  std::filesystem::rename(pointer, dir.path() / "kept");
+  const std::filesystem::path checkpoints = dir.path() / "runs/good/seed-0/checkpoints";
+  std::filesystem::rename(checkpoints, dir.path() / "kept");
   const SweepResult unscored = run_sweep(spec, {.out = dir.path(), .only = {"good"}}, second);
   EXPECT_EQ(unscored.failed, 1);
   EXPECT_EQ(unscored.steps[1].record->state, RunState::kTrained);
   EXPECT_NE(unscored.steps[1].record->error.find("no checkpoint to score"), std::string::npos);
-  std::filesystem::rename(dir.path() / "kept", pointer);
+  std::filesystem::rename(dir.path() / "kept", checkpoints);
   const SweepResult scored = run_sweep(spec, {.out = dir.path(), .only = {"good"}}, second);
   EXPECT_EQ(second.actions.back(), "score");
   EXPECT_EQ(scored.steps[1].record->state, RunState::kDone);
