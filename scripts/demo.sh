@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job on generated pictures, in a few minutes on two cores: train a linear model and a small ToST,
 # score both on held-out pictures, label some of these.
-#   demo.sh TOST [FOLDER]     FOLDER (default demo/) is made anew
+#   demo.sh TOST [FOLDER]     FOLDER (default demo/) is replaced
 set -euo pipefail
 tost=$1 out=${2:-demo}
 step() { printf '\n== %s\n' "$*"; }

@@ -55,7 +55,7 @@ for dtype in float32 bfloat16; do
     run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,32x4096,1x16384
   done
 done
-# Groups of samples that the second-level cache holds, where the default has none.
+# Groups of samples that the L2 cache holds, where the default has none.
 run bench_bfloat16_groups env TOST_GPU_CACHE=1000000000 "$build/tost" bench op --device cuda --dtype bfloat16 --shapes 32x4096
 for graphs in on off; do
   run "bench_model_graphs_$graphs" "$build/tost" bench model --device cuda --graphs $graphs --precision fp32,bf16 \

@@ -175,7 +175,7 @@ class Data(cli_test.Case):
         self.error("train", "--data", "listops", "--out", "r", exit_code=2, says="--recipe seq", cwd=self.dir)
         self.assertFalse((self.dir / "r").exists())
 
-    def test_a_folder_named_like_a_generated_set_is_told_apart(self):
+    def test_a_folder_named_like_a_generated_set_is_distinguished(self):
         for name in ("shapes", "listops"):
             shown = run("data", "show", "--data", name, "--train-size", "20", "--test-size", "20", cwd=self.dir)
             self.assertEqual(shown.stderr, "")

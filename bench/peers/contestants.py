@@ -19,7 +19,7 @@ def _module(net, mode, autocast=False):
 
 
 def _as_bf16(task):
-    """-> (net, whether by autocast). Autocast would cast every weight anew for every token."""
+    """-> (net, whether by autocast). Autocast would cast every weight again for every token."""
     if task.case.test == "decode":
         return task.net.bfloat16(), False
     return task.net, True

@@ -150,7 +150,7 @@ class Entry:
 
     def turn(self, repeat):
         try:
-            self.work.run()  # takes back memory that was given up for the program
+            self.work.run()  # takes back memory that was released for the program
             self.times += [self.timer.ms(self, self.work.run) for _ in range(repeat)]
         except Exception as error:  # beside the others, memory may no longer do
             self.drop(error)

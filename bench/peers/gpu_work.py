@@ -10,7 +10,7 @@ import networks
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # Largest deviation from the fp32 form, relative to its largest value, that is still timed. With
-# gradients three times that: in those of the first tokens, whose sums are short, the written-out
+# gradients three times that: in those of the first tokens, whose sums are short, the plain
 # causal form in bf16 is off by a tenth.
 ALLOWED = {"fp32": 1e-3, "bf16": 8e-2, "fp16": 2e-2}
 _CHECKED_TOKENS = 2048  # at most, of softmax, whose reference holds every weight

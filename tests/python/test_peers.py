@@ -170,7 +170,7 @@ def test_operators_are_the_formula():
             _, error = gpu_work.open_checked(setting, gpu_contestants.ALL[name])
             assert error < 1e-5
     operator = gpu_contestants.ALL["tost operator"]
-    for causal in (False, True):  # as they are timed: the written-out form in bf16 is not refused
+    for causal in (False, True):  # as they are timed: the plain form in bf16 is not refused
         setting = gpu_work.Setting("layer", causal, "training", "bf16", 1, 256, 96, 4, "cpu")
         errors = {name: gpu_work.open_checked(setting, gpu_contestants.ALL[name])[1]
                   for name in ("eager", "tost operator", "eager attention", "sdpa flash")}

@@ -11,7 +11,7 @@ int64_t peak_resident_bytes();  // highest so far; 0 where it cannot be read
 
 // Highest since the last restart_high_water(), or ever; 0 where it cannot be read.
 int64_t high_water_bytes();
-// Lets the high water begin anew at what is resident now. False where Linux does not allow it.
+// Lets the high water begin again at what is resident now. False where Linux does not allow it.
 bool restart_high_water();
 
 // What this process may still take without swapping: MemAvailable of meminfo in `proc`, but no more

@@ -26,7 +26,7 @@ struct OpBenchOptions {
   std::string device = "cpu";     // as device_from_name() takes it
 };
 
-// Medians in milliseconds, output allocation included. "Plain" is the written-out ATen form on the
+// Medians in milliseconds, output allocation included. "Plain" is the plain ATen form on the
 // same token-major w; "layer" is in-projection, operator, out-projection, without biases in the
 // causal form as in the official language models; "projections" those two alone; "both" is forward
 // and backward together.

@@ -30,7 +30,7 @@ class ScalingLayer {
   torch::Tensor temp() const;
 
   // Throws a data Error unless forward() gives what the same layer computes in float64, tssa as its
-  // written-out form.
+  // plain form.
   void check_result() const;
 
  private:

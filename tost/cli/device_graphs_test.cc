@@ -145,7 +145,7 @@ TEST(TextsByGraphs, AreReplayedAndKeptApart) {
   model->extend(prompt, a);
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(model->extend(next, a).equal(wanted[size_t(i)])) << i;
   EXPECT_EQ(graphs->replays(), 2);
-  b = a;  // both go on from here, in turns
+  b = a;  // both go on from here, alternating
   for (int i = 4; i < 6; ++i) {
     EXPECT_TRUE(model->extend(next, a).equal(wanted[size_t(i)])) << i;
     EXPECT_TRUE(model->extend(next, b).equal(wanted[size_t(i)])) << i;
@@ -187,7 +187,7 @@ TEST(TextsByGraphs, MakeRoomForOtherBatches) {
   EXPECT_EQ(replayed(most + 1, 3), 1);  // in the place of 2
   EXPECT_EQ(replayed(1, 2), 2);
   EXPECT_EQ(replayed(3, 2), 2);
-  EXPECT_EQ(replayed(2, 3), 1);  // captured anew
+  EXPECT_EQ(replayed(2, 3), 1);  // captured again
 
   // Held states are no place for others: the modules go on, or a sentence says it.
   std::vector<LanguageState> held(size_t(most) + 1);

@@ -133,7 +133,7 @@ TEST(TrainingByGraphs, SlowOfSequencesIsTheSame) {
        "this is one more."});
 }
 
-// Two lengths in turns, and few targets, whose rows alone the head reads.
+// Two lengths alternating, and few targets, whose rows alone the head reads.
 TEST(TrainingByGraphs, SlowOfRecallIsTheSame) {
   TOST_TEST_GPU(device);
   const testing::TempDir dir;

@@ -211,7 +211,7 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
       app.add_option("--context", loss.context, "Tokens a window holds (default: the block)"),
       app.add_option("--stride", loss.stride, "Tokens between windows (default: half a context)"),
       app.add_flag("--whole-text", command.whole_text,
-                   "Foretell every token from all before it (models without a limit of context)"),
+                   "Predict each token from all before it (models without a limit of context)"),
       app.add_option("--batches", loss.batches, "Of the official protocol")->capture_default_str(),
       app.add_option("--seed", loss.seed,
                      "Of the official protocol's crops and of recall's samples")

@@ -129,7 +129,7 @@ bool out_of_memory(const std::exception& error) {
       [&](std::string_view words) { return what.find(words) != std::string_view::npos; });
 }
 
-// Of what other libraries throw. Refusals of the system are nobody's mistake here; paths and
+// Of what other libraries throw. Refusals of the system are no mistake of this program; paths and
 // threads have better sentences where they are used.
 std::string foreign_sentence(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);

@@ -25,7 +25,7 @@ std::string folder_name(const std::string& class_name) {
   return name.empty() || name[0] == '.' ? "_" + name : name;
 }
 
-// Masks hold small class numbers; spread over 0...255 they can be told apart.
+// Masks hold small class numbers; spread over 0...255 they can be distinguished.
 Image visible_mask(const Image& mask, int64_t classes) {
   Image out(mask.width, mask.height, 3);
   for (size_t i = 0; i < mask.pixels.size(); ++i) {

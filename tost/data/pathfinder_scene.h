@@ -50,7 +50,7 @@ class Scene {
     Step at;
     double contrast;
   };
-  std::vector<Drawn> drawn_;  // most scenes are given up before anything needs drawing
+  std::vector<Drawn> drawn_;  // most scenes are discarded before anything needs drawing
   std::vector<float> taken_;
 };
 

@@ -33,7 +33,7 @@ class CopyingSource : public RecallSource {
     }
   }
 
-  // The last symbol of the copy is foretold, not read: string, gap, sign and a string less one.
+  // The last symbol of the copy is predicted, not read: string, gap, sign and a string less one.
   RecallSample sample(const RecallCase& size, const std::string& split,
                       int64_t index) const override {
     check(size);

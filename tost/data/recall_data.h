@@ -9,7 +9,7 @@
 
 namespace tost {
 
-// Targets stand where the token to be foretold comes next, as a language model is scored.
+// Targets stand where the token to be predicted comes next, as a language model is scored.
 struct RecallSample {
   std::vector<int32_t> ids;
   std::vector<int32_t> targets;    // as many as ids; -1 where nothing is asked
@@ -60,14 +60,14 @@ class RecallSource {
 // mqar (Arora, Eyuboglu et al., arXiv 2312.04927, with the official generator's rules): `pairs`
 // keys from 1 ... vocab/2 - 1, each followed by its value from vocab/2 ... vocab - 1, both without
 // repetition; then every key once more as a query, at an even place behind the pairs, where its
-// value is to be foretold. Other places hold random ids.
+// value is to be predicted. Other places hold random ids.
 //
 // needle: sentences with "The code of KEY is 12345. " among them, and at the end
-// "\nThe code of KEY is ", whose five digits are to be foretold. Sample i has the same key and
+// "\nThe code of KEY is ", whose five digits are to be predicted. Sample i has the same key and
 // haystack at every depth.
 //
 // copying: random ids from 2 on, `gap` blanks (0), the sign 1, and the ids again, all to be
-// foretold; (length - gap) / 2 of them.
+// predicted; (length - gap) / 2 of them.
 //
 // Throws a usage Error for an unknown task (nearest offered) and impossible settings, a data Error
 // for a text that cannot be read.

@@ -85,7 +85,7 @@ class NeedleSource : public RecallSource {
   }
 
  private:
-  // Bytes of needles and questions at the longest key, one of which is foretold and not read.
+  // Bytes of needles and questions at the longest key, one of which is predicted and not read.
   int64_t longest_frame() const {
     size_t longest = 0;
     for (int64_t i = 0; i < needle_key_count(); ++i) {

@@ -1,4 +1,4 @@
-// Streams of random numbers that tell the splits of a generated set apart.
+// Streams of random numbers that distinguish the splits of a generated set.
 #pragma once
 
 #include <cstdint>

@@ -29,8 +29,8 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
                                    const EvalOptions& options) {
   const int64_t classes = model.config().classes;
   if (int64_t(loader.dataset().classes().size()) != classes) {
-    fail_usage("The data has ", loader.dataset().classes().size(), " classes but the model tells ",
-               classes, " apart; evaluate it on the data it was trained for, or fine-tune it.");
+    fail_usage("The data has ", loader.dataset().classes().size(), " classes but the model has ",
+               classes, "; evaluate it on the data it was trained for, or fine-tune it.");
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);

@@ -18,7 +18,7 @@ struct GenerateConfig {
   std::vector<std::string> stop;  // strings that end a text; not part of it
   bool ignore_end = false;        // go on past an end-of-text token
   // Past the block of a model with learned positions: "stop" refuses beforehand, "slide" reads the
-  // last half block anew and goes on from there.
+  // last half block again and goes on from there.
   std::string past_block = "stop";
   uint64_t seed = 0;
 };
@@ -34,7 +34,7 @@ struct TextSession {
   std::vector<int64_t> history;  // the last tokens, up to the block; only for learned positions
   std::vector<int64_t> seen;     // distinct tokens so far, ascending, for the repetition penalty
   std::string held;              // the beginning of a character, not yet given out
-  uint64_t draws = 0;            // numbers the continuations, so that each draws anew
+  uint64_t draws = 0;            // numbers the continuations, so that each draws new numbers
 };
 
 struct GeneratedText {

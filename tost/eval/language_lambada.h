@@ -1,4 +1,4 @@
-// LAMBADA (Paperno et al., 2016): the last word of a passage, foretold from all before it.
+// LAMBADA (Paperno et al., 2016): the last word of a passage, predicted from all before it.
 #pragma once
 
 #include <optional>

@@ -144,7 +144,7 @@ std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSourc
                                           int64_t text_bytes, const LanguageLossOptions& options) {
   const LanguageLossOptions o = resolve(model, options);
   if (source.size() < 2) {
-    fail_data(source.name(), " has ", source.size(), " token; at least 2 are needed to foretell ",
+    fail_data(source.name(), " has ", source.size(), " token; at least 2 are needed to predict ",
               "one from another.");
   }
   const torch::InferenceMode no_grad;

@@ -2,9 +2,9 @@
 //
 // usual: the whole text. Windows of `context` tokens, one every `stride` tokens; of each window
 // only those predictions count that no window before it has made, so that every token but the first
-// is foretold once, from `context - stride` tokens or more once the text has so many. official (the
-// protocol of the paper's code): random crops of `context` tokens, the mean over `batches` batches
-// of `batch`.
+// is predicted once, from `context - stride` tokens or more once the text has so many. official
+// (the protocol of the paper's code): random crops of `context` tokens, the mean over `batches`
+// batches of `batch`.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace tost {
 struct LanguageLossOptions : LanguageEvalOptions {
   std::string protocol = "usual";  // or official
   // Tokens a window holds; 0: the block the model was trained on. kWholeText (usual): no windows,
-  // every token is foretold from all before it, for models without a limit of context.
+  // every token is predicted from all before it, for models without a limit of context.
   int64_t context = 0;
   static constexpr int64_t kWholeText = -1;
   int64_t stride = 0;  // usual; 0: half the context
@@ -33,7 +33,7 @@ struct LanguageLoss {
   std::optional<double> standard_error;
   double perplexity = 0;                // exp(loss)
   std::optional<double> bits_per_byte;  // usual, where the text's bytes are known
-  int64_t tokens = 0;                   // foretold
+  int64_t tokens = 0;                   // predicted
   int64_t context = 0;                  // as used; kWholeText
   double seconds = 0, tokens_per_s = 0;
 };

@@ -20,7 +20,7 @@ using testing::some_ids;
 using testing::source_of;
 using testing::tiny_model;
 
-// Windows by their definition: the first that reaches a token foretells it.
+// Windows by their definition: the first that reaches a token predicts it.
 double usual_loss(LanguageModel& model, const Ids& ids, int64_t context, int64_t stride) {
   double sum = 0;
   for (int64_t target = 1; target < static_cast<int64_t>(ids.size()); ++target) {

@@ -22,11 +22,11 @@ struct Window {
 Window window_of(const ScoredText& text, int64_t context) {
   const auto size = static_cast<int64_t>(text.ids.size());
   if (text.targets < 1 || text.targets >= size) {
-    fail_data("A text of ", size, " tokens cannot have its last ", text.targets, " foretold.");
+    fail_data("A text of ", size, " tokens cannot have its last ", text.targets, " predicted.");
   }
   const int64_t length = std::min(size - 1, context);
   if (length < text.targets) {
-    fail_data("A text has ", text.targets, " tokens to be foretold and the model a context of ",
+    fail_data("A text has ", text.targets, " tokens to be predicted and the model a context of ",
               context, ".");
   }
   return {text.ids.data() + (size - 1 - length), length};

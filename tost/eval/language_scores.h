@@ -1,4 +1,4 @@
-// How well a language model foretells given tokens, one number a token.
+// How well a language model predicts given tokens, one number a token.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct TokenScores {
 TokenScores score_targets(const LanguageModel& model, const torch::Tensor& hidden,
                           const torch::Tensor& targets);
 
-// A text whose last tokens are to be foretold from those before.
+// A text whose last tokens are to be predicted from those before.
 struct ScoredText {
   std::vector<int64_t> ids;
   int64_t targets = 0;  // the last of `ids` that are scored, 1 ... ids.size() - 1

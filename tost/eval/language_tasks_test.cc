@@ -32,17 +32,17 @@ Ids tail(const Ids& ids, int64_t most) {
   return {ids.begin() + drop, ids.end()};
 }
 
-struct Foretold {
+struct PredictedText {
   double loss = 0, word_loss = 0;
   int64_t tokens = 0;
   bool right = true;
 };
 
 // One token after the other, in a context whose beginning is left out where need be.
-Foretold foretell(LanguageModel& model, const std::string& text, int64_t context) {
+PredictedText predict_tokens(LanguageModel& model, const std::string& text, int64_t context) {
   const Ids ids = tail(bytes_of(text), context == 0 ? 1000 : context + 1);
   const auto word = static_cast<int64_t>(text.size() - text.rfind(' '));
-  Foretold result;
+  PredictedText result;
   for (size_t t = 1; t < ids.size(); ++t) {
     const auto log_p = log_probabilities(model, Ids(ids.begin(), ids.begin() + int64_t(t)));
     const double loss = -log_p[ids[t]].item<double>();
@@ -76,11 +76,11 @@ TEST_F(LanguageFiles, LambadaIsItsDefinition) {
                                       "x yz",          "some more words here now",
                                       "b de",          "two lines\nof a text"};
     std::string lines;
-    Foretold sum;
+    PredictedText sum;
     int64_t right = 0, shortened = 0, found = 0;
     for (const std::string& text : texts) {
       lines += nlohmann::json{{"text", text}}.dump() + "\n";
-      const Foretold one = foretell(model, text, limited ? 12 : 0);
+      const PredictedText one = predict_tokens(model, text, limited ? 12 : 0);
       sum.loss += one.loss;
       sum.word_loss += one.word_loss;
       sum.tokens += one.tokens;
@@ -104,7 +104,7 @@ TEST_F(LanguageFiles, LambadaIsItsDefinition) {
   }
 }
 
-// Words in one-hot vectors and blocks that add nothing: each word is foretold to come again.
+// Words in one-hot vectors and blocks that add nothing: each word is predicted to come again.
 LoadedLanguage repeater(const std::string& text) {
   LoadedLanguage language = tiny_language("softmax", "none");
   language.info.tokenizer = make_word_tokenizer(text, 16, "it");

@@ -157,7 +157,7 @@ TEST(Classes, AreComparedInNumberThenByName) {
   };
   EXPECT_EQ(refusal({"cat", "dog"}), "");
   EXPECT_EQ(refusal({"cat"}),
-            "'pets' has 1 class but the model tells 2 apart; give data of the classes it was "
+            "'pets' has 1 class but the model has 2; give data of the classes it was "
             "trained on.");
   EXPECT_EQ(refusal({"cat", "emu"}),
             "Class 2 of 'pets' is 'emu' but the model's is 'dog'; give data whose labels are the "

@@ -96,8 +96,8 @@ void check_classes(const std::vector<std::string>& found, const std::vector<std:
                    const std::string& data) {
   if (found.size() != wanted.size()) {
     fail_usage("'", data, "' has ", found.size(), found.size() == 1 ? " class" : " classes",
-               " but the model tells ", wanted.size(),
-               " apart; give data of the classes it was trained on.");
+               " but the model has ", wanted.size(),
+               "; give data of the classes it was trained on.");
   }
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i] == wanted[i]) continue;

@@ -40,7 +40,7 @@ std::filesystem::path follow_pointer(const std::filesystem::path& checkpoints, c
 std::vector<std::filesystem::path> checkpoint_folders(const std::filesystem::path& checkpoints);
 
 // What `read` makes of the first of `folders`, newest first, that it throws no Error at; each it
-// passes over adds a sentence to `messages`. Nothing of no folders; a data Error when it throws at
+// skips adds a sentence to `messages`. Nothing of no folders; a data Error when it throws at
 // all of them.
 template <class Read>
 auto read_newest(const std::vector<std::filesystem::path>& folders,
@@ -52,7 +52,7 @@ auto read_newest(const std::vector<std::filesystem::path>& folders,
       return read(folder);
     } catch (const Error& error) {
       if (newest.empty()) newest = error.what();
-      messages.push_back(cat("Passing over a damaged checkpoint: ", error.what()));
+      messages.push_back(cat("Skipping a damaged checkpoint: ", error.what()));
     }
   }
   if (folders.empty()) return std::nullopt;

@@ -10,7 +10,7 @@
 
 namespace tost {
 
-inline constexpr size_t kNamedHeads = 8;  // that a chart can tell apart or a row holds
+inline constexpr size_t kNamedHeads = 8;  // that a chart can distinguish or a row holds
 
 // The singular values of the first kNamedHeads of `heads` (from 1).
 Drawing head_values_chart(const HeadSpectra& spectra, int64_t layer,

@@ -112,7 +112,7 @@ void add_text_facts(Page& page, const TextReport& report) {
     const double likely = report.trace.likely.to(torch::kDouble).mean().item<double>();
     rows.emplace_back("Its loss", cat(number_text(mean, 3), " nats a token, perplexity ",
                                       number_text(std::exp(mean), 2), "; ",
-                                      number_text(100 * likely, 1), " % foretold as likeliest"));
+                                      number_text(100 * likely, 1), " % predicted as likeliest"));
   }
   for (const auto& split : report.splits) {
     const auto& s = split.statistics;
@@ -131,7 +131,7 @@ void add_surprise(Page& page, const TextReport& report) {
   const auto& passage = report.passage;
   page.section("surprise", "Surprise",
                "Each token coloured by −log p, given those before it. Full colour: no better than "
-               "a guess among all tokens of the vocabulary. The first token is not foretold. A "
+               "a guess among all tokens of the vocabulary. The first token is not predicted. A "
                "space is ·, a line's end ↵.");
   const double full = std::log(double(std::max<int64_t>(2, report.info.config.vocab)));
   std::vector<ColoredText> runs;

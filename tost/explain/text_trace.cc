@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
 
 // One row of logits a token, made for a few tokens at a time.
-void foretell(const LanguageModel& model, const Tensor& hidden, const Tensor& ids,
-              TextTrace& trace) {
+void predict_tokens(const LanguageModel& model, const Tensor& hidden, const Tensor& ids,
+                    TextTrace& trace) {
   const int64_t tokens = ids.size(1);
   const int64_t step = std::max<int64_t>(
       1, kLogitsAtOnce / (model.config().vocab * std::max<int64_t>(1, ids.size(0))));
@@ -104,7 +104,7 @@ TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wan
   LanguageTrace& inside = wanted != nullptr ? *wanted : own;
   const Tensor hidden = model.hidden(ids, nullptr, &inside);  // on the model's device, as `inside`
   TextTrace trace;
-  foretell(model, hidden, ids, trace);
+  predict_tokens(model, hidden, ids, trace);
   const auto blocks = blocks_of(model);
   for (size_t i = 0; i < blocks.size(); ++i) {
     auto layer = layer_of(inside.blocks[i], *blocks[i], model.config().heads);

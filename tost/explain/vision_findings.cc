@@ -54,7 +54,7 @@ std::string entropy_finding(const SplitStatistics& split) {
   return cat("Heads are shared out most clearly in layer ", order.front() + 1, " (entropy ",
              near_one(lowest), " of log H) and least in layer ", order.back() + 1, " (",
              near_one(entropy(order.back())), "). ",
-             lowest > 0.97   ? "That is next to uniform: memberships hardly tell tokens apart."
+             lowest > 0.97   ? "That is next to uniform: memberships hardly distinguish tokens."
              : lowest > 0.85 ? "Memberships lean towards a head, but most tokens belong a little "
                                "to every one."
                              : "There tokens do choose their heads.");

@@ -27,7 +27,7 @@ Image reduced(const Image& image, int64_t side);
 // values from their own smallest to their largest, laid over the picture.
 Image map_over(const Image& picture, const torch::Tensor& values, int64_t rows, int64_t columns);
 
-// "0.12 – 0.40", with as many digits as tell the ends apart.
+// "0.12 – 0.40", with as many digits as distinguish the ends.
 std::string range_of(const torch::Tensor& values);
 // `digits` significant digits, all those before the point for numbers below a million; "–" for what
 // is not finite.

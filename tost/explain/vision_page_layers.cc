@@ -46,7 +46,7 @@ bool has_memberships(const SplitStatistics* split) {
   return split != nullptr && !split->layers.empty() && split->layers.front().has_memberships;
 }
 
-// Entropies so close to 1, and none equal to it, that only the distance to 1 tells layers apart.
+// Entropies so close to 1, and none equal to it, that only the distance to 1 distinguishes layers.
 bool nearly_even(const SplitStatistics& split) {
   return std::all_of(split.layers.begin(), split.layers.end(), [](const LayerStatistics& layer) {
     return layer.entropy.mean > 0.99 && layer.entropy.mean < 1;

@@ -108,8 +108,8 @@ void note_mixer(VisionReport& report) {
 
 void check_classes(const ModelInfo& info, const ImageDataset* data, const std::string& name) {
   if (data == nullptr || int64_t(data->classes().size()) == info.config.classes) return;
-  fail_usage("The data '", name, "' has ", data->classes().size(), " classes but the model tells ",
-             info.config.classes, " apart; give the data it was trained for.");
+  fail_usage("The data '", name, "' has ", data->classes().size(), " classes but the model has ",
+             info.config.classes, "; give the data it was trained for.");
 }
 
 std::string class_warning(const ModelInfo& info, const VisionExplainOptions& o) {

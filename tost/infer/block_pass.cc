@@ -113,7 +113,7 @@ void BlockPass::back(const TokenBlockWeights& block, Rows rows,
   mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows, next);
 }
 
-// A part of the hidden columns at a time, as wide as it stays in the second-level cache.
+// A part of the hidden columns at a time, as wide as it stays in the L2 cache.
 void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
                     const kernels::FetchAhead& next) const {
   const ThreadScratch& own = scratch();

@@ -19,7 +19,7 @@ using torch::Tensor;
 
 namespace {
 
-// Rows that stay in a second-level cache of 2 MiB with a part of the MLP's hidden columns.
+// Rows that stay in a L2 cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kPrefillColumns = 768;
 

@@ -200,7 +200,7 @@ void check_statistics(const Tensor& sums, int64_t batch, int64_t size) {
     return;
   }
   fail_usage("The state of ", sums.scalar_type(), " ", sums.sizes(), " is not one of ", batch,
-             " texts of this model; read the same number of texts on, or start anew.");
+             " texts of this model; read the same number of texts on, or start again.");
 }
 
 void LanguageWeights::embed(int64_t id, int64_t position, float* to) const {

@@ -7,7 +7,7 @@
 
 namespace tost {
 
-// How many output pixels are gathered at a time, so that they stay in the second-level cache.
+// How many output pixels are gathered at a time, so that they stay in the L2 cache.
 int64_t stem_tile_rows(const StemStage& stage);
 
 // One stage on the output pixels [first, first + count) of a picture, count <= stem_tile_rows().

@@ -1,5 +1,5 @@
 // The forward passes of causal TSSA for one instruction set. A pass takes the tokens in groups of
-// kTokenGroup: their rows stay in the first-level cache from the logits to the output.
+// kTokenGroup: their rows stay in the L1 cache from the logits to the output.
 #if defined(TOST_KERNELS_CAUSAL_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOST_KERNELS_CAUSAL_FORWARD_INL_H_
 #undef TOST_KERNELS_CAUSAL_FORWARD_INL_H_

@@ -6,7 +6,7 @@ namespace tost::kernels {
 namespace {
 
 constexpr int64_t kLightWork = 64 << 10;      // floats of w; 30 us
-constexpr int64_t kWindowFloats = 512 << 10;  // of w, all samples: 2 MB, in the second-level caches
+constexpr int64_t kWindowFloats = 512 << 10;  // of w, all samples: 2 MB, in the L2 caches
 
 }  // namespace
 

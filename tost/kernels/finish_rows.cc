@@ -1,5 +1,5 @@
 // What follows a matrix product: see row_ops.h. A panel's sums are read once, while they are in the
-// first-level cache; what belongs to a column stays in registers over all rows.
+// L1 cache; what belongs to a column stays in registers over all rows.
 #include "tost/kernels/row_ops.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,5 @@
-// What stands around the matrix products of a block in training, forward and backward, in as few
-// passes over memory as possible: LayerNorm, GELU, and the residual scaled by gamma.
+// LayerNorm, GELU and the residual scaled by gamma of a block in training, forward and backward, in
+// as few passes over memory as possible.
 //
 // Arrays are contiguous [rows, width]. `dtype` is what goes into and out of matrix products;
 // residuals, parameters and statistics are float32, and so is all arithmetic. bfloat16 is rounded

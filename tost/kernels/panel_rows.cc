@@ -44,7 +44,7 @@ namespace tost::kernels::HWY_NAMESPACE {
 #define TOST_KEEP_ROW(AT, A, B, C) \
   TOST_KEEP(A, AT) TOST_KEEP(B, AT + 64) TOST_KEEP(C, AT + 128)
 
-// sums [8, 48] = x weight. Fetches a line from `next` on into the second-level cache with every
+// sums [8, 48] = x weight. Fetches a line from `next` on into the L2 cache with every
 // four inputs.
 inline void multiply(const float* x, int64_t x_stride, const float* weight, int64_t inputs,
                      const char* next, float* sums) {

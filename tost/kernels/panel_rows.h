@@ -1,5 +1,5 @@
 // Products of many rows in float32 by AVX-512, with what follows the product (row_ops.h) done on
-// each block of sums while it is in the first-level cache.
+// each block of sums while it is in the L1 cache.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // LayerNorm and rounding to whole numbers, row by row: a row is read several times, but from the
-// first-level cache.
+// L1 cache.
 #include "tost/kernels/row_ops.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,5 @@
-// What stands around matrix products in a network, on tiles of rows: LayerNorm before, bias,
-// activation and residual behind, and the rounding of rows to whole numbers.
+// LayerNorm, and the epilogues of matrix products in a network, on tiles of rows: bias, activation
+// and residual, and the rounding of rows to whole numbers.
 //
 // A call works on the calling thread; the caller cuts rows into tiles that stay in its caches.
 // Strides are in elements, columns are adjacent, rows may be 0. Arithmetic is float32 whatever is

@@ -33,7 +33,7 @@ constexpr int64_t kHalf = 16;             // rows or columns of a tile
 constexpr int64_t kTileRows = 2 * kHalf;  // of a block
 constexpr int64_t kTileBytes = kHalf * kTileStep;
 constexpr int64_t kSumBytes = kTileColumns * 4;  // of a row of sums
-// Of the weight, used for all rows before the next: it stays in the second-level cache.
+// Of the weight, used for all rows before the next: it stays in the L2 cache.
 constexpr int64_t kGroupBytes = 192 << 10;
 
 struct TileConfig {

@@ -17,7 +17,7 @@ inline constexpr int64_t kTileStep = 64;
 // Columns of a block of the weight.
 inline constexpr int64_t kTileColumns = 32;
 
-// Memory to bring to the second-level cache meanwhile, as much of it as fits beside the rest:
+// Memory to bring to the L2 cache meanwhile, as much of it as fits beside the rest:
 // `pieces` times `bytes`, `stride` bytes from one to the next. A hint: results do not depend on it.
 struct FetchAhead {
   const char* data = nullptr;

@@ -11,7 +11,7 @@
 namespace tost::kernels {
 
 // Passes handle this many tokens at a time: their memberships sit in one vector, and 8 tokens of
-// 768 float32 channels (24 KB) stay in a first-level cache between the two uses a pass makes of
+// 768 float32 channels (24 KB) stay in a L1 cache between the two uses a pass makes of
 // them.
 inline constexpr int64_t kTokenGroup = 8;
 

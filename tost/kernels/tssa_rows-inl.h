@@ -31,7 +31,7 @@ HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   }
 }
 
-// Asks for the row kRows further on, into the second-level cache. May point past the end; nothing
+// Asks for the row kRows further on, into the L2 cache. May point past the end; nothing
 // is read there.
 template <int64_t kRows, class T>
 HWY_INLINE void prefetch_row(const T* p, int64_t stride) {
@@ -45,7 +45,7 @@ HWY_INLINE void prefetch_next_group(const T* p, int64_t stride) {
 }
 
 // A group of kTokenGroup rows. At the end of a block it may hold fewer (kFull false); the rows that
-// are missing repeat the last one, and whoever sums gives them weight 0.
+// are missing repeat the last one, and the caller sums them with weight 0.
 template <class T, bool kFull>
 struct Rows {
   const T* base;

@@ -23,7 +23,7 @@ struct LanguageConfig {
   // Of the MLP: gelu, exact as in the official code; gelu-tanh, the approximation GPT-2 has.
   std::string activation = "gelu";
   // "learned": one vector a position below `block`, as the official model has; "none": the mixers
-  // alone tell order apart, and the context has no limit.
+  // alone represent order, and the context has no limit.
   std::string positions = "learned";
   CausalMixerOptions options;
   std::string mixer = "tssa";

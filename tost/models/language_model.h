@@ -33,7 +33,7 @@ struct LanguageState {
 int64_t state_bytes(const LanguageState& state);
 
 // Another way of computing a language model's functions of the same name, faster than the modules.
-// An undefined tensor leaves a call to these; nothing has then happened.
+// An undefined tensor means: fall back to the modules. Nothing has happened then.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;

@@ -16,9 +16,9 @@ class WorkingCopy {
   WorkingCopy(torch::Tensor weight, bool own_gradient);
 
   const torch::Tensor& weight() const { return weight_; }
-  // Made anew if the weight was written since, by in-place operations of torch or note_written().
+  // Made again if the weight was written since, by in-place operations of torch or note_written().
   const torch::Tensor& values();
-  // The copy for whoever writes it along with the weight, and then says so.
+  // The copy, for code that writes it along with the weight and then calls note_written().
   torch::Tensor& target() { return values_; }
   void note_written();
 

@@ -1,5 +1,5 @@
 // The inner operators behind mlp_grad.h, the same for every device: `Device` says how a kernel is
-// run there. What they take was checked by whoever calls them, but for what would read beyond an
+// run there. What they take was checked by the callers, but for what would read beyond an
 // array.
 #pragma once
 

@@ -28,7 +28,7 @@ inline int64_t at_most(int value, const char* variable, int64_t otherwise) {
 inline constexpr double kFastMemory = 2.5e12;
 
 // The environment lowers what kernels may plan with: with TOST_GPU_SHARED=0 no block keeps a whole
-// sample; with TOST_GPU_CACHE=bytes batches go in groups that such a second-level cache holds,
+// sample; with TOST_GPU_CACHE=bytes batches go in groups that such a L2 cache holds,
 // whatever the memory's speed (1: sample by sample).
 inline kernels::cuda::DeviceFacts ask_device(int device) {
   const auto attribute = [device](cudaDeviceAttr which) {

@@ -137,7 +137,7 @@ TEST_F(NotCapturable, Solvers) {
   EXPECT_TRUE(torch::allclose(solved.cpu(), wanted));
 }
 
-// A real capture refuses these as well, unless the memory is pinned; then it would read it anew at
+// A real capture refuses these as well, unless the memory is pinned; then it would read it again at
 // every replay, long after it was let go.
 TEST_F(NotCapturable, MemoryOfTheHost) {
   TOST_TEST_GPU(device);

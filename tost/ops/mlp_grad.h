@@ -1,4 +1,4 @@
-// What stands around the matrix products of a block in training (kernels/mlp_grad.h), on tensors:
+// LayerNorm, GELU and scaled residual of a block in training (kernels/mlp_grad.h), on tensors:
 // contiguous rows [R, C], all on one device. Products are float32 or bfloat16, everything else is
 // float32.
 #pragma once

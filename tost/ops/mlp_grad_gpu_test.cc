@@ -1,4 +1,4 @@
-// What stands around a block's products, on a GPU.
+// LayerNorm, GELU and scaled residual of a block, on a GPU.
 #include "tost/ops/mlp_grad_test_util.h"
 #include "tost/testing/stand_in_gpu.h"
 

@@ -1,6 +1,6 @@
 // y = x Wᵀ + b with the weight laid out once for the matrix units of this CPU, on tiles of rows:
 // what a network repeats for every batch is done once, and what follows the product (activation,
-// residual) is applied while its sums are in the first-level cache.
+// residual) is applied while its sums are in the L1 cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>

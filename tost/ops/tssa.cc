@@ -39,7 +39,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward(const std::optional<at::Tensor>
 
 namespace {
 
-// Gradients that can be differentiated again: through the written-out form.
+// Gradients that can be differentiated again: through the plain form.
 variable_list differentiable_gradients(const at::Tensor& w, const at::Tensor& temp,
                                        const at::Tensor& lengths, const variable_list& grads) {
   const auto [y, pi] = tssa_plain(w, temp, if_defined(lengths));

@@ -53,7 +53,7 @@ CausalGradients tssa_causal_backward(const OptionalTensor& grad_y, const Optiona
 
 namespace {
 
-// Gradients that can be differentiated again: through the written-out form.
+// Gradients that can be differentiated again: through the plain form.
 variable_list differentiable_gradients(const variable_list& inputs, const OptionalTensor& state,
                                        int64_t position, const variable_list& grads) {
   const auto [y, pi, after] = tssa_causal_plain(inputs[0], inputs[1], inputs[2], state, position);

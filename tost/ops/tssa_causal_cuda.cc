@@ -32,7 +32,7 @@ CausalResult tssa_causal_cuda(const at::Tensor& w, const at::Tensor& temp,
   return {call.y, call.pi, call.after};
 }
 
-// Where the kernels do not run, what is kept has the layout of the written-out form, which backward
+// Where the kernels do not run, what is kept has the layout of the plain form, which backward
 // then finds by the same questions.
 CausalForwardResult tssa_causal_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
                                              const at::Tensor& denom_bias,

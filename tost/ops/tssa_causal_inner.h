@@ -1,4 +1,4 @@
-// The two inner operators behind tssa_causal, called through the dispatcher, and their written-out
+// The two inner operators behind tssa_causal, called through the dispatcher, and their plain
 // forms for float64.
 #pragma once
 

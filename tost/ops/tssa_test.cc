@@ -106,7 +106,7 @@ TEST_P(TssaCases, ThreadsDoNotChangeABit) {
 
 class TssaRaggedCases : public ::testing::TestWithParam<TssaCase> {};
 
-// A sample among padding is, bit for bit, its own tokens alone; what is no one's own is 0.
+// A sample among padding is, bit for bit, its valid tokens alone; padding is 0.
 TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
   const TssaCase& c = GetParam();
   const auto grad_pi =

@@ -56,7 +56,7 @@ enum class RunAction { kTrain, kResume, kRedo, kScore, kKeep };
 
 // What is to be done where `record` was found (null: nothing). What failed goes on from its last
 // checkpoint, since a full disk fails too; what failed and now has other settings, and with
-// `overwrite` what failed or was made with others, begins anew. Other settings are else a usage
+// `overwrite` what failed or was made with others, begins again. Other settings are else a usage
 // Error naming `where` and the first that differs.
 RunAction choose_action(const RunRecord* record, const nlohmann::json& settings,
                         const nlohmann::json& pretrain, const nlohmann::json& scored_by,

@@ -92,7 +92,7 @@ void write_begun(const fs::path& folder, RunRecord record) {
   write_record(folder, record);
 }
 
-// Hands on what a training reports, and remembers that it began and the size of its model.
+// Passes what a training reports on, and remembers that it began and the size of its model.
 class StageListener : public TrainListener {
  public:
   StageListener(SweepListener& sweep, const TimeLeft& time, const fs::path& folder,

@@ -36,7 +36,7 @@ class CrashDisk : public FileCalls {
   CrashDisk(const CrashDisk&) = delete;
   CrashDisk& operator=(const CrashDisk&) = delete;
 
-  // Calls are counted from 0 anew. From the k-th on all fail and change nothing, so that clearing
+  // Calls are counted from 0 again. From the k-th on all fail and change nothing, so that clearing
   // up after a failure has as little effect as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
   // The k-th and the times - 1 after it fail with `error`.

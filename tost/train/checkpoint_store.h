@@ -53,7 +53,7 @@ class CheckpointStore {
   std::vector<std::filesystem::path> list() const { return checkpoint_folders(directory_); }
 
   // The newest checkpoint whose files equal its manifest, all read. Each damaged one that was
-  // passed over adds a sentence to `messages`. Nothing when there is no checkpoint; a data Error
+  // skipped adds a sentence to `messages`. Nothing when there is no checkpoint; a data Error
   // when all are damaged. Those of steps after `last_step` are not looked at.
   std::optional<Checkpoint> load_newest(
       std::vector<std::string>& messages,

@@ -20,7 +20,7 @@ class DataTimeout : public Error {
 class DataWatch {
  public:
   DataWatch();
-  // Waits for no work that was given up.
+  // Waits for no work that was aborted.
   ~DataWatch();
   DataWatch(const DataWatch&) = delete;
   DataWatch& operator=(const DataWatch&) = delete;
@@ -32,7 +32,7 @@ class DataWatch {
 
  private:
   struct Shared;
-  std::shared_ptr<Shared> shared_;  // outlives this where the work was given up
+  std::shared_ptr<Shared> shared_;  // outlives this where the work was aborted
   std::thread thread_;
 };
 

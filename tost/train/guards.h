@@ -19,7 +19,7 @@ struct GuardState {
   int64_t skipped_in_row = 0;
   int64_t rollbacks = 0;
   double lr_factor = 1;
-  int64_t data_ahead = 0;  // steps whose batches were passed over
+  int64_t data_ahead = 0;  // steps whose batches were skipped
   // The last checkpoint that the settings asked for, the one a run goes back to; -1 before it. One
   // made because the run was stopped is none: a run that was never stopped would not have it.
   int64_t rollback_step = -1;

@@ -72,7 +72,7 @@ std::vector<Hint> hints(const json& values, bool saved) {
       absolute_setting(text_of(values, "from"));  // as the configuration has it
   if (!from.empty() && !saved) {
     const std::string files = model_kind(from);
-    // A recipe tells apart the kinds that write the same files.
+    // A recipe distinguishes the kinds that write the same files.
     const bool told =
         !recipe.empty() && kind_with(&RunKind::recipes, "recipe", recipe).files == files;
     const RunKind& kind = kind_named(files);

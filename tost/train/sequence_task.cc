@@ -152,14 +152,14 @@ void SequenceTask::check_lengths() const {
   check_training_memory(model, config_.batch, tokens, room_on(device_from_name(config_.device)));
 }
 
-// A head for other classes is made anew: its weights mean nothing for these.
+// A head for other classes is made new: its weights mean nothing for these.
 void SequenceTask::take_weights(const LoadedSequence& source) {
   StateDict weights = state_dict(*source.model);
   if (source.info.classes != info_.classes) {
     for (const auto& [name, fresh] : state_dict(*model_)) {
       if (starts_with(name, "head.")) weights[name] = fresh;
     }
-    messages_.push_back(cat("The head is new: '", config_.from, "' tells other classes apart (",
+    messages_.push_back(cat("The head is new: '", config_.from, "' has other classes (",
                             source.info.classes.size(), ") than the data has (",
                             info_.classes.size(), ")."));
   }

@@ -15,7 +15,7 @@ namespace tost {
 class SequenceTask : public TrainTask {
  public:
   // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
-  // from config.from, whose head is made anew for data of other classes. `known`: the description a
+  // from config.from, with a new head for data of other classes. `known`: the description a
   // resumed run was started with; the data must fit it. `has_checkpoint`: a known model's weights
   // come from there, config.from is not read. Usage Errors for settings that do not fit each other,
   // for sequences longer than the learned positions, and for more memory than the machine has; data

@@ -137,7 +137,7 @@ TrainResult Trainer::train() {
 }
 
 void Trainer::open_log() {
-  log_.reset();  // the file is opened anew
+  log_.reset();  // the file is opened again
   log_ = std::make_unique<RunLog>(run_, state_.step, state_.guards.rollbacks, task_.unit());
 }
 

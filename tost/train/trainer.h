@@ -65,7 +65,7 @@ class Trainer {
  private:
   int64_t total_steps() const { return schedule_.total_steps; }
   int64_t epoch() const { return state_.step / steps_per_epoch_; }
-  // The place in the data, which runs ahead of the step where batches were passed over.
+  // The place in the data, which runs ahead of the step where batches were skipped.
   int64_t data_step() const { return state_.step + state_.guards.data_ahead; }
   double rate() const;
   bool stopped() const { return stop_ && stop_->load(); }
@@ -104,7 +104,7 @@ class Trainer {
   bool state_is_sound();                          // the same
   void report_skipped(const BadStep& bad, double lr);
   // False where there is nothing to go back to. `failed` is the step whose batches are the last to
-  // be passed over.
+  // be skipped.
   bool roll_back(int64_t failed, const std::string& reason);
   std::string what_is_kept();
   void load_batch(bool starts_epoch);

@@ -73,8 +73,8 @@ void Trainer::report_skipped(const BadStep& bad, double lr) {
   listener_.on_message(cat("Step ", state_.step + 1, " is skipped: ", describe(bad), "."));
 }
 
-// The batches from the checkpoint to the failed step are passed over; all else is as it was there,
-// but for the rate. The checkpoint is written anew, so that a run that is killed now does not have
+// The batches from the checkpoint to the failed step are skipped; all else is as it was there,
+// but for the rate. The checkpoint is written again, so that a run that is killed now does not have
 // to fail again first.
 bool Trainer::roll_back(int64_t failed, const std::string& reason) {
   const GuardState before = state_.guards;

@@ -68,15 +68,15 @@ void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
       std::make_unique<ImageLoader>(open_image_dataset(data_spec(config_), scored_split_), loader);
 }
 
-// A head for another set of classes is made anew: its weights mean nothing for these.
+// A head for another set of classes is made new: its weights mean nothing for these.
 void VisionTask::take_weights(const LoadedModel& source) {
   StateDict weights = state_dict(*source.model);
   if (source.info.classes != info_.classes) {
     const StateDict fresh = state_dict(*model_);
     for (const char* name : {"head.weight", "head.bias"}) weights[name] = fresh.at(name);
     messages_.push_back(
-        cat("The head is new: '", config_.from, "' tells ", source.info.classes.size(),
-            " classes apart, the data has ", info_.classes.size(),
+        cat("The head is new: '", config_.from, "' has ", source.info.classes.size(),
+            " classes, the data has ", info_.classes.size(),
             source.info.classes.size() == info_.classes.size() ? " of other names." : "."));
   }
   load_state_dict(*model_, weights);

@@ -1,4 +1,4 @@
-// What stands around the matrix products of a block in training, on rows: kernels/mlp_grad.h. Two
+// LayerNorm, GELU and scaled residual of a block in training, on rows: kernels/mlp_grad.h. Two
 // kinds of passes: a warp takes a row where sums go along it; where they go down the columns, or
 // nowhere, 32 threads take adjacent packs of V columns and eight of them rows side by side.
 #pragma once

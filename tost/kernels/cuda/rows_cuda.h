@@ -1,4 +1,4 @@
-// What stands around the matrix products of a block in training, on a GPU: the arguments, formulas
+// LayerNorm, GELU and scaled residual of a block in training, on a GPU: the arguments, formulas
 // and rounding of kernels/mlp_grad.h, with pointers of the device's; workspaces hold this file's
 // column_sums_workspace() floats. Of float32 and bfloat16 alone. Each queues its work on `stream`,
 // allocates nothing, waits for nothing, and returns a cudaError_t, 0 for success; more rows than a

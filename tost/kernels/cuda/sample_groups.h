@@ -1,4 +1,4 @@
-// Batches that the second-level cache does not hold go through the passes in groups that it does,
+// Batches that the L2 cache does not hold go through the passes in groups that it does,
 // where that pays: the first pass reads a group from memory, the later ones from the cache.
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace tost::kernels::cuda {
 
-// Two rows a multiprocessor: what all of them hold stays in the second-level cache.
+// Two rows a multiprocessor: what all of them hold stays in the L2 cache.
 inline constexpr int kSoftmaxThreads = 1024;
 inline constexpr int64_t kSoftmaxBytes = 2 * kSoftmaxThreads / 32 * int64_t{sizeof(float)};
 

@@ -15,7 +15,7 @@ namespace tost::kernels::cuda {
 struct DeviceFacts {
   int multiprocessors = 1;
   int64_t shared_bytes = 48 << 10;  // most shared memory of a block, opted into
-  int64_t cache_bytes = 0;          // second-level cache that groups are to fit; 0: no groups
+  int64_t cache_bytes = 0;          // L2 cache that groups are to fit; 0: no groups
 };
 
 using Stream = void*;  // a cudaStream_t

@@ -112,7 +112,7 @@ static __global__ void combine_moments(const float* partial_moment, const float*
   if (channel % cut.width == 0) pi_sum[sample * cut.heads + head] = static_cast<float>(members);
 }
 
-// y = -w Pi D; y and pi are 0 at tokens that are no one's own.
+// y = -w Pi D; y and pi are 0 at padding.
 template <class T, int V, int kThreads>
 __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
     output_pass(TokensIn<T> w, Cut cut, const float* moment, float* pi, TokensOut<T> y) {
