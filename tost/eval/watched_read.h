@@ -8,8 +8,8 @@
 
 namespace tost {
 
-// Does the reading it is given, on whatever thread, and returns at its end or throws. What is given
-// up so is still being read: it must own what it writes to.
+// Does the reading it is given, on whatever thread, and returns at its end or throws. An aborted
+// reading still runs: it must own what it writes to.
 using ReadGuard = std::function<void(std::function<void()> reading)>;
 
 // What `read` gives, read under `guard` where there is one. What `read` refers to outlives it.

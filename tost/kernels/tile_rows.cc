@@ -1,7 +1,7 @@
 // A block of sums has 32 rows and 32 columns: four tiles, so that two tiles of rows and two of the
 // weight serve four products. While the units multiply, the vector units finish the block before.
-// The weight is loaded with a hint that it is not needed soon: the rows stay in the first-level
-// cache then, where it passes by.
+// The weight is loaded with a hint that it is not needed soon: the rows stay in the L1
+// cache then, and the weight does not enter it.
 #include "tost/kernels/tile_rows.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Checks that documents, sources and messages use the standard terms of the table in HACKING.md.
+
+usage: check_words.py SOURCE_DIR [--counts]; exits 1 and names each line with a word of a row whose last column is 0.
+--counts prints how often the words of the other rows are left in tost/.
+"""
+import pathlib
+import re
+import sys
+
+FOLDERS = ["tost", "docs", "scripts", "tests", "bench", "fuzz", "examples"]
+SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".md", ".txt"}
+HEADER = "| write | meaning | not | left |"
+NAMES = re.compile(r"`([^`]+)`")
+
+
+def rows(text):
+    """(standard term, [words to avoid], number that is left) for each row of the table with words to avoid."""
+    table = text[text.index(HEADER):].split("\n\n")[0].splitlines()[2:]
+    for line in table:
+        term, _, avoid, left = (cell.strip() for cell in line.strip("|").split("|"))
+        if avoid:
+            yield term, NAMES.findall(avoid), int(left)
+
+
+def pattern(words):
+    """Matches the words in any case, also over the end of a line of a comment; … stands for up to three words."""
+    gap = r"\s+(?:(?://|#)\s*)?"
+    parts = [gap.join(re.escape(word) for word in part.split()) for part in words.split("…")]
+    return r"\b" + (rf"(?:{gap}[\w'-]+){{0,3}}{gap}").join(parts) + r"\b"
+
+
+def sources(root):
+    """Files to check with their text, that of HACKING.md without the table."""
+    paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))] + sorted(root.glob("*.md"))
+    for path in paths:
+        if path.suffix in SUFFIXES and path.name != pathlib.Path(__file__).name and "corpus" not in path.parts:
+            text = path.read_text()
+            if path == root / "HACKING.md":
+                text = re.sub(r"^\|.*\|$", "", text, flags=re.M)
+            yield path, text
+
+
+def main(root, counts):
+    entries = list(rows((root / "HACKING.md").read_text()))
+    banned = [(term, re.compile("|".join(map(pattern, words)), re.I)) for term, words, left in entries if left == 0]
+    texts = list(sources(root))
+    if counts:
+        for term, words, left in entries:
+            found = re.compile("|".join(map(pattern, words)), re.I)
+            now = sum(len(found.findall(text)) for path, text in texts if path.is_relative_to(root / "tost"))
+            print(f"{now:5}  (table: {left})  {', '.join(words)}: write '{term}'")
+        return 0
+    offences = 0
+    for path, text in texts:
+        for term, words in banned:
+            for match in words.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                found = re.sub(r"\s+(?:(?://|#)\s*)?", " ", match.group())
+                print(f"{path}:{line}: '{found}': write '{term}' (HACKING.md)")
+                offences += 1
+    if not offences:
+        print("no word of the table that is to be avoided is used")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]).resolve(), "--counts" in sys.argv[2:]))
