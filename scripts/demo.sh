@@ -8,7 +8,7 @@ step() { printf '\n== %s\n' "$*"; }
 field() { sed -n "s/^ *\"$1\": \([0-9.]*\).*/\1/p" "$2"; }
 
 if [ -e "$out" ] && [ ! -e "$out/.tost-demo" ]; then
-  echo "'$out' exists and is no earlier demo; move it away or name another folder." >&2
+  echo "'$out' exists and is not an earlier demo; move it away or name another folder." >&2
   exit 2
 fi
 rm -rf "$out"

@@ -23,7 +23,7 @@ install_packages() {
   if ! command -v dpkg-query >/dev/null; then
     local program
     for program in c++ cmake ninja python3; do
-      command -v $program >/dev/null || { say "This is no Debian or Ubuntu system: install the counterparts of: ${packages[*]}"; exit 1; }
+      command -v $program >/dev/null || { say "This is not a Debian or Ubuntu system: install the counterparts of: ${packages[*]}"; exit 1; }
     done
     return
   fi

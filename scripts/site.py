@@ -2,7 +2,7 @@
 """Builds the site of the documentation into build/site: pages as they lie in the tree, dead links refused.
 
 usage: site.py [--check]; --check looks at the links alone. Building needs mkdocs, which `make site` installs into .venv.
-Links to sources, which are no pages, become code.
+Links to sources, which are not pages, become code.
 """
 import pathlib
 import re

@@ -17,7 +17,7 @@ import zlib
 TOST = ""
 TINY = ["--data", "shapes", "--train-size", "64", "--test-size", "32", "--data-side", "16", "--model", "tost_nano_p4",
         "--batch", "32", "--epochs", "1"]
-# As arguments of a program, names that are no UTF-8 are surrogates.
+# As arguments of a program, names that are not UTF-8 are surrogates.
 LATIN = os.fsdecode(b"caf\xe9")
 
 
@@ -169,7 +169,7 @@ class Paths(Case):
 
 
 class NoUtf8(Case):
-    """Names that are no UTF-8 work, or are refused before anything is written."""
+    """Names that are not UTF-8 work, or are refused before anything is written."""
 
     def test_reading_and_writing(self):
         folder = self.dir / LATIN

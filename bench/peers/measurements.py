@@ -49,7 +49,7 @@ def device(machine):
 def _check(path, report):
     machine = report.get("machine") if isinstance(report, dict) else None
     if not isinstance(machine, dict) or not isinstance(report.get("rows"), list):
-        raise Refused(f"{path} is no result of gpu.py: 'machine' and 'rows' are missing.")
+        raise Refused(f"{path} is not a result of gpu.py: 'machine' and 'rows' are missing.")
     versions = machine.get("versions")
     if not (isinstance(device(machine), str) and isinstance(machine.get("date"), str)
             and isinstance(versions, dict) and isinstance(versions.get("torch"), str)):
@@ -72,7 +72,7 @@ def read(path):
     try:
         report = json.loads(data)
     except (ValueError, RecursionError):
-        raise Refused(f"{path} is {'no JSON' if data.strip() else 'empty'}; name a file that gpu.py "
+        raise Refused(f"{path} is {'not JSON' if data.strip() else 'empty'}; name a file that gpu.py "
                       "--json wrote.") from None
     _check(path, report)
     return report

@@ -179,11 +179,11 @@ def test_parts_are_joined(tmp_path):
 
 WRONG = {
     "empty": ("", "is empty; name a file"),
-    "text": ("no json", "is no JSON; name a file"),
-    "bytes": (b"\xff\xfe\x00{", "is no JSON"),
-    "deep": ("[" * 100000, "is no JSON"),
-    "list": ([], "is no result of gpu.py"),
-    "no rows": ({"machine": {}}, "is no result of gpu.py"),
+    "text": ("no json", "is not JSON; name a file"),
+    "bytes": (b"\xff\xfe\x00{", "is not JSON"),
+    "deep": ("[" * 100000, "is not JSON"),
+    "list": ([], "is not a result of gpu.py"),
+    "no rows": ({"machine": {}}, "is not a result of gpu.py"),
     "no row": (report([]), "holds no measurement"),
     "machine": (report([row()], versions={}), "'machine' must name the device"),
     "device": (report([row()], gpu=[1]), "'machine' must name the device"),

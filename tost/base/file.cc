@@ -21,7 +21,7 @@ namespace {
   fail_data("Cannot ", verb, " '", path.string(), "': ", system_reason(error), ".");
 }
 
-// What is no plain file.
+// What is not a plain file.
 [[noreturn]] void fail_kind(const fs::path& path, mode_t mode) {
   if (S_ISDIR(mode)) fail_data("'", path.string(), "' is a folder; a file is expected.");
   const char* kind = S_ISFIFO(mode)   ? "pipe (as <(...) of a shell)"
@@ -31,7 +31,7 @@ namespace {
             "; write its content to a file and give that.");
 }
 
-// Retries interrupted calls, since a signal (Ctrl-C, a resized terminal) is no failure.
+// Retries interrupted calls, since a signal (Ctrl-C, a resized terminal) is not a failure.
 template <typename Call>
 auto retry(Call call) {
   auto result = call();

@@ -6,7 +6,7 @@
 namespace tost {
 
 // Remembers which folder a path names, for a writer that comes back to it for days: one that was
-// removed, moved away or replaced meanwhile is no place to write to.
+// removed, moved away or replaced meanwhile is not a place to write to.
 class FolderPlace {
  public:
   // The folder exists; a data Error where it cannot be opened.

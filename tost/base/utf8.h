@@ -8,7 +8,7 @@
 
 namespace tost {
 
-// Python's pickles hold surrogates, for names of files that are no UTF-8.
+// Python's pickles hold surrogates, for names of files that are not UTF-8.
 enum class Surrogates { kRefused, kTaken };
 
 // Bytes of the well-formed character at text[at], 1 to 4; 0 where there is none.

@@ -52,7 +52,7 @@ uint64_t input_seed(const BenchTask& task) {
 }
 
 void fail_precision(const char* kind, bool engine, const std::string& precision) {
-  fail_usage(precision, engine ? " is no precision of the " : " needs the engine for ", kind,
+  fail_usage(precision, engine ? " is not a precision of the " : " needs the engine for ", kind,
              engine ? " engine." : " models.");
 }
 

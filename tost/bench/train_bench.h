@@ -53,10 +53,10 @@ struct TrainBenchRow {
 // Throws usage Errors for options that cannot be measured.
 void check_train_bench(const TrainBenchOptions& options);
 
-// Attention's own products are no part of the floor. Step, floor and plain form alternate; the twin
-// follows. `report` is called with each row as it is done. Uses the threads torch is set to. Throws
-// the usage Errors of check_train_bench(), one for graphs "on" that cannot be, and a data Error if
-// the plain form's loss differs.
+// Attention's own products are not part of the floor. Step, floor and plain form alternate; the
+// twin follows. `report` is called with each row as it is done. Uses the threads torch is set to.
+// Throws the usage Errors of check_train_bench(), one for graphs "on" that cannot be, and a data
+// Error if the plain form's loss differs.
 std::vector<TrainBenchRow> run_train_bench(const TrainBenchOptions& options,
                                            const std::function<void(const TrainBenchRow&)>& report);
 

@@ -43,7 +43,7 @@ ScalingOptions checked(const BenchScalingOptions& options) {
   bench.max_bytes = int64_t(options.max_gib * double(1 << 30));
   if (options.fit_from < 1 || (options.fit_to != 0 && options.fit_to <= options.fit_from)) {
     fail_usage("--fit-from ", options.fit_from, " and --fit-to ", options.fit_to,
-               " are no range; the first must be at least 1 and below the second.");
+               " are not a range; the first must be at least 1 and below the second.");
   }
   if (options.fit_from_flag->count() > 0 && options.fit_from >= bench.tokens.back()) {
     fail_usage("--fit-from ", options.fit_from, " leaves nothing to fit up to the longest length, ",

@@ -189,7 +189,7 @@ TEST(TextsByGraphs, MakeRoomForOtherBatches) {
   EXPECT_EQ(replayed(3, 2), 2);
   EXPECT_EQ(replayed(2, 3), 1);  // captured again
 
-  // Held states are no place for others: the modules go on, or a sentence says it.
+  // Held states are not a place for others: the modules go on, or a sentence says it.
   std::vector<LanguageState> held(size_t(most) + 1);
   for (LanguageState& state : held) {
     twin->extend(torch::zeros({1, 2}, torch::kLong), state);

@@ -57,7 +57,7 @@ void open_data(const ExplainCommand& command, const TextSpec& spec, const Langua
   if (command.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// Whether the model was trained on samples of recall (recall_source.h), which are no text.
+// Whether the model was trained on samples of recall (recall_source.h), which are not text.
 bool learned_recall(const LanguageInfo& info) {
   return info.training.is_object() && info.training.contains("recall");
 }
@@ -71,7 +71,7 @@ void add_data(const ExplainCommand& command, const LoadedLanguage& loaded,
   options.train = options.held = nullptr;
   options.no_data = "Statistics over windows are left out: " +
                     (learned_recall(loaded.info)
-                         ? "the model learned from generated samples, which are no text; give one "
+                         ? "the model learned from generated samples, which are not text; give one "
                            "with --data."
                          : missing);
 }
@@ -88,7 +88,7 @@ Passage passage_of(const CLI::App& app, const ExplainCommand& command, const Loa
   }
   const auto& source = options.held != nullptr ? options.held : options.train;
   if (source == nullptr && learned_recall(loaded.info)) {
-    fail_usage("'", loaded.file.string(), "' learned recall from generated samples, which are no ",
+    fail_usage("'", loaded.file.string(), "' learned recall from generated samples, which are not ",
                "text to show; give a passage (--text, or a file), or score it by tost eval with ",
                "--task mqar, needle or copying.");
   }

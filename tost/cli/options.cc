@@ -20,7 +20,7 @@ std::string at_least_one(const std::string& text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && number >= 1 ? "" : cat("'", text, "' is no whole number from 1 on");
+  return whole && number >= 1 ? "" : cat("'", text, "' is not a whole number from 1 on");
 }
 
 void add_device_option(CLI::App& command, RunOptions& options) {

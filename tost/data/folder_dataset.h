@@ -51,7 +51,7 @@ std::map<std::string, std::string> split_folders(const std::string& directory);
 // What systems leave in folders: names that start with a dot, Thumbs.db, desktop.ini.
 bool is_stray(const std::filesystem::path& file);
 
-// Whether most of the files met first in the class folders of `directory` are no pictures: a few
+// Whether most of the files met first in the class folders of `directory` are not pictures: a few
 // notes and the like lie in sets of either kind.
 bool holds_texts(const std::string& directory);
 

@@ -3,7 +3,7 @@
 //
 // An expression is a digit, or an operator, its arguments and a closing bracket. Its code is one
 // char a token: 0 ... 9 the digits, 10 ... 13 the operators, 14 the bracket; the token of a data
-// set is the code + 1. The parentheses of the files mark the binary tree and are no tokens.
+// set is the code + 1. The parentheses of the files mark the binary tree and are not tokens.
 #pragma once
 
 #include <cstdint>

@@ -163,7 +163,7 @@ SequenceExport export_sequences(const SequenceSpec& spec, const std::string& out
                                 const SequenceExportOptions& options) {
   constexpr int64_t kMost = 1'000'000'000;
   if (spec.path != "listops" && spec.path != "pathfinder" && spec.path != "pathx") {
-    fail_usage("'", spec.path, "' is no generated set; use listops, pathfinder or pathx.");
+    fail_usage("'", spec.path, "' is not a generated set; use listops, pathfinder or pathx.");
   }
   if (std::min(spec.train_size, spec.test_size) < 1 ||
       std::max(spec.train_size, spec.test_size) > kMost) {

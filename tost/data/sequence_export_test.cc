@@ -91,7 +91,7 @@ TEST_F(SequenceExportTest, StoppedItLeavesNothing) {
 }
 
 TEST_F(SequenceExportTest, RefusesBeforeItBegins) {
-  EXPECT_TRUE(contains(refused(small("shapes"), ErrorKind::kUsage), "no generated set"));
+  EXPECT_TRUE(contains(refused(small("shapes"), ErrorKind::kUsage), "not a generated set"));
   SequenceSpec spec = small("listops");
   spec.train_size = 0;
   EXPECT_TRUE(contains(refused(spec, ErrorKind::kUsage), "not 0"));

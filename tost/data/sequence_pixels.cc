@@ -42,7 +42,7 @@ std::unique_ptr<ImageDataset> pictures_of(std::shared_ptr<const SequenceDataset>
   const int64_t length = data->length(0);
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(length))));
   if (side * side != length) {
-    fail_usage("Sequences of ", length, " pixels are no square pictures.");
+    fail_usage("Sequences of ", length, " pixels are not square pictures.");
   }
   return std::make_unique<SquarePictures>(std::move(data), side);
 }

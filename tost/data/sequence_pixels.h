@@ -29,7 +29,7 @@ class PixelSequences : public SequenceDataset {
 };
 
 // The sequences as pictures again, for looking at; square ones alone. Throws a usage Error for
-// sequences that are no whole square pictures.
+// sequences that are not whole square pictures.
 std::unique_ptr<ImageDataset> pictures_of(std::shared_ptr<const SequenceDataset> data);
 
 }  // namespace tost

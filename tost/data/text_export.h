@@ -25,8 +25,9 @@ struct TokenExport {
 
 // Writes OUT/{train,val,test}.bin, those there are, and OUT/tokenizer.json: a folder that open_text
 // reads, and that is there whole or not at all. Nothing where `stop` ended it. Throws a usage Error
-// if `out` exists and is no empty folder, the text's path holds tokens already, or the vocabulary
-// does not fit 16 bits; those of open_text; and a data Error for a file that cannot be written.
+// if `out` exists and is not an empty folder, the text's path holds tokens already, or the
+// vocabulary does not fit 16 bits; those of open_text; and a data Error for a file that cannot be
+// written.
 std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
                                          const TokenExportOptions& options = {});
 

@@ -336,7 +336,7 @@ TEST_F(TokenData, AnyRanksFileBesideTheTextIsTaken) {
   write("s/train.txt", "text");
   write("s/mine.tiktoken", "nonsense");
   const auto refused = [&] { return refusal([&] { open(folder("s"), "gpt2"); }); };
-  expect_part(refused(), "mine.tiktoken' is no ranks file");
+  expect_part(refused(), "mine.tiktoken' is not a ranks file");
   write("s/another.tiktoken", "nonsense");
   expect_part(refused(), "more than one .tiktoken file (another.tiktoken, mine.tiktoken)");
 }

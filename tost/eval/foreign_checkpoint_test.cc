@@ -161,7 +161,8 @@ TEST_F(OfficialFile, HeadsOfASoftmaxMixerComeFromTheArguments) {
   EXPECT_EQ(load_language_file(write_model(state, heads("config"))).info.config.heads, 2);
 
   const StateDict pictures = state_dict(*vision);
-  expect_error(vision_error(write_model(pictures, args("my_vit"))), {"'my_vit'", "no model known"});
+  expect_error(vision_error(write_model(pictures, args("my_vit"))),
+               {"'my_vit'", "not a model known"});
   expect_error(vision_error(write_model(pictures, args("tost_cab_tiny_12_p16"))),
                {"mixer softmax", "whose mixer is tssa"});
   const LoadedModel loaded = load_model_file(write_model(pictures, args("vit_cab_tiny_12_p8")));

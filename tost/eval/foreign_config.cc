@@ -23,8 +23,9 @@ int64_t heads_by_name(const std::string& mixer, const ModelFacts& facts) {
   if (preset && preset->mixer == mixer) return preset->heads;
   const std::string reason =
       facts.model.empty() ? cat(facts.model_key, " is missing")
-      : !preset ? cat(facts.model_key, " is ", shown(facts.model), ", which is no model known here")
-                : cat(facts.model_key, " is ", facts.model, ", whose mixer is ", preset->mixer);
+      : !preset
+          ? cat(facts.model_key, " is ", shown(facts.model), ", which is not a model known here")
+          : cat(facts.model_key, " is ", facts.model, ", whose mixer is ", preset->mixer);
   fail_data("The weights of mixer ", mixer, " do not show how many attention heads there are, and ",
             reason, ".");
 }

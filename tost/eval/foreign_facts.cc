@@ -31,7 +31,7 @@ std::optional<int64_t> integer_argument(const TorchFile& file, const char* group
   if (value && *value >= 0 && *value <= double(kMost) && std::floor(*value) == *value) {
     return static_cast<int64_t>(*value);
   }
-  fail_data(group, ".", name, " is no whole number from 0 to ", kMost, ".");
+  fail_data(group, ".", name, " is not a whole number from 0 to ", kMost, ".");
 }
 
 std::string text_of(const TorchFile& file, std::optional<PickleId> id) {
@@ -108,7 +108,7 @@ ModelFacts config_file_facts(const fs::path& path) {
   const std::string where = cat("'", path.string(), "'");
   const json config =
       metadata_json({{"config", read_file(path, int64_t{16} << 20)}}, "config", where);
-  if (!config.is_object()) fail_data(where, " is no JSON object.");
+  if (!config.is_object()) fail_data(where, " is not a JSON object.");
   read_from(where, [&] {
     take_timm(config, facts);
     take(config, "n_head", facts.heads);

@@ -17,7 +17,7 @@ inline constexpr char kDescriptionKey[] = "tost";
 ModelFacts torch_facts(const TorchFile& file);
 
 // The config.json of timm ("architecture", "pretrained_cfg") and of Hugging Face's transformers
-// (GPT-2). No facts where there is no such file. Throws a data Error naming it for what is no JSON
+// (GPT-2). No facts where there is no such file. Throws a data Error naming it for what is not JSON
 // object, nested deeper than 64 levels, or of a wrong type.
 ModelFacts config_file_facts(const std::filesystem::path& file);
 

@@ -23,7 +23,7 @@ constexpr char kLanguage[] = "language";
 std::string kind_of(const std::map<std::string, std::string>& metadata, const std::string& where) {
   const auto kind = metadata.find(kKindKey);
   if (kind != metadata.end()) return kind->second;
-  metadata_json(metadata, kConfigKey, where);  // throws where this is no model file at all
+  metadata_json(metadata, kConfigKey, where);  // throws where this is not a model file at all
   return "vision";
 }
 

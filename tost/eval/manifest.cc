@@ -74,7 +74,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   Manifest manifest;
   for (const auto& [name, entry] : object["files"].items()) {
     if (!is_plain_name(name))
-      fail_data(where, " lists ", shown(name), ", which is no file's name.");
+      fail_data(where, " lists ", shown(name), ", which is not a file's name.");
     if (!entry.is_object() || entry.size() != 2 || !entry.contains("bytes") ||
         !entry.contains("crc32c") || !is_size(entry["bytes"]) || !is_crc(entry["crc32c"])) {
       fail_data(where, " does not give bytes and crc32c of ", shown(name), ".");

@@ -31,8 +31,9 @@ TEST(Manifest, NamesFilesOfItsOwnFolderAlone) {
   for (const char* name : {"../state.json", "/etc/passwd", "a/b", "..", ".", ""}) {
     json changed = manifest();
     changed["files"][name] = changed["files"]["state.json"];
-    EXPECT_NE(data_error_of([&] { parse_manifest(changed.dump(), "it"); }).find("no file's name"),
-              std::string::npos)
+    EXPECT_NE(
+        data_error_of([&] { parse_manifest(changed.dump(), "it"); }).find("not a file's name"),
+        std::string::npos)
         << name;
   }
 }

@@ -12,7 +12,7 @@ namespace tost {
 void save_session(const std::filesystem::path& file, const TextSession& session,
                   const LanguageModel& model);
 
-// Throws a data Error naming the file where it is no session, is damaged, or belongs to another
+// Throws a data Error naming the file where it is not a session, is damaged, or belongs to another
 // model (also to other weights of the same architecture). The model may have another precision than
 // the one it was saved with.
 TextSession load_session(const std::filesystem::path& file, LanguageModel& model);

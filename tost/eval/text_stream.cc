@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Whether `rest`, which is no whole character, could become one.
+// Whether `rest`, which is not a whole character, could become one.
 bool is_beginning(std::string_view rest) {
   if (rest.empty() || rest.size() > 3) return false;
   // Second bytes of every range that a first byte may ask for.

@@ -62,7 +62,7 @@ struct LayerView {
   torch::Tensor mixer_input;   // [B, N, C]; undefined where exact_space is not wanted
   torch::Tensor mixer_output;  // before LayerScale and the residual addition [B, N, C]
   torch::Tensor output;        // of the block [B, N, C]
-  int64_t registers = 0;       // how many of the last tokens are no part of the sample
+  int64_t registers = 0;       // how many of the last tokens are not part of the sample
 };
 
 // What layer_rates() has to give LayerSums.

@@ -93,10 +93,11 @@ void add_bound(Page& page, const TextReport& report) {
   if (any_step(report)) add_objective(page, report);
   const auto others = other_steps(report);
   if (others.empty()) return;
-  page.note(cat("What the step does to the objective is left out for layer",
-                others.size() == 1 ? " " : "s ", join(others, ", "),
-                ": R_var is no objective of theirs. Only TSSA without first moments, convolution "
-                "and gate adds a step of the form of R_var's gradient."));
+  page.note(
+      cat("What the step does to the objective is left out for layer",
+          others.size() == 1 ? " " : "s ", join(others, ", "),
+          ": R_var is not an objective of theirs. Only TSSA without first moments, convolution "
+          "and gate adds a step of the form of R_var's gradient."));
 }
 
 }  // namespace tost

@@ -65,7 +65,7 @@ TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
   auto report = setup.explain("abcd");
   auto page = text_page(report, "").html();
   EXPECT_TRUE(has(page, "before its step and after it; means over 3 windows of the validation"));
-  EXPECT_FALSE(has(page, "no objective of theirs"));
+  EXPECT_FALSE(has(page, "not an objective of theirs"));
   const json step = to_json(report)["splits"][0]["layers"][0]["objective"];
   EXPECT_NE(step["before"]["mean"], step["stepped"]["mean"]);
 
@@ -74,7 +74,8 @@ TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
   report = setup.explain("abcd");
   page = text_page(report, "").html();
   EXPECT_FALSE(has(page, "before its step and after it"));
-  EXPECT_TRUE(has(page, "left out for layers 1 (tssa-means), 2 (tssa-means): R_var is no objec"));
+  EXPECT_TRUE(
+      has(page, "left out for layers 1 (tssa-means), 2 (tssa-means): R_var is not an objec"));
   const json layer = to_json(report)["splits"][0]["layers"][0];
   EXPECT_EQ(layer["bound"].size(), 2u);
   EXPECT_FALSE(layer.contains("objective"));

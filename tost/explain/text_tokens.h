@@ -12,8 +12,8 @@
 namespace tost {
 
 // The bytes of a token as visible, valid UTF-8: spaces as "·", line feeds "↵", tabs "⇥", returns
-// "␍", bytes that are no whole character "‹E2›", other control characters "‹01›"; no bytes at all
-// "∅". Long tokens are cut to `most` characters and an ellipsis.
+// "␍", bytes that are not a whole character "‹E2›", other control characters "‹01›"; no bytes at
+// all "∅". Long tokens are cut to `most` characters and an ellipsis.
 std::string visible_piece(std::string_view bytes, int64_t most = 40);
 
 // Of a token; without tokenizer its id as "#17", and so for an id beyond the tokenizer.

@@ -48,7 +48,7 @@ std::vector<std::string> read_ranks(const fs::path& file) {
     const size_t space = std::min(line.find(' '), line.size());
     std::optional<std::string> token = from_base64(line.substr(0, space));
     if (!token || token->empty() || line.substr(space) != cat(" ", tokens.size())) {
-      fail_data("'", file.string(), "' is no ranks file of tiktoken: line ", tokens.size() + 1,
+      fail_data("'", file.string(), "' is not a ranks file of tiktoken: line ", tokens.size() + 1,
                 " is not base64, a space and ", tokens.size(), ".");
     }
     tokens.push_back(*std::move(token));

@@ -17,8 +17,8 @@ struct JsonLimits {
 };
 
 // Throws an Error of the kind asked for: "WHERE is not JSON at line 2, column 7.", "WHERE is nested
-// deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is no JSON.
-// Memory is at most a constant times the text, whatever it holds.
+// deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is not
+// JSON. Memory is at most a constant times the text, whatever it holds.
 nlohmann::json parse_json(std::string_view text, const std::string& where,
                           const JsonLimits& limits = {});
 
@@ -26,7 +26,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& where,
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where,
                                           const JsonLimits& limits = {});
 
-// As text, on one line or indented. Of strings that are no UTF-8 (names of files and the like, but
+// As text, on one line or indented. Of strings that are not UTF-8 (names of files and the like, but
 // never what must be read again as it was) the bytes become U+FFFD, where nlohmann's dump() throws.
 template <typename Json>
 std::string json_text(const Json& value, int indent = -1) {

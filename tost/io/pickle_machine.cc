@@ -283,7 +283,8 @@ uint64_t PickleMachine::line_index(const PickleStep& step) {
   uint64_t index = 0;
   const char* const end = step.arg.data() + step.arg.size();
   const auto [stop, error] = std::from_chars(step.arg.data(), end, index);
-  if (error != std::errc() || stop != end) fail(cat(shown(step.arg), " is no place of the memo"));
+  if (error != std::errc() || stop != end)
+    fail(cat(shown(step.arg), " is not a place of the memo"));
   return index;
 }
 

@@ -151,7 +151,7 @@ std::vector<Case> stack_cases() {
       {"frozenset_of_list", proto(4) + "(]\x91.", "a list cannot be a key or a member"},
       {"get_empty", proto() + "h\x05.", "place 5 of the memo is empty"},
       {"long_get_empty", proto() + "j" + number(UINT32_MAX, 4) + ".", "4294967295 of the memo"},
-      {"line_get_words", "gx\n.", "'x' is no place of the memo"},
+      {"line_get_words", "gx\n.", "'x' is not a place of the memo"},
       {"line_get_wraps",
        "N"
        "p0\n"

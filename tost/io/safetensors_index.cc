@@ -40,7 +40,7 @@ bool is_safetensors_index(const std::filesystem::path& file) {
 SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where) {
   const nlohmann::json index = parse_json(text, where, {.nesting = 16, .unique_keys = true});
   const auto fail = [&](const std::string& what) {
-    fail_data(where, " is no index of safetensors files: ", what, ".");
+    fail_data(where, " is not an index of safetensors files: ", what, ".");
   };
   if (!index.is_object()) fail("it is not a JSON object");
   for (const auto& [key, value] : index.items()) {

@@ -37,7 +37,7 @@ TokenFormat format_of(std::string_view bytes, const std::string& path) {
 
 void check_header(std::string_view bytes, const std::string& path) {
   if (!has_magic(bytes, kTokenMagic)) {
-    fail_data("'", path, "' is no token file of llm.c: it does not begin with the number ",
+    fail_data("'", path, "' is not a token file of llm.c: it does not begin with the number ",
               kTokenMagic, ".");
   }
   if (bytes.size() < kTokenHeaderBytes) {
@@ -96,7 +96,7 @@ void TokenFile::check_below(int64_t vocab, int64_t begin, int64_t count) const {
                                    [&](uint16_t id) { return int64_t{id} >= vocab; });
   fail_data("'", path_.string(), "' has the token ", *found, " at place ", found - ids_,
             ", outside the vocabulary of ", vocab,
-            "; it was made with another tokenizer or is no token file.");
+            "; it was made with another tokenizer or is not a token file.");
 }
 
 }  // namespace tost

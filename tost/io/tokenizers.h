@@ -13,7 +13,7 @@ std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 // Ids are the ranks of characters by code point, as in character data of nanoGPT; no end of text.
 // Encoding throws a data Error with the byte offset of a character outside the set, and of a byte
-// that is no UTF-8.
+// that is not UTF-8.
 class CharSet {
  public:
   // Collects the characters of `text`; `where` names it in the data Error for invalid UTF-8.

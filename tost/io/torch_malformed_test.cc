@@ -57,7 +57,7 @@ TEST(MalformedTorchFile, Archives) {
   check_cases({
       {"good", torch_zip(kTensor), ""},
       {"empty", "", "it is empty"},
-      {"text", "hello, this is no checkpoint at all", "neither a zip archive nor"},
+      {"text", "hello, this is not a checkpoint at all", "neither a zip archive nor"},
       {"bare_pickle", proto() + kTensor + ".", "neither a zip archive nor"},
       {"tar", std::string(257, 'x') + "ustar" + std::string(250, 'x'), "tar layout of torch 0.1"},
       {"no_entries", make_zip({}).bytes, "its archive is empty"},

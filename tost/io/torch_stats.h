@@ -1,4 +1,4 @@
-// Least and greatest value of a tensor, and what is no number in it.
+// Least and greatest value of a tensor, and what is not a number in it.
 #pragma once
 
 #include <cstdint>

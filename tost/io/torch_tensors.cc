@@ -114,7 +114,8 @@ std::map<std::string, torch::Tensor> TorchTensorReader::state_dict(PickleId dict
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
     if (file_->tensor(fields[i + 1]) == nullptr) continue;
     if (!tree.is(fields[i], PickleKind::kString)) {
-      fail_data("'", file_->name(), "': ", what, " holds a tensor under a key that is no string.");
+      fail_data("'", file_->name(), "': ", what,
+                " holds a tensor under a key that is not a string.");
     }
     state.emplace(std::string(tree[fields[i]].text), tensor(fields[i + 1]));
   }

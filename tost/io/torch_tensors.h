@@ -25,7 +25,7 @@ class TorchTensorReader {
   torch::Tensor tensor(PickleId id);
 
   // The tensors among the items of a dict, by key; other items are left out. Throws a data Error
-  // naming `what` where the value is no dict of string keys or holds no tensor.
+  // naming `what` where the value is not a dict of string keys or holds no tensor.
   std::map<std::string, torch::Tensor> state_dict(PickleId dict, const std::string& what);
 
  private:

@@ -112,7 +112,7 @@ bool check_report_folder(const fs::path& wanted, bool overwrite) {
   const std::string foreign = foreign_file(folder);
   if (!foreign.empty()) {
     fail_usage("'", folder.string(), "' holds '", foreign,
-               "', which is no part of a report; move it away or choose another folder.");
+               "', which is not part of a report; move it away or choose another folder.");
   }
   return true;
 }

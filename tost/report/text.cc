@@ -17,7 +17,7 @@ constexpr uint32_t kEllipsis = 0x2026;
 bool may_be_shown(uint32_t code) {
   if (code == '\t' || code == '\n') return true;
   if (code < 0x20 || (code >= 0x7F && code < 0xA0)) return false;
-  return (code & 0xFFFE) != 0xFFFE;  // the last two of every plane are no characters
+  return (code & 0xFFFE) != 0xFFFE;  // the last two of every plane are not characters
 }
 
 // Widths in thousandths of the size, after the faces that systems use for sans-serif text, on the

@@ -67,7 +67,7 @@ Drawing lines_of(const std::string& kind, const SweepSummary& summary) {
   chart.height = 280;
   for (const VariantSummary& v : summary.variants) {
     Series series{.name = v.variant};
-    // Pictures of another split are no beginning of the line.
+    // Pictures of another split are not a beginning of the line.
     if (summary.corrupted_split == summary.split) add(series, 0, v.score, 100);
     const std::vector<MeanSpread>& values = v.corrupted.at(kind);
     for (size_t s = 0; s < values.size(); ++s) {

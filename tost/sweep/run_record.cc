@@ -135,7 +135,7 @@ std::optional<RunRecord> read_record(const fs::path& run) {
   const fs::path path = run / kRecordFile;
   if (!path_exists(path)) return std::nullopt;
   const auto fail = [&](const std::string& why) {
-    fail_data("'", path.string(), "' is no record of a sweep's run (", why,
+    fail_data("'", path.string(), "' is not a record of a sweep's run (", why,
               "); move its folder away to train the run again.");
   };
   const std::string text = read_file(path, kMaxBytes);

@@ -80,7 +80,7 @@ TEST(RunRecord, ForeignFilesAreDataErrors) {
   EXPECT_NE(refusal(broken.dump()).find("the state 'finished'"), std::string::npos);
   broken = to_json(record());
   broken["parameters"] = "many";
-  EXPECT_NE(refusal(broken.dump()).find("is no record"), std::string::npos);
+  EXPECT_NE(refusal(broken.dump()).find("is not a record"), std::string::npos);
   for (const json& value : {json(1e300), json(0.5)}) {
     broken = to_json(record());
     broken["heads"] = value;
@@ -93,7 +93,7 @@ TEST(RunRecord, ForeignFilesAreDataErrors) {
             std::string::npos);
   EXPECT_NE(refusal("").find("(it is not JSON at byte 1);"), std::string::npos);
   EXPECT_NE(refusal("[]").find("(not a JSON object);"), std::string::npos);
-  EXPECT_NE(refusal("{}").find("is no record"), std::string::npos);
+  EXPECT_NE(refusal("{}").find("is not a record"), std::string::npos);
 }
 
 RunAction action_of(const RunRecord& r, const json& settings, bool overwrite = false,

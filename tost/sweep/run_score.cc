@@ -109,7 +109,7 @@ std::vector<json> read_evaluations(const fs::path& run) {
     end = std::min(text.find('\n', begin), text.size());
     json line = parse_json(std::string_view(text).substr(begin, end - begin),
                            cat("A line of '", path.string(), "'"));
-    if (!line.is_object()) fail_data("'", path.string(), "' has a line that is no JSON object.");
+    if (!line.is_object()) fail_data("'", path.string(), "' has a line that is not a JSON object.");
     if (line.value("kind", json()) == "eval") found.push_back(std::move(line));
   }
   return found;

@@ -42,7 +42,7 @@ class SweepListener {
   virtual void on_message(const std::string&) {}
 };
 
-// What run_sweep would do. Throws a usage Error for a name in `only` that is no variant, and as
+// What run_sweep would do. Throws a usage Error for a name in `only` that is not a variant, and as
 // choose_action and read_record do.
 std::vector<SweepStep> sweep_steps(const SweepSpec& spec, const SweepPlan& plan,
                                    const SweepOptions& options);

@@ -53,7 +53,7 @@ struct SweepSpec {
 // settings themselves are judged by make_plan().
 SweepSpec sweep_spec_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
-// Throws also a data Error for a file that cannot be read, a usage Error for one that is no JSON
+// Throws also a data Error for a file that cannot be read, a usage Error for one that is not JSON
 // object, above 1 MiB or nested deeper than 16 levels.
 SweepSpec read_sweep_file(const std::filesystem::path& path);
 

@@ -26,7 +26,7 @@ struct AdamWOptions {
 class AdamW {
  public:
   using Copies = std::vector<std::shared_ptr<WorkingCopy>>;
-  // `copies`: of some of the parameters. They are no part of the state.
+  // `copies`: of some of the parameters. They are not part of the state.
   AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies = {});
 
   // Takes each gradient times `gradient_scale` (> 0). Parameters without a gradient are left alone,

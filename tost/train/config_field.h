@@ -47,7 +47,7 @@ nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 // one way.
 std::string absolute_setting(const std::string& path);
 // The same where something lies there or files begin so, which may be the name of a set; else the
-// text as it is, for messages and for names that are no path.
+// text as it is, for messages and for names that are not paths.
 std::string absolute_where_found(const std::string& path);
 // Whether two such values mean the same data.
 bool same_path(const std::string& a, const std::string& b);

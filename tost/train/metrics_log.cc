@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
 
-// Null where the line is no JSON.
+// Null where the line is not JSON.
 json object_of(const std::string& line) {
   try {
     return parse_json(line, "the line");

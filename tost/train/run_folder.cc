@@ -134,9 +134,10 @@ void RunFolder::check() const {
   const fs::path config = run_ / kConfigFile;
   if (!is_taken(config)) {
     if (is_taken(run_ / kCheckpointFolder)) {
-      fail_usage("'", run_.string(), "' holds checkpoints but no ", kConfigFile,
-                 ", so that it is no run that could go on or be replaced; move it away, or choose "
-                 "another folder.");
+      fail_usage(
+          "'", run_.string(), "' holds checkpoints but no ", kConfigFile,
+          ", so that it is not a run that could go on or be replaced; move it away, or choose "
+          "another folder.");
     }
     if (mode_ != RunMode::kResume) return;
     fail_usage("'", run_.string(), "' holds no run to resume (no ", kConfigFile,

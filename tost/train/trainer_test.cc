@@ -199,7 +199,7 @@ TEST(Trainer, AnEvaluationThatIsNoNumberIsWorseThanAnyNumber) {
   EXPECT_EQ(best, (std::vector<json>{false, true, false, best[3]}));
 }
 
-// What earlier versions left where their first evaluation was no number.
+// What earlier versions left where their first evaluation was not a number.
 TEST(LoopState, ABestValueOfNullIsNone) {
   LoopState state;
   state.best = BestSoFar{std::nan(""), 6};

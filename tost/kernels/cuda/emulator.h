@@ -1,6 +1,6 @@
 // Runs the CUDA kernels' source on the CPU, so that their logic is tested where there is no GPU:
 // the threads of a block are fibers that run in turn from barrier to barrier. Blocks run one after
-// the other. Speed is no aim. A launch that CUDA would refuse runs nothing. A barrier that only
+// the other. Speed is not an aim. A launch that CUDA would refuse runs nothing. A barrier that only
 // some threads of a block reach ends the program.
 #pragma once
 
