@@ -20,7 +20,7 @@
 // Results do not depend on the number of threads, bit for bit: sums are formed per token block, the
 // blocks are cut from the shape and the sample's length alone, and their order of summation is
 // fixed. Nor do y, pi, the statistics and grad_w of a sample depend on its padding: they are, bit
-// for bit, those of its own tokens alone. Different instruction sets (isa.h) agree to rounding.
+// for bit, those of its valid tokens alone. Different instruction sets (isa.h) agree to rounding.
 //
 // Range: energies and second moments are held in float32, so |w| sqrt(N) up to 1.8e19 is exact to
 // rounding; beyond, E and S become inf, Pi tends to uniform and y to 0, as in the plain float32

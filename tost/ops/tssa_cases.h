@@ -19,7 +19,7 @@ struct TssaCase {
   double temp = 1;                // temps are spread over [temp / 2, 3 temp / 2]
   int64_t zero_channels = 0;      // the first of each sample: their energy is 0, the clamp binds
   std::string layout = "packed";  // or rows_apart, batch_inner, channels_apart
-  // Own tokens of each sample; empty: all. What stands behind them is NaN.
+  // Valid tokens of each sample; empty: all. The padding is NaN.
   std::vector<int64_t> lengths = {};
 
   int64_t channels() const { return heads * width; }

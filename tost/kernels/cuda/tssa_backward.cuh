@@ -14,7 +14,7 @@ struct Kept {
   const float* pi_sum;  // [B, H]
 };
 
-// partial[b, split, c] = sum of g w Pi over the split's own tokens.
+// partial[b, split, c] = sum of g w Pi over the tokens of the split.
 template <class T, int V, int kThreads>
 __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
     alignment_pass(TokensIn<T> w, TokensIn<T> grad, Cut cut, const float* pi, float* partial) {

@@ -5,7 +5,7 @@
 
 namespace tost::kernels::cuda {
 
-// partial[b, split, c] = sum of w^2 over the split's own tokens.
+// partial[b, split, c] = sum of w^2 over the tokens of the split.
 template <class T, int V, int kThreads>
 __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, 3>)
     energy_pass(TokensIn<T> w, Cut cut, float* partial) {
