@@ -2,8 +2,6 @@
 // by the engine.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "tost/bench/product_floor.h"
+#include "tost/torch.h"
 
 namespace tost {
 

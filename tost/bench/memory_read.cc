@@ -1,7 +1,6 @@
 #include "tost/bench/memory_read.h"
 
 #include <ATen/Parallel.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/bench/timing.h"
 #include "tost/ops/device.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -3,8 +3,6 @@
 // time to read its weights once, in the same process.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "tost/kernels/work_times.h"
+#include "tost/torch.h"
 
 namespace tost {
 

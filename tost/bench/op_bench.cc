@@ -1,7 +1,5 @@
 #include "tost/bench/op_bench.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -16,6 +14,7 @@
 #include "tost/ops/device.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

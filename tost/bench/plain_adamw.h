@@ -1,10 +1,9 @@
 // AdamW as torch's eager optimiser has it on the CPU: a handful of operations a tensor.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <vector>
 
+#include "tost/torch.h"
 #include "tost/train/adamw.h"
 
 namespace tost {

@@ -2,11 +2,11 @@
 // leaving work out elsewhere.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

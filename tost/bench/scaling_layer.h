@@ -1,8 +1,6 @@
 // One mixer with its projections, or a network around it, as the scaling measurements call it.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "tost/bench/scaling_bench.h"
 #include "tost/models/sequence_config.h"
+#include "tost/torch.h"
 
 namespace tost {
 

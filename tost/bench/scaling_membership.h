@@ -1,9 +1,9 @@
 // Whether the membership Π still means something at a length: sums over so many tokens, in float32.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,12 +1,11 @@
 // Every matrix product of a training step and nothing else, on operands of its shapes and type.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <map>
 #include <vector>
 
 #include "tost/bench/train_bench_model.h"
+#include "tost/torch.h"
 
 namespace tost {
 

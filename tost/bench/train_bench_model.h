@@ -2,8 +2,6 @@
 // matrix products.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "tost/models/decay_groups.h"
 #include "tost/models/language_config.h"
 #include "tost/models/vision_config.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <atomic>
 #include <cctype>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tost/models/language_config.h"
+#include "tost/torch.h"
 #include "tost/train/train_listener.h"
 
 namespace tost::testing {

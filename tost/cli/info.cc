@@ -1,5 +1,4 @@
 // tost info: what was built, what this CPU offers, which paths run, and the models there are.
-#include <torch/torch.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
 #include "tost/ops/product_support.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <malloc.h>
 #include <poll.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "tost/cli/flag_values.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/caching_allocator.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -1,8 +1,6 @@
 // Batches of images for training and evaluation, prepared by worker threads ahead of use.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +12,7 @@
 #include "tost/data/mix.h"
 #include "tost/data/preprocess.h"
 #include "tost/data/sampler.h"
+#include "tost/torch.h"
 
 namespace tost {
 

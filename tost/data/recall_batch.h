@@ -1,9 +1,8 @@
 // Batches of recall samples.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "tost/data/recall_data.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,12 +1,11 @@
 // Batches of token sequences, padded to the longest of each batch.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "tost/data/sequence_dataset.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,8 +1,6 @@
 // Texts and token files as streams of token ids for language models.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "tost/io/token_file.h"
 #include "tost/io/tokenizer.h"
+#include "tost/torch.h"
 
 namespace tost {
 

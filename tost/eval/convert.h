@@ -3,14 +3,13 @@
 // its weights travels along: back again it is the same model.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tost/eval/model_file.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,7 +1,7 @@
 // A module in evaluation mode while in scope; its own mode is put back.
 #pragma once
 
-#include <torch/torch.h>
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,8 +1,6 @@
 // Pictures to logits at a precision, by the inference engine or by the module itself.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <optional>
 #include <string>
 
@@ -10,6 +8,7 @@
 #include "tost/infer/vision_engine.h"
 #include "tost/models/image_classifier.h"
 #include "tost/ops/graphed_call.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -3,14 +3,13 @@
 // layer's own step lowers what it was derived from (arXiv 2412.17810, Theorem 1).
 #pragma once
 
-#include <torch/torch.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tost/models/image_classifier.h"
 #include "tost/models/language_model.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,5 +1,7 @@
 #include "tost/eval/metrics.h"
 
+#include <torch/nn/functional/loss.h>
+
 #include <algorithm>
 
 #include "tost/ops/device.h"

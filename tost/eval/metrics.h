@@ -1,9 +1,9 @@
 // Scores of a classifier, summed over batches.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,8 +1,6 @@
 // A trained image classifier in one safetensors file, and finding that file in a run.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include "tost/eval/model_info.h"
 #include "tost/models/image_classifier.h"
+#include "tost/torch.h"
 
 namespace tost {
 

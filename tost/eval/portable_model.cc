@@ -1,5 +1,7 @@
 #include "tost/eval/portable_model.h"
 
+#include <torch/nn/functional.h>
+
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 

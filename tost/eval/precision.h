@@ -1,11 +1,10 @@
 // How exactly a model computes.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <string>
 
 #include "tost/models/device_autocast.h"
+#include "tost/torch.h"
 
 namespace tost {
 

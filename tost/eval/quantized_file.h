@@ -10,14 +10,13 @@
 // for, and an engine of that precision finds the same whole numbers again.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tost/models/state_dict.h"
+#include "tost/torch.h"
 
 namespace tost {
 

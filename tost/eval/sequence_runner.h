@@ -1,8 +1,6 @@
 // Sequences to logits at a precision, by the inference engine or by the module itself.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <optional>
 #include <string>
 
@@ -10,6 +8,7 @@
 #include "tost/infer/sequence_engine.h"
 #include "tost/models/sequence_classifier.h"
 #include "tost/ops/graphed_call.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,9 +2,9 @@
 // overlap, and how much of the space all of them cover together.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,9 +1,9 @@
 // Clusters of points by k-means: the plain grouping that memberships are compared with.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,8 +1,6 @@
 // Rates, correlations and norms of one layer, gathered over batches of pictures or of text.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "tost/eval/layer_rates.h"
 #include "tost/explain/measures.h"
 #include "tost/explain/token_norms.h"
+#include "tost/torch.h"
 
 namespace tost {
 

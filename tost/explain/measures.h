@@ -1,11 +1,11 @@
 // How well scores or masks over tokens match a mask, and how undecided memberships are.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,14 +1,13 @@
 // Pictures as a network sees them, with what is known about each.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <string>
 #include <vector>
 
 #include "tost/data/dataset.h"
 #include "tost/data/preprocess.h"
 #include "tost/explain/measures.h"
+#include "tost/torch.h"
 
 namespace tost {
 

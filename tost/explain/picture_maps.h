@@ -1,13 +1,12 @@
 // What a network does to one picture: its predictions, memberships, attention and token norms.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <vector>
 
 #include "tost/eval/predict.h"
 #include "tost/explain/picture_input.h"
 #include "tost/models/image_classifier.h"
+#include "tost/torch.h"
 
 namespace tost {
 

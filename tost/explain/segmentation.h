@@ -9,14 +9,13 @@
 // heads and the best of k-means meet on equal terms.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "tost/explain/measures.h"
+#include "tost/torch.h"
 
 namespace tost {
 

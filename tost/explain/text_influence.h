@@ -1,9 +1,8 @@
 // How much one token changes what a layer gives to later ones.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "tost/models/causal_mixer.h"
+#include "tost/torch.h"
 
 namespace tost {
 

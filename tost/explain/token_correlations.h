@@ -1,7 +1,7 @@
 // Correlations of a head's projected tokens: what the layer's diagonal statistic leaves out.
 #pragma once
 
-#include <torch/torch.h>
+#include "tost/torch.h"
 
 namespace tost {
 

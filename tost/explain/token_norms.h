@@ -2,13 +2,12 @@
 // (arXiv 2309.16588).
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "tost/explain/measures.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,8 +1,6 @@
 // Maps over a grid of patches as pictures.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "tost/explain/picture_maps.h"
 #include "tost/io/image.h"
 #include "tost/report/color_map.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,8 +1,6 @@
 // What the layers of an image classifier do on average over the pictures of a data set's split.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -14,6 +12,7 @@
 #include "tost/eval/model_file.h"
 #include "tost/explain/layer_sums.h"
 #include "tost/explain/segmentation.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,14 +1,13 @@
 // The weights of a transformer block as the engines of bidirectional models read them.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "tost/models/block.h"
 #include "tost/ops/packed_linear.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -6,12 +6,11 @@
 // threads tile by tile.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <string>
 
 #include "tost/models/sequence_classifier.h"
+#include "tost/torch.h"
 
 namespace tost {
 

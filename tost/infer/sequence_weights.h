@@ -1,13 +1,12 @@
 // The weights of a classifier of sequences as the engine reads them.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <vector>
 
 #include "tost/infer/block_weights.h"
 #include "tost/models/sequence_classifier.h"
 #include "tost/ops/packed_linear.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,14 +1,13 @@
 // Memory of the sequence engine, kept from call to call.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "tost/infer/block_pass.h"
 #include "tost/infer/sequence_weights.h"
 #include "tost/models/sequence_config.h"
+#include "tost/torch.h"
 
 namespace tost {
 

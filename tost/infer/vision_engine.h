@@ -6,13 +6,12 @@
 // token.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "tost/models/image_classifier.h"
+#include "tost/torch.h"
 
 namespace tost {
 

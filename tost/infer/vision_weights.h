@@ -1,14 +1,13 @@
 // The weights of a vision network as the engine reads them: laid out once, batch norms folded.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "tost/infer/block_weights.h"
 #include "tost/models/vision_transformer.h"
 #include "tost/ops/packed_linear.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,14 +1,13 @@
 // Memory of the vision engine, kept from call to call.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "tost/infer/block_pass.h"
 #include "tost/infer/vision_weights.h"
 #include "tost/models/vision_config.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -11,7 +11,7 @@ namespace tost {
 namespace {
 
 // zlib counts in 32 bits.
-constexpr size_t kPiece = size_t{1} << 30;
+constexpr size_t kInflatePiece = size_t{1} << 30;
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 
 }  // namespace
@@ -48,8 +48,8 @@ int64_t ContentReader::read(uint8_t* to, int64_t count) {
   size_t got = 0;
   z_stream& stream = inflater_->stream;
   while (got < wanted && !inflater_->done) {
-    const size_t offered = std::min(rest_.size(), kPiece);
-    const size_t room = std::min(wanted - got, kPiece);
+    const size_t offered = std::min(rest_.size(), kInflatePiece);
+    const size_t room = std::min(wanted - got, kInflatePiece);
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest_.data()));
     stream.avail_in = static_cast<uInt>(offered);
     stream.next_out = to + got;

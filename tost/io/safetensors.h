@@ -2,12 +2,12 @@
 // nothing.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+
+#include "tost/torch.h"
 
 namespace tost {
 

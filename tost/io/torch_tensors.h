@@ -1,14 +1,13 @@
 // Tensors of torch files.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 
 #include "tost/io/torch_file.h"
+#include "tost/torch.h"
 
 namespace tost {
 

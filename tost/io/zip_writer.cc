@@ -10,7 +10,7 @@ namespace {
 
 // From these on, numbers stand in zip64 fields.
 constexpr uint64_t kNarrow = 0xffffffff, kManyEntries = 0xffff;
-constexpr uint64_t kAlignment = 64, kHeaderSize = 30, kFieldHeader = 4;
+constexpr uint64_t kAlignment = 64, kEntryHeader = 30, kFieldHeader = 4;
 // 1 January 1980: files do not tell when they were made.
 constexpr uint32_t kDate = 0x00210000;
 
@@ -68,7 +68,7 @@ void ZipWriter::write(std::string_view bytes) {
 void ZipWriter::add(const std::string& name, std::string_view bytes) {
   const Entry entry{name, bytes.size(), at_, zip_crc32(bytes)};
   std::string extra = zip64_field({entry.size, entry.size});
-  extra += padding_field(at_ + kHeaderSize + name.size() + extra.size());
+  extra += padding_field(at_ + kEntryHeader + name.size() + extra.size());
   write(Bytes()
             .u32(0x04034b50)
             .u16(extra.size() > 0 && entry.size >= kNarrow ? 45 : 20)

@@ -1,14 +1,13 @@
 // One transformer block: x + γ₁ mixer(norm x), then x + γ₂ mlp(norm x).
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "tost/models/layers.h"
 #include "tost/models/recompute.h"
 #include "tost/models/token_mixer.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -3,9 +3,8 @@
 // gamma's product are computed again.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "tost/models/layers.h"
+#include "tost/torch.h"
 
 namespace tost {
 

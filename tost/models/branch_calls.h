@@ -1,12 +1,11 @@
 // What the differentiable functions of branch*.cc share.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <optional>
 
 #include "tost/models/device_autocast.h"
 #include "tost/ops/mlp_grad.h"
+#include "tost/torch.h"
 
 namespace tost::branch {
 

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/nn/init.h>
 
 #include "tost/models/block.h"
 #include "tost/models/gpt_block.h"
@@ -130,7 +131,7 @@ void check_all_shapes(double unit) {
     for (const bool bias : {true, false}) {
       for (const bool dropped : {false, true}) {
         SCOPED_TRACE(::testing::Message() << shape.tokens << " x " << shape.dim << ", bias " << bias
-                                        << ", dropped " << dropped);
+                                          << ", dropped " << dropped);
         const Tensors v = random_inputs(shape, bias);
         const Tensor keep = dropped ? torch::arange(shape.batch).to(torch::kFloat) : Tensor();
         for (const bool tanh : {false, true}) {

@@ -2,9 +2,9 @@
 // it.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -3,8 +3,6 @@
 // A mixer registers by name in causal_mixer.cc; adding one touches its own file and that table.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tost/models/token_mixer.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,13 +1,12 @@
 // Class-attention block: the class token alone asks, class and patch tokens answer (softmax).
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "tost/models/block.h"
 #include "tost/models/layers.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,7 +1,7 @@
 // The loss of a linear head over a vocabulary, without a copy of its logits.
 #pragma once
 
-#include <torch/torch.h>
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,10 +1,10 @@
 // Which parameters weight decay applies to.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <string>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,11 +2,11 @@
 // position, so any grid works.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <mutex>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,10 +1,10 @@
 // Running group means with a memory of their own length: first-moment token statistics.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <string>
+
+#include "tost/torch.h"
 
 namespace tost {
 

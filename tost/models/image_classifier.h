@@ -1,14 +1,13 @@
 // Image classifiers behind one interface: images in, logits out.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "tost/models/vision_config.h"
 #include "tost/models/weight_init.h"
+#include "tost/torch.h"
 
 namespace tost {
 

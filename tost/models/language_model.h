@@ -3,8 +3,6 @@
 // context.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "tost/models/gpt_block.h"
 #include "tost/models/language_config.h"
 #include "tost/models/weight_init.h"
+#include "tost/torch.h"
 
 namespace tost {
 

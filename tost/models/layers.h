@@ -1,13 +1,12 @@
 // Linear map, LayerNorm, MLP and the scaled residual: the parts every block is made of.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "tost/models/working_copy.h"
+#include "tost/torch.h"
 
 namespace tost {
 

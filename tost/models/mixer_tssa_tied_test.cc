@@ -1,6 +1,7 @@
 #include "tost/models/mixer_tssa_tied.h"
 
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
 
 #include <cmath>
 

@@ -1,9 +1,8 @@
 // The device a module's parameters lie on.
 #pragma once
 
-#include <torch/torch.h>
-
 #include "tost/ops/device.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,7 +2,7 @@
 // input alone.
 #pragma once
 
-#include <torch/torch.h>
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,11 +2,11 @@
 // small models may follow each by further ones of stride 1.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

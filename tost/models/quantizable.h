@@ -1,10 +1,10 @@
 // Which weights of a model may be held in fewer bits.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <set>
 #include <string>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,11 +1,11 @@
 // Activations computed again in backward instead of being kept.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,7 +1,7 @@
 // Running sums with exponential forgetting: the statistics of causal mixers that decay.
 #pragma once
 
-#include <torch/torch.h>
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,8 +2,6 @@
 // (arXiv 2011.04006): embedding, positions, blocks around any token mixer, pooling, head.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "tost/models/sequence_config.h"
 #include "tost/models/sequence_embedding.h"
 #include "tost/models/weight_init.h"
+#include "tost/torch.h"
 
 namespace tost {
 

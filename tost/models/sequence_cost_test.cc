@@ -1,5 +1,6 @@
 // The estimate of memory against what a training step takes from the block cache.
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
 
 #include <string>
 

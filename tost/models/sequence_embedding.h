@@ -1,14 +1,13 @@
 // What stands before the blocks of a sequence classifier: token table, positions, class token.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include "tost/models/layers.h"
 #include "tost/models/sequence_config.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,10 +1,10 @@
 // Parameters and buffers by checkpoint name, out of a module and into one.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <map>
 #include <string>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,11 +2,10 @@
 // measures itself against. Linear in its input and in the number of tokens.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 
 #include "tost/models/state_space_chunks.h"
+#include "tost/torch.h"
 
 namespace tost {
 

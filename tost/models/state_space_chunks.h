@@ -1,9 +1,9 @@
 // The chunked form of a diagonal state-space model; see state_space.h for what it computes.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -2,12 +2,12 @@
 // A mixer registers by name in token_mixer.cc; adding one touches its own file and that table.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 
@@ -50,8 +50,9 @@ class TokenMixer : public torch::nn::Module {
   // where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
-  // Such mixers give their maps, so that a block can join them to what surrounds them, and between()
-  // then gives what goes into the second from w, what came out of the first. Null for others.
+  // Such mixers give their maps, so that a block can join them to what surrounds them, and
+  // between() then gives what goes into the second from w, what came out of the first. Null for
+  // others.
   virtual MixerMaps maps() const { return {}; }
   virtual torch::Tensor between(const torch::Tensor& /*w*/, const MixerCall&) { return {}; }
 

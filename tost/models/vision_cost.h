@@ -1,11 +1,10 @@
 // Size and work of a model, for tables.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 
 #include "tost/models/vision_config.h"
+#include "tost/torch.h"
 
 namespace tost {
 

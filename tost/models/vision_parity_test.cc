@@ -1,5 +1,6 @@
 // The official code's numbers: outputs, memberships, loss, every gradient and one AdamW step.
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
 
 #include <string>
 

@@ -2,10 +2,10 @@
 // every use. The float32 weights stay the truth: they alone are parameters, saved and averaged.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,13 +1,13 @@
 #include "tost/ops/block_cache.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "tost/ops/caching_allocator.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

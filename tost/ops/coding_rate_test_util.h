@@ -1,10 +1,10 @@
 // What the tests of coding rates share.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost::testing {
 

@@ -2,7 +2,6 @@
 #include "tost/ops/device_graph.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/base/error.h"
 #include "tost/ops/device.h"
@@ -10,6 +9,7 @@
 #include "tost/ops/tssa.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/stand_in_gpu.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

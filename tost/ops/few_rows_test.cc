@@ -1,10 +1,10 @@
 #include "tost/ops/few_rows.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/kernels/few_rows.h"
 #include "tost/kernels/isa.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

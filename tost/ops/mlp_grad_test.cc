@@ -3,11 +3,11 @@
 #include "tost/ops/mlp_grad.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/kernels/isa.h"
 #include "tost/ops/adamw_step.h"
 #include "tost/ops/mlp_grad_test_util.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/ops/mlp_grad.h"
+#include "tost/torch.h"
 
 namespace tost {
 

@@ -1,7 +1,6 @@
 #include "tost/ops/packed_linear.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/kernels/isa.h"
 #include "tost/ops/quantized_weight.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -1,12 +1,12 @@
 #include "tost/ops/quantized_weight.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <limits>
 
 #include "tost/base/error.h"
 #include "tost/kernels/few_rows.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

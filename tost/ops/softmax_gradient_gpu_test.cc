@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/ops/softmax_gradient.h"
 #include "tost/testing/stand_in_gpu.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -2,13 +2,13 @@
 // set, every number of threads.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

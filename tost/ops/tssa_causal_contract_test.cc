@@ -1,11 +1,11 @@
 // Shapes, dtypes, errors, memory, higher derivatives of the causal operator.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/base/error.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa_causal.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

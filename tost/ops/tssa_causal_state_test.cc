@@ -1,9 +1,9 @@
 // Causality, and the state: whole sequences, chunks and single steps are one operator.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/kernels/isa.h"
 #include "tost/ops/tssa_causal.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -1,12 +1,12 @@
 // Shapes, dtypes, errors, memory, higher derivatives.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tost/base/error.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa.h"
 #include "tost/testing/errors.h"
+#include "tost/torch.h"
 
 namespace tost {
 namespace {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Rgb kNoValue = {0x8d, 0x92, 0x99};
 constexpr int kSteps = 256;
-using Table = std::array<Rgb, kSteps>;
+using ColorTable = std::array<Rgb, kSteps>;
 
 double mix(double a, double b, double t) {
   return a + (b - a) * t;
@@ -19,7 +19,7 @@ double mix(double a, double b, double t) {
 
 // From dark violet over teal to light yellow. Lightness rises evenly; the hue turns the slower the
 // more chroma there is, so that neighbouring steps differ equally.
-Table sequential() {
+ColorTable sequential() {
   const auto chroma = [](double t) {
     const double from_middle = t - 0.42;
     return 32 + (from_middle < 0 ? 80 : 95) * from_middle * from_middle;
@@ -28,7 +28,7 @@ Table sequential() {
   for (size_t i = 1; i < kSteps; ++i) {
     turned[i] = turned[i - 1] + 1 / chroma((static_cast<double>(i) - 0.5) / (kSteps - 1));
   }
-  Table table;
+  ColorTable table;
   for (size_t i = 0; i < kSteps; ++i) {
     const double t = static_cast<double>(i) / (kSteps - 1);
     table[i] = rgb_of({mix(13, 93, t), chroma(t), mix(308, 98, turned[i] / turned.back())});
@@ -37,8 +37,8 @@ Table sequential() {
 }
 
 // Blue to light grey to red; both arms pass the same lightness at the same distance.
-Table diverging() {
-  Table table;
+ColorTable diverging() {
+  ColorTable table;
   for (int i = 0; i < kSteps; ++i) {
     const double t = i / (kSteps - 1.0);
     const double side = std::abs(2 * t - 1);
@@ -48,8 +48,8 @@ Table diverging() {
   return table;
 }
 
-Table grey() {
-  Table table;
+ColorTable grey() {
+  ColorTable table;
   for (int i = 0; i < kSteps; ++i) {
     const auto v = static_cast<uint8_t>(i);
     table[static_cast<size_t>(i)] = {v, v, v};
@@ -57,10 +57,10 @@ Table grey() {
   return table;
 }
 
-const Table& table_of(ColorMap map) {
-  static const Table kSequentialTable = sequential();
-  static const Table kDivergingTable = diverging();
-  static const Table kGreyTable = grey();
+const ColorTable& table_of(ColorMap map) {
+  static const ColorTable kSequentialTable = sequential();
+  static const ColorTable kDivergingTable = diverging();
+  static const ColorTable kGreyTable = grey();
   switch (map) {
     case ColorMap::kDiverging:
       return kDivergingTable;

@@ -8,7 +8,7 @@
 namespace tost {
 namespace {
 
-constexpr double kMargin = 2;
+constexpr double kMapMargin = 2;
 constexpr double kNameRoom = 130;
 constexpr double kValueCell = 38;       // least side of a cell that shows its value
 constexpr int64_t kSingleCells = 2500;  // above it the cells are one picture
@@ -102,7 +102,7 @@ void draw_color_bar(Frame& frame, const HeatMap& chart, double x) {
                Paint::of(Ink::kMuted));
     widest = std::max(widest, text_width(tick.label, kTickSize));
   }
-  frame.drawing.width = std::max(frame.drawing.width, x + 15 + widest + kMargin);
+  frame.drawing.width = std::max(frame.drawing.width, x + 15 + widest + kMapMargin);
   frame.drawing.height = std::max(frame.drawing.height, frame.top + height + 6);
 }
 
@@ -115,7 +115,7 @@ void draw_row_names(Frame& frame, const HeatMap& chart, const Names& names, doub
   }
   if (chart.row_label.empty()) return;
   const double height = std::max(frame.bottom - frame.top, 60.0);
-  frame.text({kMargin + kLabelSize, (frame.top + frame.bottom) / 2},
+  frame.text({kMapMargin + kLabelSize, (frame.top + frame.bottom) / 2},
              fit_text(chart.row_label, kLabelSize, height), kLabelSize, Anchor::kMiddle,
              Paint::of(Ink::kMuted), -90);
 }
@@ -142,7 +142,7 @@ double draw_column_names(Frame& frame, const HeatMap& chart, const Names& names,
                fit_text(chart.column_label, kLabelSize, width), kLabelSize, Anchor::kMiddle,
                Paint::of(Ink::kMuted));
   }
-  return below + kMargin;
+  return below + kMapMargin;
 }
 
 std::string description_of(const HeatMap& chart) {
@@ -185,7 +185,7 @@ Drawing draw(const HeatMap& chart) {
     upright = true;
   }
   Frame frame;
-  frame.left = kMargin + (chart.row_label.empty() ? 0 : kLabelSize + 8) + rows.longest + 6;
+  frame.left = kMapMargin + (chart.row_label.empty() ? 0 : kLabelSize + 8) + rows.longest + 6;
   frame.top = chart.title.empty() ? 6 : kTitleSize + 18;
   frame.right = frame.left + static_cast<double>(chart.columns) * cell;
   frame.bottom = frame.top + static_cast<double>(chart.rows) * cell;
@@ -204,9 +204,9 @@ Drawing draw(const HeatMap& chart) {
   if (!chart.title.empty()) {
     frame.drawing.width =
         std::max(frame.drawing.width,
-                 std::min(320.0, text_width(chart.title, kTitleSize, true) + 2 * kMargin));
-    frame.text({kMargin, 4 + kTitleSize},
-               fit_text(chart.title, kTitleSize, frame.drawing.width - 2 * kMargin, true),
+                 std::min(320.0, text_width(chart.title, kTitleSize, true) + 2 * kMapMargin));
+    frame.text({kMapMargin, 4 + kTitleSize},
+               fit_text(chart.title, kTitleSize, frame.drawing.width - 2 * kMapMargin, true),
                kTitleSize, Anchor::kStart, Paint::of(Ink::kText), 0, true);
   }
   frame.drawing.description = description_of(chart);

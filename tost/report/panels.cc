@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-constexpr double kMargin = 0;  // with_margin adds one
+constexpr double kPanelMargin = 0;  // with_margin adds one
 constexpr double kGap = 6;
 constexpr double kSize = 11;
 constexpr double kLine = 15;
@@ -94,8 +94,8 @@ Drawing thumbs_panel(const ThumbGrid& grid) {
   Drawing drawing;
   size_t columns = grid.column_names.size();
   for (const auto& row : grid.rows) columns = std::max(columns, row.size());
-  const double left = kMargin + names_width(grid.row_names);
-  double y = kMargin;
+  const double left = kPanelMargin + names_width(grid.row_names);
+  double y = kPanelMargin;
   if (!grid.column_names.empty()) {
     for (size_t c = 0; c < grid.column_names.size(); ++c) {
       const double x = left + static_cast<double>(c) * (grid.side + kGap) + grid.side / 2;
@@ -109,9 +109,9 @@ Drawing thumbs_panel(const ThumbGrid& grid) {
     if (grid.row_names.empty()) continue;
     put_text(drawing, {left - 8, (top + y - kGap) / 2 + 4}, grid.row_names[r], Anchor::kEnd, 160);
   }
-  drawing.width =
-      std::max(left + static_cast<double>(columns) * (grid.side + kGap) - kGap + kMargin, 40.0);
-  drawing.height = std::max(y - kGap + kMargin, 24.0);
+  drawing.width = std::max(
+      left + static_cast<double>(columns) * (grid.side + kGap) - kGap + kPanelMargin, 40.0);
+  drawing.height = std::max(y - kGap + kPanelMargin, 24.0);
   return drawing;
 }
 
@@ -124,7 +124,7 @@ Drawing colored_text_panel(const std::vector<ColoredText>& runs) {
   constexpr double kTextSize = 13, kRow = 25, kWidth = 760;
   const double advance = kMonoWidth * kTextSize;
   Drawing drawing{.width = kWidth};
-  double x = kMargin, y = kMargin + 18;
+  double x = kPanelMargin, y = kPanelMargin + 18;
   const auto put = [&](const ColoredText& run, const std::string& piece, double width) {
     const double opacity = ground_opacity(run.strength);
     if (opacity > 0) {
@@ -150,9 +150,9 @@ Drawing colored_text_panel(const std::vector<ColoredText>& runs) {
     };
     for (const uint32_t code : code_points(run.text)) {
       if (code == kBreakPlace) continue;
-      if (code == '\n' || x + width + advance > kWidth - kMargin) {
+      if (code == '\n' || x + width + advance > kWidth - kPanelMargin) {
         flush();
-        x = kMargin;
+        x = kPanelMargin;
         y += kRow;
         if (code == '\n') continue;
       }
@@ -161,7 +161,7 @@ Drawing colored_text_panel(const std::vector<ColoredText>& runs) {
     }
     flush();
   }
-  drawing.height = y + kMargin + 8;
+  drawing.height = y + kPanelMargin + 8;
   return drawing;
 }
 

@@ -1,6 +1,8 @@
 #include "tost/train/adamw.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
 
 #include "tost/testing/errors.h"
 

@@ -1,8 +1,6 @@
 // Checkpoints on disk: a folder each, whole and verified or not there at all.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -14,6 +12,7 @@
 
 #include "tost/base/folder_place.h"
 #include "tost/eval/run_layout.h"
+#include "tost/torch.h"
 
 namespace tost {
 

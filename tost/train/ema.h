@@ -1,10 +1,10 @@
 // Exponential moving average of a model's parameters and buffers.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <map>
 #include <string>
+
+#include "tost/torch.h"
 
 namespace tost {
 

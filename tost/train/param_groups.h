@@ -2,10 +2,10 @@
 // parameters.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <string>
 #include <vector>
+
+#include "tost/torch.h"
 
 namespace tost {
 

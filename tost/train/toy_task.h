@@ -2,13 +2,17 @@
 // torch's generator, batches that depend on epoch and index.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
 
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "tost/base/random.h"
+#include "tost/torch.h"
 #include "tost/train/train_task.h"
 
 namespace tost::testing {
