@@ -18,16 +18,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Outcome {
-  Batch batch;
-  std::exception_ptr error;
-};
-
 }  // namespace
 
 // One mutex guards all that is shared; batches are made outside of it. An epoch has a generation
 // number, so that what a worker was making when the epoch was left is dropped on arrival.
 struct ImageLoader::Impl {
+  struct Outcome {
+    Batch batch;
+    std::exception_ptr error;
+  };
+
   Impl(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config)
       : maker(std::move(dataset), std::move(config)) {
     try {

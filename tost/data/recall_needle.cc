@@ -20,8 +20,8 @@ struct Needle {
   int64_t at = 0;       // of the haystack
   int64_t code_at = 0;  // in the finished text
 
-  std::string sentence() const { return kBefore + key + kBetween + code + kBehind; }
-  std::string question() const { return "\n" + (kBefore + key) + kBetween + code; }
+  std::string sentence() const { return cat(kBefore, key, kBetween, code, kBehind); }
+  std::string question() const { return cat("\n", kBefore, key, kBetween, code); }
 };
 
 // The last beginning of a sentence, or else of a word, at or before `at`.

@@ -7,7 +7,7 @@
 namespace tost {
 namespace {
 
-std::string shown(uint32_t code_point) {
+std::string shown_character(uint32_t code_point) {
   char name[16];
   std::snprintf(name, sizeof name, "U+%04X", code_point);
   if (code_point < 0x20 || (code_point >= 0x7F && code_point < 0xA0)) return name;
@@ -40,7 +40,7 @@ class CharTokenizer : public Tokenizer {
       }
       const uint32_t code = utf8_code_point(text, at, length);
       if (code >= ids_.size() || ids_[code] < 0) {
-        fail_data("The character ", shown(code), " at byte ", at, " is not among the ",
+        fail_data("The character ", shown_character(code), " at byte ", at, " is not among the ",
                   characters_.size(), " characters of the vocabulary.");
       }
       ids.push_back(ids_[code]);

@@ -138,7 +138,7 @@ std::string escape_markdown(const std::string& text) {
 std::string to_markdown(const Table& table) {
   std::string text = table.caption.empty() ? "" : table.caption + ":\n\n";
   text += "|";
-  for (const std::string& name : table.header) text += " " + escape_markdown(name) + " |";
+  for (const std::string& name : table.header) text += cat(" ", escape_markdown(name), " |");
   text += "\n|";
   for (size_t i = 0; i < table.header.size(); ++i) {
     text += !table.rows.empty() && table.rows.front()[i].number ? "---:|" : "---|";
@@ -146,7 +146,7 @@ std::string to_markdown(const Table& table) {
   text += "\n";
   for (const auto& row : table.rows) {
     text += "|";
-    for (const TableCell& cell : row) text += " " + escape_markdown(cell.text) + " |";
+    for (const TableCell& cell : row) text += cat(" ", escape_markdown(cell.text), " |");
     text += "\n";
   }
   return text;
@@ -170,10 +170,11 @@ std::string spread_words(const SweepSummary& summary) {
 
 std::string results_markdown(const SweepSpec& spec, const SweepSummary& summary,
                              const std::vector<SweepStep>& steps) {
-  std::string text = "# " + escape_markdown(spec.title) + "\n";
-  if (!spec.note.empty()) text += "\n" + escape_markdown(spec.note) + "\n";
-  for (const Table& table : results_tables(summary)) text += "\n" + to_markdown(table);
-  if (const std::string words = spread_words(summary); !words.empty()) text += "\n" + words + "\n";
+  std::string text = cat("# ", escape_markdown(spec.title), "\n");
+  if (!spec.note.empty()) text += cat("\n", escape_markdown(spec.note), "\n");
+  for (const Table& table : results_tables(summary)) text += cat("\n", to_markdown(table));
+  if (const std::string words = spread_words(summary); !words.empty())
+    text += cat("\n", words, "\n");
   for (const SweepStep& step : steps) {
     if (!step.record || step.record->error.empty()) continue;
     text += cat("\nFailed: ", step.run.variant, ", seed ", step.run.seed, ": ",
