@@ -1,4 +1,4 @@
-# Install tree: bin/tost, lib/libtost_torch.so, the layers as static libraries, headers, and a package that
+# Install tree: bin/tost, lib/libtost_torch.so, the layers as static libraries, public headers, and a package that
 # find_package(tost) reads. It remembers the torch it was built with; TOST_TORCH points to another one.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -16,8 +16,34 @@ if(TARGET tost)
   install(TARGETS tost tost_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/tost DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "cli" EXCLUDE)
+
+# What users may include; docs/cpp.md says what each is for. Installed with the headers that these include.
+set(public_headers
+    tost/base/error.h
+    tost/eval/generate.h tost/eval/image_runner.h tost/eval/language_file.h tost/eval/language_place.h
+    tost/eval/model_file.h tost/eval/predict.h tost/eval/sequence_file.h tost/eval/sequence_predict.h
+    tost/models/image_classifier.h tost/models/language_model.h tost/models/sequence_classifier.h
+    tost/models/vision_presets.h
+    tost/ops/coding_rate.h tost/ops/tssa.h tost/ops/tssa_causal.h tost/ops/tssa_causal_plain.h tost/ops/tssa_plain.h
+    tost/train/train_run.h)
+function(tost_install_header header)
+  get_property(done GLOBAL PROPERTY TOST_INSTALLED_HEADERS)
+  if(header IN_LIST done)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TOST_INSTALLED_HEADERS ${header})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/${header} lines REGEX "^#include \"tost/")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "\"(tost/[^\"]+)\"")
+      tost_install_header(${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+endfunction()
+foreach(header IN LISTS public_headers)
+  tost_install_header(${header})
+endforeach()
 install(EXPORT tostTargets NAMESPACE tost:: DESTINATION ${package_dir})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tostConfig.cmake.in ${CMAKE_BINARY_DIR}/tostConfig.cmake
                               INSTALL_DESTINATION ${package_dir})

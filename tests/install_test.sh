@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
-# Installs the build into a fresh folder, builds examples/find_package against it alone, and runs both.
+# Installs the build into a fresh folder, builds examples/find_package against it alone, and runs both. Then compiles each
+# header that docs/cpp.md names by itself: a program may include any one of them alone.
 #   install_test.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1 source=$2 work=$1/install-test
 rm -rf "$work"
 cmake --install "$build" --prefix "$work/prefix" >"$work.log"
 cmake -S "$source/examples/find_package" -B "$work/example" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-      -DCMAKE_PREFIX_PATH="$work/prefix" >>"$work.log"
+      -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_PREFIX_PATH="$work/prefix" >>"$work.log"
 cmake --build "$work/example"
 "$work/example/example"
 "$work/prefix/bin/tost" --version
+headers=$(grep -oE '^\| `tost/[^`]+\.h`' "$source/docs/cpp.md" | tr -d '|` ')
+test "$(wc -w <<<"$headers")" -gt 10
+compile=$(grep -m1 '"command"' "$work/example/compile_commands.json" | sed -E 's/^ *"command": "//; s/ -o .*//; s/\\"/"/g')
+for header in $headers; do
+  printf '#include "%s"\n' "$header" >"$work/$(tr / _ <<<"$header").cc"
+done
+printf '%s\0' "$work"/tost_*.cc | xargs -0 -P2 -I{} sh -c "$compile -fsyntax-only {} || { echo '{} does not compile alone'; exit 255; }"
 rm -rf "$work" "$work.log"
