@@ -30,8 +30,9 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Tokens handed to the model at a time, so that a long prompt takes no second form in memory.
-constexpr int64_t kPiece = 512;
+// Tokens handed to the model at a time, which cuts them as suits it. Limits the memory of a long
+// prompt as a tensor, and the wait for a stop.
+constexpr int64_t kPromptPiece = 4096;
 
 using Prompts = std::vector<std::vector<int64_t>>;
 
@@ -132,17 +133,13 @@ class Generation {
     if (block_ > 0) remember(ids);
     if (block_ > 0 && state_.position + count > block_) return slide();
     Tensor logits;
-    for (int64_t t = 0; t < count; t += kPiece) {
-      const int64_t piece = std::min(kPiece, count - t);
+    for (int64_t t = 0; t < count; t += kPromptPiece) {
+      const int64_t piece = std::min(kPromptPiece, count - t);
       Tensor batch = torch::empty({int64_t(ids.size()), piece}, torch::kLong);
       for (size_t r = 0; r < ids.size(); ++r) {
         std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);
       }
-      if (t + piece == count) {
-        logits = model_.extend(batch, state_);
-      } else {
-        model_.hidden(batch, &state_);  // logits are asked of the last token alone
-      }
+      logits = model_.extend(batch, state_);
       if (t + piece < count && block_ == 0 && stopping()) {
         unread_.assign(ids[0].begin() + t + piece, ids[0].end());
         end_all("interrupted");
