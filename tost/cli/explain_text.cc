@@ -84,7 +84,9 @@ Passage passage_of(const CLI::App& app, const ExplainCommand& command, const Loa
   }
   if (given) return passage_of_text(loaded.info, command.text, "--text", command.max_tokens);
   if (!command.images.empty()) {
-    return passage_of_file(loaded.info, command.images.front(), command.max_tokens);
+    const std::string& file = command.images.front();
+    if (file != "-") return passage_of_file(loaded.info, file, command.max_tokens);
+    return passage_of_stream(loaded.info, std::cin, "the standard input", command.max_tokens);
   }
   const auto& source = options.held != nullptr ? options.held : options.train;
   if (source == nullptr && learned_recall(loaded.info)) {

@@ -1,8 +1,12 @@
+// clang-format off
 // Where a training run keeps its files:
-//   RUN/config.json: the effective configuration; RUN/model.json: architecture, classes and
-//   preprocessing RUN/metrics.jsonl, RUN/events.out.tfevents.*: the log, and the same for
-//   TensorBoard RUN/checkpoints/step-000000123/{model,ema,optimizer}.safetensors, state.json,
-//   manifest.json RUN/checkpoints/{latest,best}: one line, the name of a checkpoint folder
+//   RUN/config.json                      the effective configuration
+//   RUN/model.json                       architecture, classes and preprocessing
+//   RUN/metrics.jsonl                    the log
+//   RUN/events.out.tfevents.*            the same for TensorBoard
+//   RUN/checkpoints/step-000000123/      {model,ema,optimizer}.safetensors, state.json, manifest.json
+//   RUN/checkpoints/{latest,best}        one line, the name of a checkpoint folder
+// clang-format on
 #pragma once
 
 #include <cstdint>

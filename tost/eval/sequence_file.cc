@@ -27,13 +27,8 @@ json coding_json(const SequenceInfo& info) {
           {"max_length", info.cut}};
 }
 
-// get<int64_t>() alone would take 12.5, and more than an integer can be.
 int64_t integer_of(const json& object, const char* key) {
-  const json& value = object[key];
-  if (!value.is_number_integer()) {
-    fail_data(key, " of its coding is ", shown(json_text(value), 40), ", not an integer.");
-  }
-  return value.get<int64_t>();
+  return read_from(cat(key, " of its coding"), [&] { return whole_number(object[key]); });
 }
 
 void read_coding(const json& object, SequenceInfo& info) {

@@ -129,7 +129,10 @@ TEST_F(SequenceFile, RefusesWhatDoesNotFit) {
   expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = -1; }), "negative");
   expect_refused(changed("tost.coding", [](json& v) { v.erase("kind"); }), "coding");
   expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = 12.5; }), "is '12.5', not");
-  expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = 1e300; }), "not an integer");
+  expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = 1e300; }),
+                 "where a whole number belongs");
+  expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = UINT64_MAX; }),
+                 "where a whole number belongs");
   expect_refused(changed("tost.config", [](json& v) { v["heads"] = 3; }), "heads");
   auto metadata = to_metadata(tiny_info());
   metadata.erase("tost.coding");

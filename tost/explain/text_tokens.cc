@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <iostream>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -61,14 +60,8 @@ std::string_view whole_beginning(std::string_view text, size_t bytes) {
   return text.substr(0, end);
 }
 
-// Some bytes more than are used, so that a character is not cut; "-" is standard input.
-std::string read_enough(const std::string& path) {
-  if (path != "-") return read_beginning(path, kReadBytes + 4);
-  std::string text(kReadBytes + 4, '\0');
-  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(std::cin.gcount()));
-  return text;
-}
+// Some bytes more than are used, so that a character is not cut.
+constexpr size_t kEnoughBytes = kReadBytes + 4;
 
 int64_t longest(const LanguageInfo& info, int64_t max_tokens) {
   if (max_tokens < 1) {
@@ -144,12 +137,18 @@ Passage passage_of_text(const LanguageInfo& info, std::string_view text, const s
 }
 
 Passage passage_of_file(const LanguageInfo& info, const std::string& path, int64_t max_tokens) {
-  if (path != "-" && std::filesystem::path(path).extension() == ".bin") {
+  if (std::filesystem::path(path).extension() == ".bin") {
     const auto text = load_language_text({.path = path, .split = "whole"}, info);
     return passage_of_tokens(info, *text.tokens, cat("'", path, "'"), max_tokens);
   }
-  const std::string text = read_enough(path);
-  const std::string source = path == "-" ? "the standard input" : cat("'", path, "'");
+  return passage_of_text(info, read_beginning(path, kEnoughBytes), cat("'", path, "'"), max_tokens);
+}
+
+Passage passage_of_stream(const LanguageInfo& info, std::istream& in, const std::string& source,
+                          int64_t max_tokens) {
+  std::string text(kEnoughBytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
   return passage_of_text(info, text, source, max_tokens);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <istream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,12 @@ struct Passage {
 Passage passage_of_text(const LanguageInfo& info, std::string_view text, const std::string& source,
                         int64_t max_tokens, bool more = false);
 
-// The beginning of a file, of which 256 KiB are read at most; "-" is standard input. Token files
-// (.bin) are read as such.
+// The beginning of a file, of which 256 KiB are read at most. Token files (.bin) are read as such.
 Passage passage_of_file(const LanguageInfo& info, const std::string& path, int64_t max_tokens);
+
+// The same of a stream of text; `source` names it.
+Passage passage_of_stream(const LanguageInfo& info, std::istream& in, const std::string& source,
+                          int64_t max_tokens);
 
 // The first tokens of a source. Throws a data Error for ids outside the model's vocabulary.
 Passage passage_of_tokens(const LanguageInfo& info, const TokenSource& tokens,

@@ -1,7 +1,6 @@
-// The vectorised passes of TSSA over one block of tokens of one sample. The schedule that calls
-// them is in tssa.cc, the passes in tssa_forward-inl.h and
-// tssa_backward-inl.h, compiled once per instruction set by
-// tssa_passes.cc.
+// The vectorised passes of TSSA over one block of tokens of one sample. tssa_forward.cc and
+// tssa_backward.cc call them. They are defined in tssa_forward-inl.h and tssa_backward-inl.h, which
+// tssa_passes.cc compiles once per instruction set.
 #pragma once
 
 #include <cstdint>

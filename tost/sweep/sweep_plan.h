@@ -18,7 +18,7 @@ struct PlannedRun {
 };
 
 struct SweepPlan {
-  std::string kind;                   // "vision", "language" or "sequence", the same for all
+  std::string kind;                   // a name of run_kinds(), the same for all
   std::vector<std::string> variants;  // in the order of the file; the first is compared with
   std::vector<PlannedRun> runs;       // by variant, then by seed
 };

@@ -167,7 +167,7 @@ void SequenceTask::take_weights(const LoadedSequence& source) {
 }
 
 std::vector<ParamGroup> SequenceTask::param_groups() {
-  const DecayGroups groups = vision_decay_groups(*model_);
+  const DecayGroups groups = sequence_decay_groups(*model_);
   return {
       {groups.decayed.names, groups.decayed.params, config_.weight_decay},
       {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
