@@ -163,7 +163,7 @@ std::optional<Batch> ImageLoader::next() {
   if (impl_->epoch < 0) start_epoch(0);
   if (impl_->next_taken >= impl_->end) return std::nullopt;
   const auto begin = Clock::now();
-  Outcome outcome = impl_->take();
+  Impl::Outcome outcome = impl_->take();
   impl_->waited += std::chrono::duration<double>(Clock::now() - begin).count();
   if (outcome.error) {
     impl_->end_epoch();
