@@ -1,0 +1,70 @@
+"""What the operators demand of their inputs."""
+
+import torch
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def _tensor(name, x):
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"tssa: {name} must be a tensor, but is {type(x).__name__}.")
+
+
+def _beside(w, name, x):
+    if x.device != w.device:
+        raise ValueError(f"tssa: w is on {w.device} but {name} on {x.device}; move one of them.")
+
+
+def _parameter(name, x):
+    _tensor(name, x)
+    if not x.is_floating_point():
+        raise TypeError(f"tssa: {name} must be of a floating-point dtype, but is {x.dtype}.")
+
+
+def check(w, temp, lengths=None):
+    _tensor("w", w)
+    _parameter("temp", temp)
+    if w.dim() != 3:
+        raise ValueError(f"tssa: w must be [batch, tokens, channels], but has {w.dim()} dimensions.")
+    if w.dtype not in _DTYPES:
+        raise TypeError(f"tssa: w must be float32, bfloat16, float16 or float64, but is {w.dtype}.")
+    if temp.dim() != 2 or temp.shape[1] != 1:
+        raise ValueError(f"tssa: temp must be [heads, 1], but is {list(temp.shape)}.")
+    _beside(w, "temp", temp)
+    heads, channels = temp.shape[0], w.shape[2]
+    if heads < 1 or channels < 1 or channels % heads != 0:
+        raise ValueError(
+            f"tssa: the {channels} channels of w cannot be split over {heads} heads; "
+            "choose a number of heads that divides the channels."
+        )
+    if lengths is not None:
+        _tensor("lengths", lengths)
+        if lengths.dim() != 1 or lengths.shape[0] != w.shape[0]:
+            raise ValueError(f"tssa: lengths must be [batch] = [{w.shape[0]}], but is {list(lengths.shape)}.")
+        if lengths.dtype != torch.int64:
+            raise TypeError(f"tssa: lengths must be int64, but is {lengths.dtype}.")
+        _beside(w, "lengths", lengths)
+
+
+def check_causal(w, temp, denom_bias, state=None, position=0):
+    check(w, temp)
+    heads = temp.shape[0]
+    _parameter("denom_bias", denom_bias)
+    if denom_bias.dim() != 3 or denom_bias.shape[0] != heads or denom_bias.shape[2] != 1:
+        raise ValueError(
+            f"tssa: denom_bias must be [heads, positions, 1] with {heads} heads, but is {list(denom_bias.shape)}."
+        )
+    _beside(w, "denom_bias", denom_bias)
+    if position < 0:
+        raise ValueError(f"tssa: position is {position}; it counts the tokens before w.")
+    if state is None:
+        return
+    _tensor("state", state)
+    sizes = (w.shape[0], 2 * w.shape[2] + heads)
+    if state.dim() != 2 or state.shape[0] != sizes[0] or state.shape[1] != sizes[1]:
+        raise ValueError(
+            f"tssa: state must be [batch, 2 channels + heads] = [{sizes[0]}, {sizes[1]}], but is {list(state.shape)}."
+        )
+    if state.dtype != torch.float64:
+        raise TypeError(f"tssa: state must be float64, but is {state.dtype}.")
+    _beside(w, "state", state)

@@ -1,0 +1,160 @@
+"""Finds the operators torch.ops.tost, or registers those of tost._C: shapes, gradients, second gradients.
+
+A process has them once. Where libtost_torch.so, the library of the C++ build, was loaded first, its operators are used.
+"""
+
+import torch
+
+from . import _inputs, plain
+
+_CHUNK = 64  # tokens between two sums that the causal backward starts from
+
+_NAMES = ("tssa", "tssa_forward", "tssa_backward", "tssa_causal", "tssa_causal_forward", "tssa_causal_backward")
+
+
+def _like(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _floats(w, *sizes):
+    return w.new_empty(sizes, dtype=torch.float32)
+
+
+def _fake_forward(w, temp, lengths=None):
+    _inputs.check(w, temp, lengths)
+    batch, tokens, channels = w.shape
+    heads = temp.shape[0]
+    return (
+        _like(w),
+        _floats(w, batch, heads, tokens),
+        _floats(w, batch, channels),
+        _floats(w, batch, channels),
+        _floats(w, batch, heads),
+    )
+
+
+def _fake_backward(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths=None):
+    return _like(w), _like(temp)
+
+
+def _fake_causal_forward(w, temp, denom_bias, state, position):
+    _inputs.check_causal(w, temp, denom_bias, state, position)
+    batch, tokens, channels = w.shape
+    heads = temp.shape[0]
+    chunks = (tokens + _CHUNK - 1) // _CHUNK
+    return (
+        _like(w),
+        _floats(w, batch, heads, tokens),
+        w.new_empty((batch, 2 * channels + heads), dtype=torch.float64),
+        _floats(w, batch, chunks, 2 * channels),
+        w.new_empty((batch, chunks, heads), dtype=torch.float64),
+    )
+
+
+def _fake_causal_backward(grad_y, grad_pi, w, temp, denom_bias, position, pi, carry, pi_carry):
+    return _like(w), _like(temp), _like(denom_bias)
+
+
+def _differentiable(outputs, grads, inputs):
+    """Gradients of the plain form that can be differentiated again."""
+    used = [(y, g) for y, g in zip(outputs, grads) if g is not None]
+    wanted = [x for x in inputs if x.requires_grad]
+    ys, gs = zip(*used)
+    found = iter(torch.autograd.grad(ys, wanted, gs, create_graph=True, allow_unused=True))
+    return [next(found) if x.requires_grad else None for x in inputs]
+
+
+def _setup(ctx, inputs, output):
+    w, temp, lengths = inputs
+    _, pi, *statistics = output
+    ctx.mark_non_differentiable(*statistics)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(w, temp, lengths, pi, *statistics)
+
+
+def _backward(ctx, grad_y, grad_pi, *_):
+    w, temp, lengths, *kept = ctx.saved_tensors
+    if grad_y is None and grad_pi is None:
+        return None, None, None
+    if torch.is_grad_enabled():
+        return *_differentiable(plain.tssa(w, temp, lengths), (grad_y, grad_pi), (w, temp)), None
+    return *torch.ops.tost.tssa_backward(grad_y, grad_pi, w, temp, *kept, lengths), None
+
+
+def _causal_setup(ctx, inputs, output):
+    w, temp, denom_bias, state, ctx.position = inputs
+    _, pi, after, *carries = output
+    ctx.mark_non_differentiable(after, *carries)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(w, temp, denom_bias, state, pi, *carries)
+
+
+def _causal_backward(ctx, grad_y, grad_pi, *_):
+    w, temp, denom_bias, state, *kept = ctx.saved_tensors
+    if grad_y is None and grad_pi is None:
+        return (None,) * 5
+    if torch.is_grad_enabled():
+        outputs = plain.tssa_causal(w, temp, denom_bias, state, ctx.position)
+        return *_differentiable(outputs[:2], (grad_y, grad_pi), (w, temp, denom_bias)), None, None
+    found = torch.ops.tost.tssa_causal_backward(grad_y, grad_pi, w, temp, denom_bias, ctx.position, *kept)
+    return *found, None, None
+
+
+def _tssa(w, temp, lengths=None):
+    return torch.ops.tost.tssa_forward(w, temp, lengths)[:2]
+
+
+def _tssa_causal(w, temp, denom_bias, state=None, position=0):
+    return torch.ops.tost.tssa_causal_forward(w, temp, denom_bias, state, position)[:3]
+
+
+def _register():
+    library = torch.library.Library("tost", "FRAGMENT")
+    for name, fake in (
+        ("tssa_forward", _fake_forward),
+        ("tssa_backward", _fake_backward),
+        ("tssa_causal_forward", _fake_causal_forward),
+        ("tssa_causal_backward", _fake_causal_backward),
+    ):
+        torch.library.register_fake(f"tost::{name}", fake, lib=library)
+    torch.library.register_autograd("tost::tssa_forward", _backward, setup_context=_setup, lib=library)
+    torch.library.register_autograd(
+        "tost::tssa_causal_forward", _causal_backward, setup_context=_causal_setup, lib=library
+    )
+    library.impl("tssa", _tssa, "CompositeImplicitAutograd")
+    library.impl("tssa_causal", _tssa_causal, "CompositeImplicitAutograd")
+    return library
+
+
+def _load():
+    """What keeps the registrations alive, or why there are no operators, or None where they were there before."""
+    present = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("tost::")}
+    if present:
+        missing = [name for name in _NAMES if f"tost::{name}" not in present]
+        if missing:
+            raise ImportError(
+                f"tost: another library has registered torch.ops.tost without the operator {missing[0]}; "
+                "load this package and that library in different processes."
+            )
+        return None
+    try:
+        from . import _C  # noqa: F401
+    except ImportError as error:
+        return error
+    return _register()
+
+
+_loaded = _load()
+
+
+def available():
+    """Whether there are kernels; otherwise everything runs in the plain form."""
+    return not isinstance(_loaded, ImportError)
+
+
+def runs_on(device):
+    """Whether the operators have a kernel for this device."""
+    if device.type in ("cpu", "meta"):
+        return available()
+    key = device.type.upper()
+    return available() and key == "CUDA" and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", key)

@@ -1,0 +1,99 @@
+"""Layers with the parameter names of the official code, so that its weights load and these weights go back."""
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import nn
+
+from . import ops
+
+
+def _check_width(name, dim, num_heads):
+    for what, value in (("dim", dim), ("num_heads", num_heads)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name}: {what} must be an integer, but is {value!r}.")
+    if num_heads < 1 or dim < 1 or dim % num_heads != 0:
+        raise ValueError(f"{name}: {num_heads} heads do not divide the width {dim}; choose a number that does.")
+
+
+class TSSA(nn.Module):
+    """Token statistics self-attention, the official AttentionTSSA of vision models.
+
+    Takes tokens [B, N, C], or maps [B, C, H, W] whose pixels are the tokens, in any strides, and returns the same
+    shape. `lengths` [B] says how many tokens of a sample are its own. With `return_memberships` the result is a pair
+    with the memberships, [B, heads, N] or [B, heads, H, W].
+    """
+
+    def __init__(self, dim, num_heads=8, qkv_bias=False, attn_drop=0.0, proj_drop=0.0):
+        super().__init__()
+        _check_width("TSSA", dim, num_heads)
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(dim, dim, bias=qkv_bias)
+        self.temp = nn.Parameter(torch.ones(num_heads, 1))
+        self.attn_drop = nn.Dropout(attn_drop)
+        self.to_out = nn.Sequential(nn.Linear(dim, dim), nn.Dropout(proj_drop))
+
+    def forward(self, x, lengths: Optional[torch.Tensor] = None, return_memberships=False):
+        if x.dim() not in (3, 4):
+            raise ValueError(f"TSSA: x must be [B, N, C] or [B, C, H, W], but has {x.dim()} dimensions.")
+        channels = x.shape[2] if x.dim() == 3 else x.shape[1]
+        if channels != self.qkv.in_features:
+            raise ValueError(
+                f"TSSA: x has {channels} channels, but the layer was made for {self.qkv.in_features}; "
+                "it takes [B, N, C] or [B, C, H, W]."
+            )
+        tokens = x if x.dim() == 3 else x.flatten(2).transpose(1, 2)
+        y, pi = ops.tssa(self.qkv(tokens), self.temp, lengths)
+        if self.training and self.attn_drop.p > 0:
+            # The official code drops entries of D, of which y has one factor a channel.
+            y = y * self.attn_drop(y.new_ones(y.shape[0], 1, y.shape[2]))
+        y = self.to_out(y)
+        if x.dim() == 4:
+            y = y.transpose(1, 2).unflatten(2, x.shape[2:])
+            if not x.is_contiguous(memory_format=torch.channels_last):
+                y = y.contiguous()
+            pi = pi.unflatten(2, x.shape[2:])
+        return (y, pi) if return_memberships else y
+
+    def extra_repr(self):
+        return f"num_heads={self.num_heads}"
+
+
+class CausalState(NamedTuple):
+    """All that a causal layer keeps of the tokens before; its size does not grow with their number."""
+
+    sums: torch.Tensor
+    position: int
+
+
+class CausalTSSA(nn.Module):
+    """Causal token statistics self-attention, the official one of language models.
+
+    Takes tokens [B, T, C]. With `return_state` the result is a pair with the state after the last token, which the call
+    for the tokens that follow takes: whole sequences, chunks and single tokens give the same numbers. Positions
+    from `block_size` on have no bias.
+    """
+
+    def __init__(self, dim, num_heads=12, block_size=1024, bias=False, dropout=0.0):
+        super().__init__()
+        _check_width("CausalTSSA", dim, num_heads)
+        self.c_attn = nn.Linear(dim, dim, bias=bias)
+        self.c_proj = nn.Linear(dim, dim, bias=bias)
+        self.temp = nn.Parameter(torch.ones(num_heads, 1))
+        self.denom_bias = nn.Parameter(torch.zeros(num_heads, block_size, 1))
+        self.resid_dropout = nn.Dropout(dropout)
+
+    def forward(self, x, state: Optional[CausalState] = None, return_state=False, return_memberships=False):
+        if x.dim() != 3 or x.shape[2] != self.c_attn.in_features:
+            raise ValueError(
+                f"CausalTSSA: x must be [batch, tokens, {self.c_attn.in_features}], but is {list(x.shape)}."
+            )
+        sums, position = (None, 0) if state is None else state
+        y, pi, after = ops.tssa_causal(self.c_attn(x), self.temp, self.denom_bias, sums, position)
+        y = self.resid_dropout(self.c_proj(y))
+        result = (y,)
+        if return_state:
+            result += (CausalState(after, position + x.shape[1]),)
+        if return_memberships:
+            result += (pi,)
+        return result if len(result) > 1 else y

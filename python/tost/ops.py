@@ -1,0 +1,50 @@
+"""The operators of TSSA, bidirectional and causal.
+
+They run this package's kernels on the CPU in float32 and bfloat16 (float16 in float32), and the plain form
+(tost.plain) in float64, on devices without kernels, while a model is exported, and where the kernels are missing.
+"""
+
+import torch
+
+from . import _inputs, _library, plain
+
+
+def _exporting():
+    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export() or torch.jit.is_tracing()
+
+
+def _plain(w):
+    return w.dtype == torch.float64 or _exporting() or not _library.runs_on(w.device)
+
+
+def tssa(w, temp, lengths=None):
+    """Token statistics self-attention of projected tokens.
+
+    w [B, N, C], any strides; temp [H, 1], H dividing C; lengths [B] int64, how many tokens of a sample are its own, the
+    first ones (None: all). Returns y [B, N, C] of w's dtype and the memberships pi [B, H, N] in float32 (float64 for
+    float64), both 0 at tokens that are no one's own. Differentiable in w and temp through both, twice and more.
+    """
+    _inputs.check(w, temp, lengths)
+    if _plain(w):
+        return plain.tssa(w, temp, lengths)
+    if w.dtype == torch.float16 and w.device.type == "cpu":
+        y, pi = torch.ops.tost.tssa(w.float(), temp, lengths)
+        return y.half(), pi
+    return torch.ops.tost.tssa(w, temp, lengths)
+
+
+def tssa_causal(w, temp, denom_bias, state=None, position=0):
+    """Causal token statistics self-attention of whole sequences, chunks of them, or single tokens.
+
+    w [B, T, C]; temp [H, 1]; denom_bias [H, L, 1], of which the token at position + t uses denom_bias[:, position + t],
+    and 0 from L on. state [B, 2 C + H] float64: what the call for the tokens before returned (None: there are none).
+    Returns y [B, T, C], the memberships pi [B, H, T] and the state after the last token. Differentiable in w, temp and
+    denom_bias through y and pi; the state is a constant.
+    """
+    _inputs.check_causal(w, temp, denom_bias, state, position)
+    if _plain(w):
+        return plain.tssa_causal(w, temp, denom_bias, state, position)
+    if w.dtype == torch.float16 and w.device.type == "cpu":
+        y, pi, after = torch.ops.tost.tssa_causal(w.float(), temp, denom_bias, state, position)
+        return y.half(), pi, after
+    return torch.ops.tost.tssa_causal(w, temp, denom_bias, state, position)

@@ -1,0 +1,63 @@
+"""The operators written out in torch: what the kernels compute, differentiable any number of times, for every device.
+
+Arithmetic is float32, float64 for float64. Under autocast it stays so: no operation here is one that autocast rounds.
+"""
+
+import torch
+
+
+def _wide(w):
+    return w.double() if w.dtype == torch.float64 else w.float()
+
+
+def _split(x, heads):
+    """[B, N, C] -> [B, H, N, P]"""
+    return x.unflatten(2, (heads, x.shape[2] // heads)).transpose(1, 2)
+
+
+def _merge(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def tssa(w, temp, lengths=None):
+    """y [B, N, C] and the memberships [B, H, N]; tokens from lengths[b] on count nowhere, and are 0 in both."""
+    heads = temp.shape[0]
+    x = _split(_wide(w), heads)
+    padding = None
+    if lengths is not None:
+        padding = (torch.arange(w.shape[1], device=w.device) >= lengths.unsqueeze(1)).unsqueeze(1)  # [B, 1, N]
+        x = x.masked_fill(padding.unsqueeze(-1), 0)
+    squares = x * x
+    norm = torch.linalg.vector_norm(x, dim=2, keepdim=True).clamp_min(1e-12)  # of a feature, over the tokens
+    logits = (x / norm).square().sum(-1)
+    pi = torch.softmax(logits * temp.to(x.dtype), 1)  # over the heads
+    if padding is not None:
+        pi = pi.masked_fill(padding, 0)
+    weights = pi / (pi.sum(-1, keepdim=True) + 1e-8)
+    moment = (weights.unsqueeze(-1) * squares).sum(2, keepdim=True)
+    y = -(x * pi.unsqueeze(-1)) / (1 + moment)
+    return _merge(y).to(w.dtype), pi
+
+
+def tssa_causal(w, temp, denom_bias, state=None, position=0):
+    """y, the memberships, and the sums after the last token, [B, 2 C + H] in float64, through which no gradient flows."""
+    heads, channels, tokens = temp.shape[0], w.shape[2], w.shape[1]
+    x = _split(_wide(w), heads)
+    if state is None:
+        state = torch.zeros(w.shape[0], 2 * channels + heads, dtype=torch.float64, device=w.device)
+    state = state.detach()
+    energy_before, moment_before, pi_before = state.to(x.dtype).split([channels, channels, heads], 1)
+
+    bias = denom_bias.to(x.dtype)[:, position : position + tokens]
+    bias = torch.nn.functional.pad(bias, (0, 0, 0, tokens - bias.shape[1]))
+    squares = x * x
+    energy = squares.cumsum(2) + _split(energy_before.unsqueeze(1), heads)
+    logits = (squares / energy.clamp_min(1e-12) + bias).sum(-1)  # the bias acts once a feature
+    pi = torch.softmax(logits * temp.to(x.dtype), 1)
+    weighted = pi.unsqueeze(-1) * squares
+    pi_sum = pi.cumsum(2) + pi_before.unsqueeze(-1)
+    moment = (weighted.cumsum(2) + _split(moment_before.unsqueeze(1), heads)) / (pi_sum + 1e-8).unsqueeze(-1)
+    y = -(x * pi.unsqueeze(-1)) / (1 + moment)
+
+    terms = torch.cat([_merge(squares), _merge(weighted), pi.transpose(1, 2)], 2)
+    return _merge(y).to(w.dtype), pi, state + terms.detach().sum(1, dtype=torch.float64)
