@@ -1,0 +1,172 @@
+"""check_tssa: true for the paper's layer in any clothes, and the right step named for others."""
+
+import pytest
+import reference
+import torch
+from torch import nn
+
+import tost
+
+
+class Changed(nn.Module):
+    """The official layer, one of whose steps a subclass replaces; no name is the official one but temp."""
+
+    def __init__(self, dim=24, heads=4):
+        super().__init__()
+        self.heads, self.dim = heads, dim
+        self.into = nn.Linear(dim, dim, bias=False)
+        self.temp = nn.Parameter(torch.ones(heads, 1))
+        self.out = nn.Linear(dim, dim)
+
+    def logits(self, w):
+        return (nn.functional.normalize(w, dim=-2) ** 2).sum(-1) * self.temp
+
+    def memberships(self, logits):
+        return logits.softmax(1)
+
+    def moment(self, w, pi):
+        return (pi / (pi.sum(-1, keepdim=True) + 1e-8)).unsqueeze(-2) @ w**2
+
+    def mix(self, w, pi, moment):
+        return -w * pi.unsqueeze(-1) / (1 + moment)
+
+    def forward(self, x):
+        w = self.into(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        pi = self.memberships(self.logits(w))
+        return self.out(self.mix(w, pi, self.moment(w, pi)).transpose(1, 2).flatten(2))
+
+
+class OverFeatures(Changed):
+    def logits(self, w):
+        return (nn.functional.normalize(w, dim=-1) ** 2).sum(-1) * self.temp
+
+
+class NoNormalisation(Changed):
+    def logits(self, w):
+        return (w**2).sum(-1) * self.temp
+
+
+class NoTemperature(Changed):
+    def logits(self, w):
+        return (nn.functional.normalize(w, dim=-2) ** 2).sum(-1)
+
+
+class SoftmaxOverTokens(Changed):
+    def memberships(self, logits):
+        return logits.softmax(-1)
+
+
+class Detached(Changed):
+    def memberships(self, logits):
+        return logits.softmax(1).detach()
+
+
+class NoEps(Changed):
+    def moment(self, w, pi):
+        return (pi / pi.sum(-1, keepdim=True)).unsqueeze(-2) @ w**2
+
+
+class UnscaledMoment(Changed):
+    def moment(self, w, pi):
+        return pi.unsqueeze(-2) @ w**2
+
+
+class NoGuardAtZero(Changed):
+    def logits(self, w):
+        return ((w / w.norm(dim=-2, keepdim=True)) ** 2).sum(-1) * self.temp
+
+
+class Undamped(Changed):
+    def mix(self, w, pi, moment):
+        return -w * pi.unsqueeze(-1)
+
+
+class Positive(Changed):
+    def mix(self, w, pi, moment):
+        return w * pi.unsqueeze(-1) / (1 + moment)
+
+
+class TwoAtOnce(NoTemperature, UnscaledMoment):
+    pass
+
+
+class LinearAttention(Changed):
+    def mix(self, w, pi, moment):
+        keys = w.relu()
+        return keys @ (keys.transpose(2, 3) @ w)
+
+
+class DotProducts(nn.Module):
+    def __init__(self, dim=24, num_heads=4):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class OnMaps(nn.Module):
+    def __init__(self, dim=24, heads=4):
+        super().__init__()
+        self.qkv, self.to_out = nn.Conv2d(dim, dim, 1), nn.Conv2d(dim, dim, 1)
+        self.temp = nn.Parameter(torch.ones(heads))
+
+    def forward(self, x):
+        w = self.qkv(x)
+        y, pi = reference.operator(w.flatten(2).transpose(1, 2).contiguous(), self.temp.view(-1, 1))
+        return self.to_out(y.transpose(1, 2).reshape(x.shape)), pi
+
+
+class InFloat32(reference.Layer):
+    def forward(self, x):
+        y = reference.operator(self.qkv(x).float(), self.temp.float())[0]
+        return self.to_out(y.to(x.dtype))
+
+
+@pytest.mark.parametrize(
+    "layer", [tost.nn.TSSA(24, 4, qkv_bias=True), reference.Layer(24, 4), Changed(), OnMaps(), InFloat32(24, 4)]
+)
+def test_the_papers_layer_is_recognised(layer):
+    before = {name: p.clone() for name, p in layer.state_dict().items()}
+    report = tost.check_tssa(layer)
+    assert report and report.step is None and report.value_error < 1e-5, report
+    assert "is the paper's TSSA" in str(report)
+    assert all(torch.equal(p, before[name]) for name, p in layer.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (OverFeatures, "over the features of a token"),
+        (NoNormalisation, "not normalised"),
+        (NoTemperature, "not multiplied by the temperature"),
+        (SoftmaxOverTokens, "must run over the heads"),
+        (Detached, "no gradient flows through the memberships"),
+        (NoEps, "1e-8 must be"),
+        (UnscaledMoment, "not divided by the sum of memberships"),
+        (NoGuardAtZero, "gives NaN"),
+        (Undamped, "not damped"),
+        (Positive, "sign"),
+        (TwoAtOnce, "not multiplied by the temperature; and the second moments are not divided"),
+        (LinearAttention, "no one or two of the steps"),
+        (DotProducts, "scaled dot product"),
+    ],
+)
+def test_the_step_that_differs_is_named(make, words):
+    report = tost.check_tssa(make())
+    assert not report and words in report.step, report
+    assert str(report).endswith(".")
+
+
+@pytest.mark.parametrize(
+    "layer, words", [(nn.ReLU(), "no projection"), (nn.Linear(4, 4), "neither num_heads nor"), (Changed, "neither")]
+)
+def test_what_is_no_such_layer_is_refused(layer, words):
+    if layer is Changed:
+        layer = Changed()
+        layer.forward = lambda x: x.sum()
+    with pytest.raises(ValueError, match=words):
+        tost.check_tssa(layer)

@@ -1,0 +1,103 @@
+"""What a process as a whole does: without kernels, beside other libraries of the same name, while exporting."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import tost
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+def test_without_kernels_the_plain_form_runs():
+    code = """
+import sys
+sys.modules["tost._C"] = None
+import torch, tost
+x = torch.randn(2, 9, 24, requires_grad=True)
+layer, causal = tost.nn.TSSA(24, 4), tost.nn.CausalTSSA(24, 4)
+(layer(x).sum() + causal(x, return_state=True)[0].sum()).backward()
+with torch.autocast("cpu", torch.bfloat16):
+    assert layer(x).dtype == torch.bfloat16
+print(tost._library.available(), bool(x.grad.any()))
+"""
+    assert run(code) == (0, "False True", "")
+
+
+def test_a_foreign_namespace_is_refused_in_a_sentence():
+    code = """
+import torch
+library = torch.library.Library("tost", "DEF")
+library.define("tssa(Tensor w) -> Tensor")
+import tost
+"""
+    status, _, text = run(code)
+    assert status != 0
+    assert text.splitlines()[-1].startswith("ImportError: tost: another library has registered torch.ops.tost without")
+
+
+def test_operators_of_the_cpp_library_are_used():
+    path = os.environ.get("TOST_LIBRARY")
+    if not path:
+        pytest.skip("needs the libtost_torch.so of this torch, built by `make`; name it in TOST_LIBRARY")
+    code = f"""
+import torch
+torch.ops.load_library({path!r})
+schemas = [str(getattr(torch.ops.tost, n).default._schema) for n in ("tssa", "tssa_causal", "tssa_backward")]
+import tost, sys
+assert tost._library._loaded is None and tost._library.available() and "tost._C" not in sys.modules
+x = torch.randn(2, 9, 24, requires_grad=True)
+layer = tost.nn.TSSA(24, 4)
+y = layer(x)
+y.sum().backward()
+tost.nn.CausalTSSA(24, 4)(x).sum().backward()
+print(*schemas, sep="\\n")
+"""
+    ours = [str(getattr(torch.ops.tost, n).default._schema) for n in ("tssa", "tssa_causal", "tssa_backward")]
+    status, out, text = run(code)
+    assert (status, out.splitlines()) == (0, ours), text
+
+
+def test_the_extension_brings_no_other_runtime():
+    if not shutil.which("readelf"):
+        pytest.skip("needs readelf")
+    listed = subprocess.run(["readelf", "-d", tost._C.__file__], capture_output=True, text=True, check=True).stdout
+    needed = [line.split("[")[1].rstrip("]") for line in listed.splitlines() if "NEEDED" in line]
+    assert any(name.startswith("libtorch_cpu") for name in needed)
+    assert not [name for name in needed if name.startswith(("libgomp", "libc10", "libtorch.", "libpython"))]
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+def test_exported_programs_hold_torchs_operators_alone(channels_first):
+    layer = tost.nn.TSSA(24, 4).eval()
+    x = torch.randn(2, 24, 6, 5) if channels_first else torch.randn(2, 30, 24)
+    sizes = {0: torch.export.Dim("batch")} if channels_first else {1: torch.export.Dim("tokens", min=2)}
+    program = torch.export.export(layer, (x,), dynamic_shapes=(sizes,))
+    assert "aten.softmax" in str(program.graph) or "aten._softmax" in str(program.graph)
+    assert "tost" not in str(program.graph)
+    other = torch.randn(3, 24, 6, 5) if channels_first else torch.randn(2, 17, 24)
+    torch.testing.assert_close(program.module()(other), layer(other))
+
+
+def test_exported_causal_layer_keeps_its_state():
+    layer = tost.nn.CausalTSSA(24, 4, 16).eval()
+
+    class Step(torch.nn.Module):
+        def forward(self, x, sums):
+            return layer(x, tost.nn.CausalState(sums, 3), return_state=True)
+
+    x, sums = torch.randn(2, 5, 24), torch.rand(2, 52, dtype=torch.float64)
+    module = Step()
+    module.layer = layer
+    program = torch.export.export(module, (x, sums))
+    assert "tost" not in str(program.graph)
+    y, state = layer(x, tost.nn.CausalState(sums, 3), return_state=True)
+    found, found_state = program.module()(x, sums)
+    torch.testing.assert_close([found, found_state[0]], [y, state.sums], rtol=1e-5, atol=1e-5)
