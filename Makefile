@@ -6,6 +6,8 @@
 # make cuda-report  registers, shared memory and spills of the GPU kernels
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
+# make wheel    the Python package: build/python/dist
+# make test-python  its tests in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0
 # make site     the documentation as pages: build/site/index.html
 # make install  into PREFIX (default /usr/local)
 # TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
@@ -14,12 +16,12 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SECONDS_EACH ?= 600
 PREFIX ?= /usr/local
-export TOST_TORCH
+export TOST_TORCH TORCH_VERSION
 # Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops site install format clean
+.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops wheel test-python site install format clean
 all: build
 
 setup:
@@ -62,6 +64,12 @@ fuzz:
 ops: setup
 	@cmake -S . -B build/ops -G Ninja -DTOST_OPS_ONLY=ON
 	@cmake --build build/ops -j $(JOBS)
+
+wheel: setup
+	@JOBS=$(JOBS) scripts/wheel.sh
+
+test-python: wheel
+	@scripts/test_python.sh
 
 site:
 	@test -x .venv/bin/python || python3 -m venv .venv

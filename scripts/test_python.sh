@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs the wheel of scripts/wheel.sh and a torch into a fresh environment, and runs python/tests there.
+#   TORCH_VERSION=2.11.0   that torch; the one of .venv unless set
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=${TORCH_VERSION:-}
+if [ -z "$version" ]; then
+  [ -x .venv/bin/python ] || { echo "There is no .venv to take the version of torch from; set TORCH_VERSION, as in TORCH_VERSION=2.15.0."; exit 1; }
+  version=$(.venv/bin/python -c "from importlib.metadata import version; print(version('torch').split('+')[0])")
+fi
+venv=$PWD/build/python/venv
+rm -rf "$venv"
+python3 -m venv "$venv"
+"$venv/bin/pip" install -q --disable-pip-version-check "torch==$version" numpy==2.4.6 expecttest==0.3.0 pytest==9.2.0 \
+  build/python/dist/*.whl
+# The C++ library is of use to the tests where it was built for the same torch.
+built=$(sed -n 's/^TOST_TORCH_VERSION:INTERNAL=//p' build/release/CMakeCache.txt 2>/dev/null || true)
+if [ "$built" = "$version" ] && [ -e build/release/lib/libtost_torch.so ]; then
+  export TOST_LIBRARY=$PWD/build/release/lib/libtost_torch.so
+fi
+echo "torch $version"
+"$venv/bin/pytest" -q -rs -p no:cacheprovider -c python/pyproject.toml --rootdir python python/tests
