@@ -186,6 +186,21 @@ def test_second_gradients_of_the_kernels():
         assert_close(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().max()))
 
 
+def test_transforms_of_torch_func():
+    w, temp = (x.detach() for x in inputs((2, 9, 12), 3))
+    loss = lambda w: ops.tssa(w, temp)[0].square().sum()  # noqa: E731
+    leaf = w.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    assert_close(torch.func.grad(loss)(w), expected, rtol=1e-4, atol=1e-5)
+    _, tangent = torch.func.jvp(loss, (w,), (w,))
+    assert_close(tangent, (expected * w).sum(), rtol=1e-4, atol=1e-4)
+    with torch.autograd.forward_ad.dual_level():
+        dual = loss(torch.autograd.forward_ad.make_dual(w, w))
+        assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent, tangent)
+    y = torch.vmap(lambda w: ops.tssa(w, temp)[0])(torch.stack([w, 2 * w]))
+    assert_close(y, torch.stack([ops.tssa(w, temp)[0], ops.tssa(2 * w, temp)[0]]))
+
+
 def test_two_threads_at_once():
     w, temp = (x.detach() for x in inputs((4, 300, 192)))
     expected, results = ops.tssa(w, temp)[0], [[], []]

@@ -152,9 +152,12 @@ def available():
     return not isinstance(_loaded, ImportError)
 
 
+# Asked once: compilers cannot follow the question.
+_devices = {"cpu", "meta"} if available() else set()
+if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", "CUDA"):
+    _devices.add("cuda")
+
+
 def runs_on(device):
     """Whether the operators have a kernel for this device."""
-    if device.type in ("cpu", "meta"):
-        return available()
-    key = device.type.upper()
-    return available() and key == "CUDA" and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", key)
+    return device.type in _devices

@@ -1,7 +1,8 @@
 """The operators of TSSA, bidirectional and causal.
 
 They run this package's kernels on the CPU in float32 and bfloat16 (float16 in float32), and the plain form
-(tost.plain) in float64, on devices without kernels, while a model is exported, and where the kernels are missing.
+(tost.plain) in float64, on devices without kernels, while a model is exported, under torch.func and
+forward-mode differentiation, and where the kernels are missing.
 """
 
 import torch
@@ -13,8 +14,15 @@ def _exporting():
     return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export() or torch.jit.is_tracing()
 
 
+def _transformed():
+    """Whether torch.func or forward-mode differentiation is at work, which do not know the operators."""
+    return not torch.compiler.is_compiling() and (
+        torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
 def _plain(w):
-    return w.dtype == torch.float64 or _exporting() or not _library.runs_on(w.device)
+    return w.dtype == torch.float64 or _exporting() or _transformed() or not _library.runs_on(w.device)
 
 
 def tssa(w, temp, lengths=None):
