@@ -72,8 +72,11 @@ def test_half_precisions(dtype, tolerance):
     (grad,) = torch.autograd.grad(expected[0].square().sum(), exact)
     assert found.dtype == dtype
     assert_close(found.float(), grad, rtol=tolerance, atol=tolerance)
+    lengths = torch.tensor([33, 4])
+    assert_close(ops.tssa(w, temp, lengths)[1], plain.tssa(exact, temp, lengths)[1], rtol=tolerance, atol=tolerance)
     w, temp, bias = causal_inputs(dtype=dtype)
     y, pi, state = ops.tssa_causal(w, temp, bias)
+    assert y.requires_grad and pi.requires_grad and not state.requires_grad
     assert (y.dtype, pi.dtype, state.dtype) == (dtype, torch.float32, torch.float64)
     assert_close(y.float(), plain.tssa_causal(w.float(), temp, bias)[0], rtol=tolerance, atol=tolerance)
 
@@ -175,7 +178,8 @@ def test_gradcheck_and_gradgradcheck():
 
 def test_second_gradients_of_the_kernels():
     def second(tssa, *leaves):
-        first = torch.autograd.grad(tssa(*leaves)[0].square().sum(), leaves, create_graph=True)
+        y, pi = tssa(*leaves)[:2]
+        first = torch.autograd.grad(y.square().sum() + pi.pow(3).sum(), leaves, create_graph=True)
         return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
 
     leaves = inputs((2, 9, 12), 3)
