@@ -10,11 +10,8 @@ namespace {
 kernels::TssaShape checked_causal_shape(const Tensor& w, const Tensor& temp, const Tensor& bias,
                                         int64_t position) {
   const auto shape = checked_shape(w, temp);
-  if (bias.dim() != 3) {
-    fail_usage("tssa_causal: denom_bias must be [heads, positions, 1], but has ", bias.dim(),
-               " dimensions.");
-  }
-  check_tensor("denom_bias", bias, {shape.heads, bias.size(1), 1}, bias.scalar_type());
+  const int64_t positions = bias.dim() == 3 ? bias.size(1) : 1;
+  check_tensor("denom_bias", bias, {shape.heads, positions, 1}, bias.scalar_type());
   if (position < 0) {
     fail_usage("tssa_causal: position is ", position, "; it counts the tokens before w.");
   }

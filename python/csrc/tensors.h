@@ -52,9 +52,7 @@ inline kernels::TssaShape checked_shape(const Tensor& w, const Tensor& temp) {
     fail_usage("tssa: w must be float32 or bfloat16, but is ", toString(w.scalar_type()),
                "; tost.ops.tssa takes float16 and float64 too.");
   }
-  if (temp.dim() != 2 || temp.size(1) != 1 || !temp.is_cpu()) {
-    fail_usage("tssa: temp must be [heads, 1] on the CPU, but has ", temp.dim(), " dimensions.");
-  }
+  check_tensor("temp", temp, {temp.dim() > 0 ? temp.size(0) : 1, 1}, temp.scalar_type());
   const int64_t heads = temp.size(0), channels = w.size(2);
   if (heads < 1 || channels < 1 || channels % heads != 0) {
     fail_usage("tssa: the ", channels, " channels of w cannot be split over ", heads,

@@ -86,6 +86,12 @@ class Positive(Changed):
         return w * pi.unsqueeze(-1) / (1 + moment)
 
 
+class OneTemperature(Changed):
+    def __init__(self):
+        super().__init__()
+        self.temp = nn.Parameter(torch.ones(1))
+
+
 class TwoAtOnce(NoTemperature, UnscaledMoment):
     pass
 
@@ -120,6 +126,16 @@ class OnMaps(nn.Module):
         return self.to_out(y.transpose(1, 2).reshape(x.shape)), pi
 
 
+class OtherNames(Changed):
+    def __init__(self):
+        super().__init__()
+        self.alpha = self.temp
+        del self.temp
+
+    def logits(self, w):
+        return (nn.functional.normalize(w, dim=-2) ** 2).sum(-1) * self.alpha
+
+
 class InFloat32(reference.Layer):
     def forward(self, x):
         y = reference.operator(self.qkv(x).float(), self.temp.float())[0]
@@ -127,7 +143,7 @@ class InFloat32(reference.Layer):
 
 
 @pytest.mark.parametrize(
-    "layer", [tost.nn.TSSA(24, 4, qkv_bias=True), reference.Layer(24, 4), Changed(), OnMaps(), InFloat32(24, 4)]
+    "layer", [tost.nn.TSSA(24, 4, qkv_bias=True), reference.Layer(24, 4), Changed(), OtherNames(), OnMaps(), InFloat32(24, 4)]
 )
 def test_the_papers_layer_is_recognised(layer):
     before = {name: p.clone() for name, p in layer.state_dict().items()}
@@ -143,6 +159,7 @@ def test_the_papers_layer_is_recognised(layer):
         (OverFeatures, "over the features of a token"),
         (NoNormalisation, "not normalised"),
         (NoTemperature, "not multiplied by the temperature"),
+        (OneTemperature, "1 entries; there must be one for each of the 4 heads"),
         (SoftmaxOverTokens, "must run over the heads"),
         (Detached, "no gradient flows through the memberships"),
         (NoEps, "1e-8 must be"),

@@ -261,6 +261,8 @@ W, TEMP, BIAS = torch.ones(2, 3, 12), torch.ones(4, 1), torch.ones(4, 5, 1)
         (TypeError, "state must be float64", lambda: ops.tssa_causal(W, TEMP, BIAS, torch.ones(2, 28))),
         # The operators themselves, which do not pass by the checks in Python.
         (RuntimeError, "float32 or bfloat16, but is Double", lambda: torch.ops.tost.tssa(W.double(), TEMP)),
+        (RuntimeError, "temp must be .4, 1. of Float on the CPU, but is .4.", lambda: torch.ops.tost.tssa(W, TEMP[:, 0])),
+        (RuntimeError, "denom_bias must be .4, 5, 1.", lambda: torch.ops.tost.tssa_causal(W, TEMP, torch.ones(3, 5, 1))),
         (RuntimeError, "energy must be .2, 12. of Float", lambda: backward(energy=torch.ones(2, 11))),
         (RuntimeError, "pi must be .2, 4, 3. of Float", lambda: backward(pi=torch.ones(2, 4, 3).double())),
         (RuntimeError, "carry must be", lambda: causal_backward(carry=torch.ones(2, 1, 23))),

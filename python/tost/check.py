@@ -118,6 +118,8 @@ def _parts(module):
         if temp is None:
             raise ValueError("check_tssa: the module has neither num_heads nor a parameter named temp of one entry a head.")
         heads = temp.numel()
+    if temp is None or temp.numel() != heads:
+        temp = next((p for _, p in scales if p.numel() == heads), temp)
     return into, out, temp, int(heads)
 
 
@@ -182,6 +184,8 @@ def check_tssa(module):
         return wrong(f"its {heads} heads do not divide the {into.weight.shape[0]} features of its projection")
     if out is None:
         return wrong("it has no output projection")
+    if temp is not None and temp.numel() != heads:
+        return wrong(f"its temperature has {temp.numel()} entries; there must be one for each of the {heads} heads")
     generator = torch.Generator().manual_seed(0)
 
     def random(*sizes):
