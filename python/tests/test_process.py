@@ -101,3 +101,16 @@ def test_exported_causal_layer_keeps_its_state():
     y, state = layer(x, tost.nn.CausalState(sums, 3), return_state=True)
     found, found_state = program.module()(x, sums)
     torch.testing.assert_close([found, found_state[0]], [y, state.sums], rtol=1e-5, atol=1e-5)
+
+
+def test_onnx_models_run_elsewhere(tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    layer = tost.nn.TSSA(24, 4).eval()
+    sizes = ({0: "batch", 1: "tokens"},)
+    program = torch.onnx.export(layer, (torch.randn(2, 30, 24),), dynamo=True, dynamic_shapes=sizes, verbose=False)
+    program.save(tmp_path / "layer.onnx")
+    session = runtime.InferenceSession(tmp_path / "layer.onnx")
+    x = torch.randn(3, 17, 24)
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), layer(x), rtol=1e-5, atol=1e-5)
