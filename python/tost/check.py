@@ -120,7 +120,7 @@ def _parts(module):
         heads = temp.numel()
     if temp is None or temp.numel() != heads:
         temp = next((p for _, p in scales if p.numel() == heads), temp)
-    return into, out, temp, int(heads)
+    return into, out, temp, int(heads), len(layers)
 
 
 def _matrix(layer):
@@ -139,9 +139,10 @@ def _call(module, x):
             tried.append(str(error).split("\n")[0])
             continue
         y = y[0] if isinstance(y, (tuple, list)) else y
-        if y.shape == given.shape:
+        if isinstance(y, torch.Tensor) and y.shape == given.shape:
             return y.flatten(2).transpose(1, 2) if maps else y
-        tried.append(f"its result is {list(y.shape)} for {list(given.shape)}")
+        found = list(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
+        tried.append(f"its result is {found} for {list(given.shape)}")
     raise ValueError(
         f"check_tssa: the module takes neither [B, N, {channels}] nor [B, {channels}, H, W]: {'; '.join(tried)}."
     )
@@ -168,8 +169,8 @@ def check_tssa(module):
     [B, N, C] or [B, C, H, W]. Works on a copy in float64 and evaluation mode, with temperatures and input that show
     every step. Returns a TSSAReport: true if the layer is the paper's, else `step` names what differs.
     """
-    module = copy.deepcopy(module).cpu().double().eval()
-    into, out, temp, heads = _parts(module)
+    module = copy.deepcopy(module).cpu().double().eval().requires_grad_(True)
+    into, out, temp, heads, projections = _parts(module)
     channels = into.weight.shape[1]
 
     def wrong(step):
@@ -182,8 +183,8 @@ def check_tssa(module):
         )
     if into.weight.shape[0] % heads != 0 or heads < 1:
         return wrong(f"its {heads} heads do not divide the {into.weight.shape[0]} features of its projection")
-    if out is None:
-        return wrong("it has no output projection")
+    if projections != 2:
+        return wrong(f"the number of its projections is {projections}; TSSA has two, one in and one out")
     if temp is not None and temp.numel() != heads:
         return wrong(f"its temperature has {temp.numel()} entries; there must be one for each of the {heads} heads")
     generator = torch.Generator().manual_seed(0)
@@ -209,7 +210,10 @@ def check_tssa(module):
         factor = torch.ones(heads, 1, dtype=w.dtype) if temp is None else temp.reshape(heads, 1)
         return results(linear(_operator(w, factor, heads, choice), *_matrix(out)))
 
-    found = results(_call(module, x))
+    y = _call(module, x)
+    if not y.requires_grad:
+        return wrong("no gradient flows through it")
+    found = results(y)
 
     def errors(choice):
         y, gradients = definition(choice)
