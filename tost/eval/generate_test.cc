@@ -229,7 +229,7 @@ TEST_F(Generate, SlidingReadsTheLastHalfBlockAnew) {
 // Stopped before the first token is drawn: what was not read is read first when it goes on.
 TEST_F(Generate, StoppedPromptGoesOn) {
   make("none");
-  const Ids prompt(1300, 65);
+  const Ids prompt(5000, 65);
   GenerateConfig config;
   config.sampling.temperature = 0;
   config.ignore_end = true;
@@ -240,8 +240,8 @@ TEST_F(Generate, StoppedPromptGoesOn) {
   const auto stopped = generate(*model_, *tokenizer_, {prompt}, config, &session, {}, &stop);
   EXPECT_EQ(stopped.texts[0].ended, "interrupted");
   EXPECT_TRUE(stopped.texts[0].ids.empty());
-  EXPECT_EQ(session.state.position, 512);
-  EXPECT_EQ(session.pending.size(), 1300u - 512u);
+  EXPECT_EQ(session.state.position, 4096);
+  EXPECT_EQ(session.pending.size(), 5000u - 4096u);
   EXPECT_EQ(run({{}}, config, &session).texts[0].ids, whole);
 }
 

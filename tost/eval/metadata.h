@@ -30,8 +30,8 @@ void expect_keys(const nlohmann::json& object, const std::vector<std::string>& k
                  const std::string& where);
 
 // The value of a whole number, where get<int64_t>() would take 12.5 too, and any number that is too
-// large. A data Error for anything else.
-int64_t whole_number(const nlohmann::json& value);
+// large. A data Error about `what` for anything else.
+int64_t whole_number(const nlohmann::json& value, const std::string& what = "it");
 
 // Runs `read`, turning a wrong JSON type or an impossible value into a data Error about `where`.
 template <class Read>

@@ -128,7 +128,8 @@ TEST_F(SequenceFile, RefusesWhatDoesNotFit) {
   expect_refused(changed("tost.coding", [](json& v) { v["pairs"] = true; }), "pairs");
   expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = -1; }), "negative");
   expect_refused(changed("tost.coding", [](json& v) { v.erase("kind"); }), "coding");
-  expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = 12.5; }), "is '12.5', not");
+  expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = 12.5; }),
+                 "max_length of its coding has '12.5'");
   expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = 1e300; }),
                  "where a whole number belongs");
   expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = UINT64_MAX; }),
