@@ -1,0 +1,245 @@
+"""Model files of the program: found in a run, read with what they say about themselves, and written. Never pickle."""
+
+import json
+import os
+import pathlib
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+_MODEL, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+# Settings of a model and their values where a file may leave them out; the ranges of the program.
+_FIELDS = {
+    "vision": {
+        "name": "custom",
+        "architecture": ...,
+        "mixer": ...,
+        "in_channels": ...,
+        "image_size": ...,
+        "patch": ...,
+        "stem_depth": 1,
+        "dim": ...,
+        "depth": ...,
+        "heads": ...,
+        "classes": ...,
+        "class_blocks": 2,
+        "mlp_ratio": 4.0,
+        "layer_scale": 1.0,
+        "drop_path": 0.0,
+        "registers": 0,
+        "qkv_bias": True,
+        "tokens_norm": True,
+    },
+    "language": {
+        "name": "custom",
+        "mixer": ...,
+        "vocab": ...,
+        "block": ...,
+        "dim": ...,
+        "depth": ...,
+        "heads": ...,
+        "mlp_ratio": 4.0,
+        "layer_scale": 1e-5,
+        "dropout": 0.0,
+        "bias": False,
+        "activation": "gelu",
+        "positions": "learned",
+        "hybrid_every": 0,
+        "hybrid_mixer": "softmax",
+        "bias_positions": -1,
+        "conv": 0,
+        "decay": "none",
+        "scale_pi": False,
+        "means": "none",
+        "gate": False,
+        "window": 0,
+    },
+}
+_LARGEST = {
+    "dim": 16384,
+    "depth": 1024,
+    "heads": 16384,
+    "class_blocks": 1024,
+    "stem_depth": 8,
+    "in_channels": 3,
+    "image_size": 16384,
+    "classes": 10**6,
+    "vocab": 2**24,
+    "block": 2**24,
+}
+# What the models of this package do not have.
+_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window")
+
+
+class ModelFile(NamedTuple):
+    kind: str  # "vision" or "language"
+    config: dict  # the architecture, every field of the program's own form
+    metadata: dict  # all the file says of itself, as texts
+    tensors: dict  # weights by name, float32
+
+
+def check_config(kind, given, where):
+    """The architecture in `given`, every field of it; ValueError where this package has no such model."""
+    fields = _FIELDS[kind]
+    if not isinstance(given, dict):
+        raise ValueError(f"{where}: its architecture must be a JSON object, but is {type(given).__name__}.")
+    for key in given:
+        if key not in fields:
+            raise ValueError(f"{where}: its architecture has the unknown setting '{key}'; was it made by a newer program?")
+    config = {}
+    for key, default in fields.items():
+        value = config[key] = given.get(key, default)
+        if value is ...:
+            raise ValueError(f"{where}: its architecture lacks the setting '{key}'.")
+        if key in _LARGEST and (type(value) is not int or not 1 <= value <= _LARGEST[key]):
+            raise ValueError(f"{where}: the setting '{key}' must be from 1 to {_LARGEST[key]}, but is {value!r}.")
+    if config.get("architecture", "transformer") != "transformer":
+        raise ValueError(f"{where}: it is a {config['architecture']} model; only transformers can be read here.")
+    if config["mixer"] != "tssa":
+        raise ValueError(
+            f"{where}: its mixer is {config['mixer']}; models with the mixer tssa can be read here, others by the program."
+        )
+    for key in _ABSENT:
+        if key in fields and config[key] != fields[key]:
+            raise ValueError(
+                f"{where}: it has {key} {config[key]}, which models of this package do not have; use the program for it."
+            )
+    return config
+
+
+def _newest(checkpoints):
+    for pointer in ("best", "latest"):
+        file = checkpoints / pointer
+        if file.is_file():
+            name = file.read_text()[:100].strip()
+            if not name.startswith("step-") or "/" in name or not (checkpoints / name).is_dir():
+                raise ValueError(f"'{file}' must name a checkpoint folder beside it, but holds '{name[:60]}'.")
+            return checkpoints / name
+    folders = sorted(p for p in checkpoints.glob("step-*") if p.is_dir())
+    return folders[-1] if folders else None
+
+
+def find(path):
+    """The model files that `path` means: a file, an index of shards, a checkpoint or hub folder, or a run folder."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"'{path}' does not exist; a model file or a run folder is expected.")
+    for folder in (path, path / "checkpoints"):
+        if not folder.is_dir():
+            continue
+        inner = folder if folder == path else _newest(folder)
+        found = [inner / name for name in (_MODEL, _INDEX) if inner and (inner / name).is_file()]
+        if found:
+            path = found[0]
+            break
+    if path.is_dir():
+        raise FileNotFoundError(f"'{path}' holds no checkpoint; a run folder or a model.safetensors is expected.")
+    if not path.name.endswith(".index.json"):
+        return [path]
+    shards = set(json.loads(path.read_text())["weight_map"].values())
+    if any("/" in name or not name.endswith(".safetensors") for name in shards):
+        raise ValueError(f"'{path}' names shards that do not lie beside it.")
+    return [path.parent / name for name in sorted(shards)]
+
+
+def read(path, kind=None):
+    """The model that `path` means (see find()), of this kind; ValueError where it is no such model."""
+    files = find(path)
+    metadata, tensors = None, {}
+    for file in files:
+        if not file.name.endswith(".safetensors"):
+            raise ValueError(f"'{file}' is no .safetensors file; `tost convert {file} model.safetensors` makes one of it.")
+        try:
+            with safe_open(file, "pt") as opened:
+                said = opened.metadata() or {}
+                if metadata is not None and said != metadata:
+                    raise ValueError(f"'{file}' says other things of its model than the shards before it.")
+                metadata = said
+                tensors.update({name: opened.get_tensor(name) for name in opened.keys()})
+        except SafetensorError as error:
+            raise ValueError(f"'{file}' is no intact safetensors file: {error}.") from None
+    where = f"'{files[0]}'"
+    if "tost.config" not in metadata:
+        raise ValueError(
+            f"{where} says nothing of its architecture, so it is no model file of the program; "
+            f"`tost convert {files[0]} model.safetensors` makes one of it."
+        )
+    found = metadata.get("tost.kind", "vision")
+    if found not in _FIELDS or kind not in (None, found):
+        raise ValueError(f"{where} holds a {found} model; a {kind or 'vision or language'} model is expected.")
+    if metadata.get("tost.precision", "fp32") not in ("fp32", "bf16"):
+        raise ValueError(f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point():
+            tensors[name] = tensor.float()
+            if not torch.isfinite(tensors[name]).all():
+                raise ValueError(f"{where} has values in tensor '{name}' that are not finite.")
+    return ModelFile(found, check_config(found, parse(metadata, "tost.config", where), where), metadata, tensors)
+
+
+def parse(metadata, key, where):
+    try:
+        return json.loads(metadata[key])
+    except (KeyError, ValueError):
+        raise ValueError(f"{where} has no readable '{key}' in its metadata.") from None
+
+
+def describe(kind, config, **more):
+    """The metadata of a model file."""
+    if kind == "vision" and config["registers"] == 0:
+        config = {key: value for key, value in config.items() if key != "registers"}
+    texts = {f"tost.{key}": json.dumps(value, sort_keys=True) for key, value in {"config": config, **more}.items()}
+    return {"format": "pt", "tost.kind": kind, **texts}
+
+
+def write(path, tensors, metadata):
+    """A model file of the program; the old one stays whole on failure."""
+    path = pathlib.Path(path)
+    part = path.with_name(path.name + ".part")
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, part, metadata)
+    os.replace(part, path)
+
+
+def add_metadata(path, metadata):
+    """Gives a safetensors file other metadata, without a look at its weights."""
+    path = pathlib.Path(path)
+    part = path.with_name(path.name + ".part")
+    with open(path, "rb") as old, open(part, "wb") as new:
+        header = json.loads(old.read(int.from_bytes(old.read(8), "little")))
+        text = json.dumps({**header, "__metadata__": metadata}).encode()
+        text += b" " * (-len(text) % 8)
+        new.write(len(text).to_bytes(8, "little") + text)
+        while block := old.read(1 << 24):
+            new.write(block)
+    os.replace(part, path)
+
+
+def build_and_load(make, file, where):
+    """What make() builds, with the weights of `file`; nothing is allocated before they are found to fit."""
+    with torch.device("meta"):
+        model = make()
+    try:
+        model.load_state_dict(file.tensors, assign=True)
+    except RuntimeError as error:
+        raise ValueError(f"'{where}' does not fit its own description: {error}") from None
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return model.eval()
+
+
+def imagenet_preprocess(side, channels):
+    mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    if channels != 3:
+        mean, std = [sum(mean) / 3] * channels, [sum(std) / 3] * channels
+    return {
+        "size": side,
+        "channels": channels,
+        "resize": "crop",
+        "crop_ratio": 1.0,
+        "interpolation": "bicubic",
+        "mean": mean,
+        "std": std,
+    }

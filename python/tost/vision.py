@@ -1,0 +1,335 @@
+"""Token Statistics Transformers for pictures as timm's models; importing this registers them.
+
+After it `timm.create_model("tost_cab_small_12_p16")` works like any model of timm. load() reads what the program has
+trained, and save() writes what the program reads.
+"""
+
+from typing import List, Optional, Tuple, Union
+
+import torch
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models._features import feature_take_indices
+from torch import nn
+
+from . import _files
+from ._vision import VisionParts, draw_vision_weights
+
+__all__ = ["Tost", "load", "save"]
+
+
+class Tost(VisionParts, nn.Module):
+    """The official image classifier: TSSA over patches, then class attention. Any sides that `patch_size` divides."""
+
+    def __init__(
+        self,
+        img_size: Union[int, Tuple[int, int]] = 224,
+        patch_size: int = 16,
+        in_chans: int = 3,
+        num_classes: int = 1000,
+        global_pool: str = "token",
+        embed_dim: int = 384,
+        depth: int = 12,
+        num_heads: int = 8,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        eta: float = 1.0,
+        tokens_norm: bool = True,
+        cls_attn_layers: int = 2,
+        stem_depth: int = 1,
+        reg_tokens: int = 0,
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        if any(side % patch_size for side in sides):
+            raise ValueError(f"Tost: img_size {img_size} is not divisible by patch_size {patch_size}.")
+        self.img_size = sides
+        self.in_chans = in_chans
+        self.num_classes = num_classes
+        self.num_features = self.head_hidden_size = self.embed_dim = embed_dim
+        self.num_prefix_tokens = 1
+        self.grad_checkpointing = False
+        self._set_pool(global_pool)
+        self.settings = {
+            "dim": embed_dim,
+            "depth": depth,
+            "heads": num_heads,
+            "patch": patch_size,
+            "stem_depth": stem_depth,
+            "class_blocks": cls_attn_layers,
+            "mlp_ratio": mlp_ratio,
+            "layer_scale": eta,
+            "drop_path": drop_path_rate,
+            "registers": reg_tokens,
+            "qkv_bias": qkv_bias,
+            "tokens_norm": tokens_norm,
+        }
+        self.make_parts(in_channels=in_chans, classes=num_classes, **self.settings)
+        self.head_drop = nn.Dropout(drop_rate)
+        self.feature_info = [dict(num_chs=embed_dim, reduction=patch_size, module=f"blocks.{i}") for i in range(depth)]
+        self.apply(draw_vision_weights)
+        self.to(device=device, dtype=dtype)
+
+    def _set_pool(self, global_pool):
+        if global_pool not in ("", "avg", "token"):
+            raise ValueError(f"Tost: global_pool must be 'token', 'avg' or '', but is {global_pool!r}.")
+        self.global_pool = global_pool
+
+    @torch.jit.ignore
+    def no_weight_decay(self):
+        return {"cls_token", "registers"}
+
+    @torch.jit.ignore
+    def group_matcher(self, coarse=False):
+        return dict(
+            stem=r"^cls_token|registers|pos_embeder|patch_embed",
+            blocks=r"^blocks\.(\d+)",
+            cls_attn_blocks=[(r"^cls_attn_blocks\.(\d+)", None), (r"^norm", (99999,))],
+        )
+
+    @torch.jit.ignore
+    def set_grad_checkpointing(self, enable=True):
+        self.grad_checkpointing = enable
+
+    @torch.jit.ignore
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def reset_classifier(self, num_classes: int, global_pool: Optional[str] = None):
+        if global_pool is not None:
+            self._set_pool(global_pool)
+        self.num_classes = num_classes
+        like = {"device": self.cls_token.device, "dtype": self.cls_token.dtype} if self.cls_token is not None else {}
+        self.head = nn.Linear(self.num_features, num_classes, **like) if num_classes > 0 else nn.Identity()
+        self.head.apply(draw_vision_weights)
+        self.head.train(self.training)
+
+    def forward_intermediates(
+        self,
+        x: torch.Tensor,
+        indices: Optional[Union[int, List[int]]] = None,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+    ) -> Union[List[torch.Tensor], Tuple[torch.Tensor, List[torch.Tensor]]]:
+        """The patches after the blocks `indices` (the last n, or all), and what forward_features() returns."""
+        if output_fmt not in ("NCHW", "NLC"):
+            raise ValueError(f"Tost: output_fmt must be NCHW or NLC, but is {output_fmt!r}.")
+        wanted, last = feature_take_indices(len(self.blocks), indices)
+        x, (rows, columns) = self.embed(x)
+        patches = rows * columns
+        blocks = self.blocks[: last + 1] if stop_early else self.blocks
+        found = []
+        for i, x in enumerate(self.run(blocks, x, self.grad_checkpointing)):
+            if i in wanted:
+                y = x[:, :patches]
+                found.append(self.norm(y) if norm else y)
+        if output_fmt == "NCHW":
+            found = [y.transpose(1, 2).unflatten(2, (rows, columns)).contiguous() for y in found]
+        if intermediates_only:
+            return found
+        return self._finish(x[:, :patches]), found
+
+    def prune_intermediate_layers(
+        self,
+        indices: Union[int, List[int]] = 1,
+        prune_norm: bool = False,
+        prune_head: bool = True,
+    ):
+        wanted, last = feature_take_indices(len(self.blocks), indices)
+        self.blocks = self.blocks[: last + 1]
+        if prune_norm:
+            self.norm = nn.Identity()
+        if prune_head:
+            self.reset_classifier(0, "")
+            self.cls_attn_blocks = None
+            self.cls_token = None
+            self.num_prefix_tokens = 0
+        return wanted
+
+    def _finish(self, patches):
+        if self.cls_attn_blocks is not None:
+            patches = self.attend_class(patches, self.grad_checkpointing)
+        return self.norm(patches)
+
+    def forward_features(self, x):
+        """[B, 1 + N, C]: the class token and the patches."""
+        x, (rows, columns) = self.embed(x)
+        for x in self.run(self.blocks, x, self.grad_checkpointing):
+            pass
+        return self._finish(x[:, : rows * columns])
+
+    def forward_head(self, x, pre_logits: bool = False):
+        if self.global_pool:
+            x = x[:, self.num_prefix_tokens :].mean(1) if self.global_pool == "avg" else x[:, 0]
+        x = self.head_drop(x)
+        return x if pre_logits else self.head(x)
+
+    def forward(self, x):
+        return self.forward_head(self.forward_features(x))
+
+
+def _cfg(side=224, classes=1000):
+    return {
+        "url": "",
+        "num_classes": classes,
+        "input_size": (3, side, side),
+        "pool_size": None,
+        "crop_pct": 1.0,
+        "interpolation": "bicubic",
+        "fixed_input_size": False,
+        "mean": IMAGENET_DEFAULT_MEAN,
+        "std": IMAGENET_DEFAULT_STD,
+        "first_conv": "patch_embed.proj.0.0",
+        "classifier": "head",
+        "license": "mit",
+        "paper_ids": "arXiv:2412.17810",
+        "paper_name": "Token Statistics Transformer: Linear-Time Attention via Variational Rate Reduction",
+    }
+
+
+# Width, depth, heads, LayerScale at the start, stochastic depth; sizes of the paper and its code, then small ones.
+_LARGE = {
+    "cab_tiny_12": (192, 12, 4, 1.0, 0.0, (16, 8)),
+    "cab_tiny_24": (192, 24, 4, 1e-5, 0.0, (16, 8)),
+    "cab_small_12": (384, 12, 8, 1.0, 0.05, (16, 8)),
+    "cab_small_24": (384, 24, 8, 1e-5, 0.05, (16, 8)),
+    "cab_medium_12": (512, 12, 8, 1.0, 0.15, (16,)),
+    "cab_medium_24": (512, 24, 8, 1e-5, 0.15, (16, 8)),
+    "cab_large_24": (768, 24, 16, 1e-5, 0.0, (16, 8)),
+}
+_SMALL = {"nano": (64, 6, 4, 1.0, 0.0, (4, 2)), "micro": (128, 8, 8, 1.0, 0.0, (4, 2))}
+
+_presets = {}
+for _sizes, _common, _default in (
+    (_LARGE, {}, _cfg()),
+    (_SMALL, {"img_size": 32, "num_classes": 10, "stem_depth": 2}, _cfg(32, 10)),
+):
+    for _name, (_dim, _depth, _heads, _eta, _drop, _patches) in _sizes.items():
+        for _patch in _patches:
+            _presets[f"tost_{_name}_p{_patch}"] = _default, {
+                "patch_size": _patch,
+                "embed_dim": _dim,
+                "depth": _depth,
+                "num_heads": _heads,
+                "eta": _eta,
+                "drop_path_rate": _drop,
+                **_common,
+            }
+
+default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _presets.items()})
+
+
+def _build(name, pretrained=False, **kwargs):
+    return build_model_with_cfg(
+        Tost,
+        name,
+        pretrained,
+        feature_cfg=dict(out_indices=kwargs.pop("out_indices", 3), feature_cls="getter"),
+        **kwargs,
+    )
+
+
+def _register(name, args):
+    def make(pretrained=False, **kwargs):
+        return _build(name, pretrained, **{**args, **kwargs})
+
+    make.__name__ = name
+    make.__module__ = __name__
+    make.__doc__ = f"The program's preset {name}."
+    globals()[name] = register_model(make)
+
+
+for _name, (_, _args) in _presets.items():
+    _register(_name, _args)
+
+
+def load(path):
+    """The model in a run folder, a checkpoint or a model file of the program, in evaluation mode.
+
+    Its architecture, classes and preprocessing are those of the file: `timm.data.resolve_model_data_config(model)` gives
+    the transform, `model.pretrained_cfg["label_names"]` the classes.
+    """
+    file = _files.read(path, "vision")
+    config = file.config
+    classes = _files.parse(file.metadata, "tost.classes", f"'{path}'")
+    prepare = _files.parse(file.metadata, "tost.preprocess", f"'{path}'")
+    channels, side = config["in_channels"], prepare["size"]
+    cfg = {
+        **_cfg(side, config["classes"]),
+        "architecture": config["name"],
+        "input_size": (channels, side, side),
+        "interpolation": prepare["interpolation"],
+        "crop_pct": prepare["crop_ratio"],
+        "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
+        "mean": tuple(prepare["mean"] or [0.0] * channels),
+        "std": tuple(prepare["std"] or [1.0] * channels),
+        "label_names": tuple(classes),
+    }
+
+    def make():
+        return build_model_with_cfg(
+            Tost,
+            config["name"],
+            False,
+            pretrained_cfg=cfg,
+            img_size=config["image_size"],
+            patch_size=config["patch"],
+            in_chans=channels,
+            num_classes=config["classes"],
+            embed_dim=config["dim"],
+            depth=config["depth"],
+            num_heads=config["heads"],
+            mlp_ratio=config["mlp_ratio"],
+            qkv_bias=config["qkv_bias"],
+            eta=config["layer_scale"],
+            tokens_norm=config["tokens_norm"],
+            cls_attn_layers=config["class_blocks"],
+            stem_depth=config["stem_depth"],
+            reg_tokens=config["registers"],
+            drop_path_rate=config["drop_path"],
+        )
+
+    return _files.build_and_load(make, file, path)
+
+
+def save(model, path, classes=None):
+    """Writes a model file of the program, `path` ending in .safetensors; `classes`: their names, by label."""
+    if not isinstance(model, Tost):
+        raise TypeError(f"tost.vision.save: the model must be a tost.vision.Tost, but is {type(model).__name__}.")
+    if model.global_pool != "token" or model.num_classes < 1 or model.cls_attn_blocks is None:
+        raise ValueError("tost.vision.save: the program's models pool the class token and have a classifier; this has not.")
+    cfg = model.pretrained_cfg
+    if classes is None:
+        classes = cfg.get("label_names") or ()
+        classes = classes if len(classes) == model.num_classes else [str(k) for k in range(model.num_classes)]
+    if len(classes) != model.num_classes:
+        raise ValueError(f"tost.vision.save: {len(classes)} class names for a model of {model.num_classes} classes.")
+    side, channels = model.img_size[0], model.in_chans
+    prepare = {
+        "size": side,
+        "channels": channels,
+        "resize": "squeeze" if cfg.get("crop_mode") == "squash" else "crop",
+        "crop_ratio": cfg["crop_pct"],
+        "interpolation": cfg["interpolation"],
+        "mean": list(cfg["mean"]),
+        "std": list(cfg["std"]),
+    }
+    if len(prepare["mean"]) != channels:
+        prepare = _files.imagenet_preprocess(side, channels)
+    config = {
+        "name": cfg.get("architecture") or "custom",
+        "architecture": "transformer",
+        "mixer": "tssa",
+        "in_channels": channels,
+        "image_size": side,
+        "classes": model.num_classes,
+        **model.settings,
+    }
+    metadata = _files.describe("vision", config, classes=list(classes), preprocess=prepare)
+    _files.write(path, model.state_dict(), metadata)
