@@ -243,3 +243,12 @@ def imagenet_preprocess(side, channels):
         "mean": mean,
         "std": std,
     }
+
+
+def metadata_of(path):
+    """The metadata of the model that `path` means, {} where it has none."""
+    try:
+        with safe_open(find(path)[0], "pt") as opened:
+            return opened.metadata() or {}
+    except (FileNotFoundError, SafetensorError):
+        return {}

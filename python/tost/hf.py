@@ -1,0 +1,530 @@
+"""Token Statistics Transformers as models of transformers; importing this registers them with its Auto classes.
+
+After it AutoModelForCausalLM and AutoModelForImageClassification read the folders that `tost convert MODEL FOLDER`
+writes, and the program reads what save_pretrained() writes. load() reads what the program has trained.
+"""
+
+import math
+import os
+import pathlib
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    DynamicCache,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers import initialization as init
+from transformers.cache_utils import CacheLayerMixin
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import CausalLMOutputWithPast, ImageClassifierOutput
+
+from . import _files, ops
+from ._vision import VisionParts, hidden_width
+from .nn import CausalTSSA
+
+__all__ = ["StatisticsLayer", "TostConfig", "TostForCausalLM", "TostForImageClassification", "load", "save"]
+
+# The program's names of settings, and those of a TostConfig where they differ.
+_SHARED = {
+    "name": "preset",
+    "mixer": "mixer",
+    "dim": "hidden_size",
+    "depth": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "mlp_ratio": "mlp_ratio",
+    "layer_scale": "layer_scale",
+}
+_NAMES = {
+    "language": {
+        **_SHARED,
+        "vocab": "vocab_size",
+        "block": "n_positions",
+        "dropout": "dropout",
+        "bias": "bias",
+        "activation": "activation",
+        "positions": "positions",
+        "bias_positions": "bias_positions",
+    },
+    "vision": {
+        **_SHARED,
+        "in_channels": "num_channels",
+        "image_size": "image_size",
+        "patch": "patch_size",
+        "stem_depth": "stem_depth",
+        "classes": "num_labels",
+        "class_blocks": "num_class_layers",
+        "drop_path": "drop_path",
+        "registers": "registers",
+        "qkv_bias": "qkv_bias",
+        "tokens_norm": "tokens_norm",
+    },
+}
+
+
+def _to_config(kind, config):
+    """Settings of the program's as those of a TostConfig."""
+    return {name: config[key] for key, name in _NAMES[kind].items() if key in config}
+
+
+@strict
+class TostConfig(PreTrainedConfig):
+    """Of both kinds of models. What the program's config.json says under "tost" counts where nothing else says it."""
+
+    model_type = "tost"
+    keys_to_ignore_at_inference = ["past_key_values"]
+    attribute_map = {"max_position_embeddings": "n_positions"}
+
+    preset: str = "custom"
+    mixer: str = "tssa"
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    mlp_ratio: float | int = 4.0
+    layer_scale: float | int | None = None  # None: 1e-5 of language models, 1 of image models
+
+    vocab_size: int = 50304
+    n_positions: int = 1024
+    dropout: float | int = 0.0
+    bias: bool = False
+    activation: str = "gelu"  # exact; or "gelu-tanh"
+    positions: str = "learned"  # or "none": no limit of context
+    bias_positions: int = -1  # with a bias of their own; -1: n_positions
+    use_cache: bool = True
+    tie_word_embeddings: bool = True
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+
+    image_size: int = 224
+    patch_size: int = 16
+    num_channels: int = 3
+    stem_depth: int = 1
+    num_class_layers: int = 2
+    drop_path: float | int = 0.0
+    registers: int = 0
+    qkv_bias: bool = True
+    tokens_norm: bool = True
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        described = config_dict.get("tost")
+        if isinstance(described, dict):
+            kind = "language" if "vocab" in described else "vision"
+            described = _files.check_config(kind, described, "its config.json")
+            config_dict = {**_to_config(kind, described), **config_dict}
+            config_dict.pop("tost")
+        return super().from_dict(config_dict, **kwargs)
+
+    @property
+    def layer_types(self):
+        return [StatisticsLayer._layer_type] * self.num_hidden_layers
+
+    def validate_layer_type(self):
+        """Every layer is one of StatisticsLayer."""
+
+    def described(self, kind):
+        """The settings in the program's form, checked."""
+        config = {key: getattr(self, name) for key, name in _NAMES[kind].items()}
+        if config["layer_scale"] is None:
+            config["layer_scale"] = 1e-5 if kind == "language" else 1.0
+        if kind == "vision":
+            config["architecture"] = "transformer"
+        return _files.check_config(kind, config, "TostConfig")
+
+
+class StatisticsLayer(CacheLayerMixin):
+    """What a causal layer keeps of the tokens before: running sums, whose size does not grow.
+
+    The library's own layer for linear attention does not count tokens, so that generate() could not go on from it.
+    """
+
+    _layer_type = "tost_statistics"
+
+    def __init__(self, **kwargs):
+        super().__init__()
+        self.reset()
+
+    def reset(self):
+        self.sums = None  # [B, 2 C + H] float64
+        self.length = 0  # columns read, padding among them
+        self.tokens = None  # tokens read of every row, where that differs from length
+        self.is_initialized = False
+
+    def lazy_initialization(self, *args):
+        self.is_initialized = True
+
+    def update(self, *args, **kwargs):
+        raise TypeError("StatisticsLayer: it keeps sums, not keys and values; only models of tost.hf can use it.")
+
+    def advance(self, sums, columns, tokens):
+        self.sums, self.tokens = sums, tokens
+        self.length += columns
+        self.is_initialized = True
+
+    def get_seq_length(self):
+        return self.length
+
+    def get_max_length(self):
+        return -1
+
+    def get_mask_sizes(self, query_length):
+        return self.length + query_length, 0
+
+    def _select(self, rows):
+        if self.sums is None:
+            return
+        if self.tokens is not None:
+            self.tokens = [self.tokens[row] for row in rows.tolist()]
+        self.sums = self.sums.index_select(0, rows.to(self.sums.device))
+
+    reorder_cache = batch_select_indices = _select
+
+    def batch_repeat_interleave(self, repeats):
+        if self.sums is not None:
+            self._select(torch.arange(self.sums.shape[0]).repeat_interleave(repeats))
+
+    def crop(self, tokens_to_remove):
+        if tokens_to_remove != 0:
+            raise ValueError("StatisticsLayer: tokens cannot be taken out of their sums; read the text again from its start.")
+
+
+class CausalAttention(CausalTSSA):
+    """CausalTSSA that reads and fills a layer of a cache, and in which padding is no token."""
+
+    def forward(self, x, cache=None, starts=0, own=None):
+        w = self.c_attn(x)
+        before = cache.sums if cache is not None else None
+        if own is None and isinstance(starts, int):
+            y, _, after = ops.tssa_causal(w, self.temp, self.denom_bias, before, starts)
+        else:
+            y, after = self._row_by_row(w, before, starts, own)
+        if cache is not None:
+            tokens = None
+            if after is not None and (own is not None or not isinstance(starts, int)):
+                tokens = _tokens_after(starts, own, w)
+            cache.advance(after, w.shape[1], tokens)
+        return self.resid_dropout(self.c_proj(y))
+
+    def _row_by_row(self, w, before, starts, own):
+        ys, afters = [], []
+        for i in range(w.shape[0]):
+            start = starts if isinstance(starts, int) else starts[i]
+            state = before[i : i + 1] if before is not None else None
+            places = own[i].nonzero().squeeze(1) if own is not None else torch.arange(w.shape[1], device=w.device)
+            if len(places) == 0:
+                ys.append(torch.zeros_like(w[i]))
+                afters.append(w.new_zeros(1, 2 * w.shape[2] + len(self.temp), dtype=torch.float64) if state is None else state)
+                continue
+            y, _, after = ops.tssa_causal(w[i : i + 1, places], self.temp, self.denom_bias, state, start)
+            ys.append(torch.zeros_like(w[i]).index_copy(0, places, y[0]))
+            afters.append(after)
+        return torch.stack(ys), torch.cat(afters)
+
+
+def _tokens_after(starts, own, w):
+    rows, columns = w.shape[:2]
+    starts = [starts] * rows if isinstance(starts, int) else starts
+    read = [columns] * rows if own is None else own.sum(1).tolist()
+    return [a + b for a, b in zip(starts, read)]
+
+
+class Mlp(nn.Module):
+    def __init__(self, dim, hidden, bias, activation, dropout):
+        super().__init__()
+        self.c_fc = nn.Linear(dim, hidden, bias=bias)
+        self.act = nn.GELU(approximate="tanh" if activation == "gelu-tanh" else "none")
+        self.c_proj = nn.Linear(hidden, dim, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.dropout(self.c_proj(self.act(self.c_fc(x))))
+
+
+class CausalBlock(GradientCheckpointingLayer):
+    def __init__(self, config):
+        super().__init__()
+        dim, bias = config["dim"], config["bias"]
+        places = config["block"] if config["bias_positions"] < 0 else config["bias_positions"]
+        self.ln_1 = nn.LayerNorm(dim, eps=1e-5, bias=bias)
+        self.attn = CausalAttention(dim, config["heads"], places, bias=bias, dropout=config["dropout"])
+        self.ln_2 = nn.LayerNorm(dim, eps=1e-5, bias=bias)
+        self.mlp = Mlp(dim, hidden_width(dim, config["mlp_ratio"]), bias, config["activation"], config["dropout"])
+        self.gamma1 = nn.Parameter(torch.full((dim,), float(config["layer_scale"])))
+        self.gamma2 = nn.Parameter(torch.full((dim,), float(config["layer_scale"])))
+
+    def forward(self, x, cache=None, starts=0, own=None):
+        x = x + self.gamma1 * self.attn(self.ln_1(x), cache, starts, own)
+        return x + self.gamma2 * self.mlp(self.ln_2(x))
+
+
+class CausalParts(nn.Module):
+    """Token embeddings to the normed tokens before the head."""
+
+    def __init__(self, config):
+        super().__init__()
+        dim = config["dim"]
+        for key, known in (("activation", ("gelu", "gelu-tanh")), ("positions", ("learned", "none"))):
+            if config[key] not in known:
+                raise ValueError(f"TostConfig: {key} must be '{known[0]}' or '{known[1]}', but is {config[key]!r}.")
+        self.limit = config["block"] if config["positions"] == "learned" else None
+        self.wte = nn.Embedding(config["vocab"], dim)
+        self.wpe = nn.Embedding(config["block"], dim) if self.limit else None
+        self.drop = nn.Dropout(config["dropout"])
+        self.h = nn.ModuleList(CausalBlock(config) for _ in range(config["depth"]))
+        self.ln_f = nn.LayerNorm(dim, eps=1e-5, bias=config["bias"])
+
+    def _places(self, x, starts, own):
+        """Position vectors of tokens that follow `starts`."""
+        columns = x.shape[1]
+        first, read = (starts, columns) if isinstance(starts, int) else (max(starts), columns)
+        if own is not None and not torch.compiler.is_compiling():
+            read = max(_tokens_after(0, own, x))
+        if first + read > self.limit:
+            raise ValueError(
+                f"The model has learned positions for {self.limit} tokens and cannot read token {first + read}; "
+                "shorten the text, or train a model with positions 'none'."
+            )
+        if own is None and isinstance(starts, int):
+            return self.wpe.weight[starts : starts + columns]
+        counted = torch.ones(x.shape[:2], dtype=torch.int64, device=x.device) if own is None else own.long()
+        first = torch.as_tensor(starts, device=x.device).view(-1, 1)
+        return self.wpe((first + counted.cumsum(1) - 1).clamp(0, self.limit - 1))
+
+    def forward(self, x, cache=None, own=None, keep=None):
+        starts = 0
+        if cache is not None:
+            layers = cache.layers
+            if len(layers) != len(self.h) or not all(isinstance(layer, StatisticsLayer) for layer in layers):
+                raise ValueError(
+                    f"TostForCausalLM: the cache has no StatisticsLayer for each of the {len(self.h)} layers; "
+                    "make it by DynamicCache(config=model.config)."
+                )
+            starts = layers[0].length if layers[0].tokens is None else layers[0].tokens
+        if self.wpe is not None:
+            x = x + self._places(x, starts, own)
+        x = self.drop(x)
+        for i, block in enumerate(self.h):
+            if keep is not None:
+                keep.append(x)
+            x = block(x, cache.layers[i] if cache is not None else None, starts, own)
+        return self.ln_f(x)
+
+
+class TostPreTrainedModel(PreTrainedModel):
+    config_class = TostConfig
+    kind = ""  # in the program's words
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CausalBlock", "Block", "ClassAttentionBlock"]
+    _skip_keys_device_placement = ["past_key_values"]
+
+    _said = None  # the metadata of the model file it came from
+
+    @torch.no_grad()
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            init.normal_(module.weight, std=0.02)
+            if getattr(module, "bias", None) is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.Conv2d):
+            init.kaiming_uniform_(module.weight, a=math.sqrt(5))
+            if module.bias is not None:
+                bound = 1 / math.sqrt(module.weight[0].numel())
+                init.uniform_(module.bias, -bound, bound)
+        else:
+            super()._init_weights(module)
+        scale = self.config.described(self.kind)["layer_scale"]
+        for name, parameter in module.named_parameters(recurse=False):
+            if name in ("gamma1", "gamma2"):
+                init.constant_(parameter, scale)
+            elif name == "temp":
+                init.ones_(parameter)
+            elif name == "denom_bias":
+                init.zeros_(parameter)
+            elif name in ("cls_token", "registers"):
+                init.normal_(parameter, std=0.02)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
+        model = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        found = model[0] if isinstance(model, tuple) else model
+        if pretrained_model_name_or_path is not None and os.path.isdir(pretrained_model_name_or_path):
+            found._said = _files.metadata_of(pretrained_model_name_or_path)
+        return model
+
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        """As in the library; the program reads the folder too."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        for file in pathlib.Path(save_directory).glob("model*.safetensors"):
+            _files.add_metadata(file, self.metadata())
+
+    def metadata(self):
+        """What a model file of the program says of this model."""
+        raise NotImplementedError
+
+    def _kept(self, key):
+        """What the file this model came from said under `key`, or None."""
+        return _files.parse(self._said, key, "the model's file") if self._said and key in self._said else None
+
+
+class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
+    """The language model of the official code: causal TSSA. Padding in `attention_mask` is no token, on any side."""
+
+    kind = "language"
+    base_model_prefix = "transformer"
+    _tied_weights_keys = {"lm_head.weight": "transformer.wte.weight"}
+    _is_stateful = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.transformer = CausalParts(config.described("language"))
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if isinstance(module, (CausalAttention, Mlp)):
+            init.normal_(module.c_proj.weight, std=0.02 / math.sqrt(2 * self.config.num_hidden_layers))
+
+    def get_input_embeddings(self):
+        return self.transformer.wte
+
+    def set_input_embeddings(self, value):
+        self.transformer.wte = value
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        inputs_embeds=None,
+        past_key_values=None,
+        labels=None,
+        use_cache=None,
+        output_hidden_states=None,
+        return_dict=None,
+        logits_to_keep=0,
+        **kwargs,
+    ):
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("TostForCausalLM: exactly one of input_ids and inputs_embeds must be given.")
+        if kwargs.pop("position_ids", None) is not None:
+            raise ValueError("TostForCausalLM: position_ids cannot be chosen; leave them out, and mask what is no token.")
+        x = self.transformer.wte(input_ids) if inputs_embeds is None else inputs_embeds
+        if use_cache is None:
+            use_cache = self.config.use_cache and not self.training
+        if use_cache and past_key_values is None:
+            past_key_values = DynamicCache(config=self.config)
+        own = self._own_tokens(attention_mask, x, past_key_values)
+        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        keep = [] if wanted else None
+        hidden = self.transformer(x, past_key_values, own, keep)
+        rows = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
+        logits = self.lm_head(hidden[:, rows if isinstance(logits_to_keep, int) else logits_to_keep])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        output = CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=past_key_values if use_cache else None,
+            hidden_states=(*keep, hidden) if wanted else None,
+        )
+        given = self.config.return_dict if return_dict is None else return_dict
+        return output if given else output.to_tuple()
+
+    @staticmethod
+    def _own_tokens(mask, x, cache):
+        """[B, T], which of the new columns are tokens; None: all."""
+        if mask is None:
+            return None
+        read = cache.get_seq_length() if cache is not None else 0
+        if mask.dim() != 2 or mask.shape[0] != x.shape[0] or mask.shape[1] != read + x.shape[1]:
+            raise ValueError(
+                f"TostForCausalLM: attention_mask must be [batch, tokens read and new] = "
+                f"[{x.shape[0]}, {read + x.shape[1]}], but is {list(mask.shape)}."
+            )
+        own = mask[:, -x.shape[1] :].bool()
+        return None if own.all() else own
+
+    def metadata(self):
+        config = self.config.described("language")
+        return _files.describe(
+            "language", config, tokenizer=self._kept("tost.tokenizer"), training=self._kept("tost.training") or {}
+        )
+
+
+class TostForImageClassification(VisionParts, TostPreTrainedModel):
+    """The image classifier of the official code: TSSA over patches, then class attention."""
+
+    kind = "vision"
+    base_model_prefix = "tost"
+    main_input_name = "pixel_values"
+
+    def __init__(self, config):
+        super().__init__(config)
+        described = config.described("vision")
+        parts = {key: described[key] for key in described if key not in ("name", "mixer", "architecture", "image_size")}
+        self.make_parts(**parts)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def forward(self, pixel_values, labels=None, output_hidden_states=None, return_dict=None, **kwargs):
+        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        checkpointed = self.gradient_checkpointing and self.training
+        x, (rows, columns) = self.embed(pixel_values)
+        states = [x]
+        for x in self.run(self.blocks, x, checkpointed):
+            states = [*states, x] if wanted else states
+        x = self.norm(self.attend_class(x[:, : rows * columns], checkpointed)[:, 0])
+        logits = self.head(x)
+        loss = self.loss_function(labels, logits, self.config, **kwargs) if labels is not None else None
+        output = ImageClassifierOutput(loss=loss, logits=logits, hidden_states=tuple(states) if wanted else None)
+        given = self.config.return_dict if return_dict is None else return_dict
+        return output if given else output.to_tuple()
+
+    def metadata(self):
+        config = self.config.described("vision")
+        prepare = self._kept("tost.preprocess") or {}
+        if (prepare.get("size"), prepare.get("channels")) != (config["image_size"], config["in_channels"]):
+            prepare = _files.imagenet_preprocess(config["image_size"], config["in_channels"])
+        classes = [self.config.id2label[k] for k in range(config["classes"])]
+        return _files.describe("vision", config, classes=classes, preprocess=prepare)
+
+
+_KINDS = {"language": TostForCausalLM, "vision": TostForImageClassification}
+
+
+def load(path):
+    """The model in a run folder, a checkpoint or a model file of the program, in evaluation mode."""
+    file = _files.read(path)
+    settings = _to_config(file.kind, file.config)
+    if file.kind == "vision":
+        classes = _files.parse(file.metadata, "tost.classes", f"'{path}'")
+        settings["id2label"] = dict(enumerate(classes))
+        settings["label2id"] = {name: k for k, name in enumerate(classes)}
+    config = TostConfig(**settings)
+    if file.kind == "language":
+        file.tensors["lm_head.weight"] = file.tensors.get("transformer.wte.weight")
+    model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, path)
+    model.tie_weights()
+    model._said = file.metadata
+    return model
+
+
+def save(model, path):
+    """Writes a model file of the program, `path` ending in .safetensors."""
+    if not isinstance(model, TostPreTrainedModel):
+        raise TypeError(f"tost.hf.save: the model must be one of tost.hf, but is {type(model).__name__}.")
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
+    _files.write(path, tensors, model.metadata())
+
+
+AutoConfig.register("tost", TostConfig)
+AutoModelForCausalLM.register(TostConfig, TostForCausalLM)
+AutoModelForImageClassification.register(TostConfig, TostForImageClassification)
