@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import shutil
 import struct
+import subprocess
 
 import pytest
 import torch
@@ -38,3 +40,38 @@ def parity():
         return read(root / name / "state.safetensors"), read(root / name / "expected.safetensors")
 
     return load
+
+
+@pytest.fixture(scope="session")
+def program():
+    """program(arguments...): runs the program tost and returns what it prints."""
+    built = pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "tost"
+    path = os.environ.get("TOST_PROGRAM") or (str(built) if built.is_file() else shutil.which("tost"))
+    if path is None:
+        pytest.skip("needs the program tost; build it, or set TOST_PROGRAM to where it is")
+
+    def run(*arguments):
+        done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def image_run(program, tmp_path_factory):
+    """A run folder of an image model, trained for two steps."""
+    run = tmp_path_factory.mktemp("image") / "run"
+    program("train", "--data", "shapes", "--batch", 8, "--max-steps", 2, "--threads", 1, "--quiet", "--out", run)
+    return run
+
+
+@pytest.fixture(scope="session")
+def language_run(program, tmp_path_factory):
+    """A run folder of a language model of bytes, trained for two steps."""
+    folder = tmp_path_factory.mktemp("language")
+    text = folder / "text.txt"
+    text.write_text("Tokens meet in sums alone, and no sum ends before the token that asks. " * 40)
+    arguments = ("--data", text, "--recipe", "char", "--max-steps", 2, "--threads", 1, "--quiet")
+    program("train", *arguments, "--out", folder / "run")
+    return folder / "run"

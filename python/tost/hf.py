@@ -120,6 +120,9 @@ class TostConfig(PreTrainedConfig):
             described = _files.check_config(kind, described, "its config.json")
             config_dict = {**_to_config(kind, described), **config_dict}
             config_dict.pop("tost")
+        if config_dict.get("id2label") and not config_dict.get("label2id"):
+            labels = {name: int(label) for label, name in config_dict["id2label"].items()}
+            config_dict = {**config_dict, "label2id": labels}
         return super().from_dict(config_dict, **kwargs)
 
     @property
@@ -389,8 +392,9 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
 
     def _init_weights(self, module):
         super()._init_weights(module)
-        if isinstance(module, (CausalAttention, Mlp)):
-            init.normal_(module.c_proj.weight, std=0.02 / math.sqrt(2 * self.config.num_hidden_layers))
+        if isinstance(module, CausalBlock):  # the library asks of no module without parameters of its own
+            for projection in (module.attn.c_proj, module.mlp.c_proj):
+                init.normal_(projection.weight, std=0.02 / math.sqrt(2 * self.config.num_hidden_layers))
 
     def get_input_embeddings(self):
         return self.transformer.wte

@@ -4,6 +4,7 @@ After it `timm.create_model("tost_cab_small_12_p16")` works like any model of ti
 trained, and save() writes what the program reads.
 """
 
+import contextlib
 from typing import List, Optional, Tuple, Union
 
 import torch
@@ -68,11 +69,12 @@ class Tost(VisionParts, nn.Module):
             "qkv_bias": qkv_bias,
             "tokens_norm": tokens_norm,
         }
-        self.make_parts(in_channels=in_chans, classes=num_classes, **self.settings)
+        with contextlib.nullcontext() if device is None else torch.device(device):
+            self.make_parts(in_channels=in_chans, classes=num_classes, **self.settings)
         self.head_drop = nn.Dropout(drop_rate)
         self.feature_info = [dict(num_chs=embed_dim, reduction=patch_size, module=f"blocks.{i}") for i in range(depth)]
         self.apply(draw_vision_weights)
-        self.to(device=device, dtype=dtype)
+        self.to(dtype=dtype)
 
     def _set_pool(self, global_pool):
         if global_pool not in ("", "avg", "token"):
