@@ -81,7 +81,9 @@ def test_recorded_image_model(parity, name, patch, bias):
 
 def program_loss(program, model, text, folder):
     (folder / "text.txt").write_text(text)
-    said = json.loads(program("eval", model, "--data", folder / "text.txt", "--split", "whole", "--json", "--threads", 1))
+    said = json.loads(
+        program("eval", model, "--data", folder / "text.txt", "--split", "whole", "--json", "--threads", 1)
+    )
     assert said["tokens"] == len(text) - 1  # one window
     return said["loss"]
 
@@ -170,7 +172,7 @@ def test_other_mixers_are_refused(program, tmp_path, image_run, language_run):
     config = json.loads(file.read_text())
     config["mixer"] = config["tost"]["mixer"] = "xca"
     file.write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="its mixer is xca"):
+    with pytest.raises(ValueError, match="its mixer is 'xca'"):
         AutoModelForImageClassification.from_pretrained(tmp_path / "hub")
     program("convert", language_run, tmp_path / "lm")
     file = tmp_path / "lm" / "config.json"
@@ -189,7 +191,8 @@ def test_cached_equals_uncached():
     prompt = ids(3, 7)
     found = model.generate(prompt, max_new_tokens=20, do_sample=False)
     assert found.shape == (3, 27) and len(set(found[0, 7:].tolist())) > 2
-    assert torch.equal(found, model.generate(prompt, max_new_tokens=20, do_sample=False, use_cache=False))
+    for other in ({"use_cache": False}, {"cache_implementation": "static"}, {"prefill_chunk_size": 3}):
+        assert torch.equal(found, model.generate(prompt, max_new_tokens=20, do_sample=False, **other)), other
 
 
 @pytest.mark.parametrize("pieces", [(5, 1, 9, 1, 1, 4), (1, 20), (20, 1)])
@@ -246,12 +249,12 @@ def test_a_padded_batch_writes_what_single_texts_do():
 @pytest.mark.parametrize("positions", ["learned", "none"])
 def test_padding_is_no_token_on_either_side(side, positions):
     model = language(positions=positions)
-    texts = [ids(n).tolist() for n in (3, 9, 6)]
+    texts = [ids(n).tolist() for n in (3, 9, 0, 6)]
     batch, mask = padded(texts, side)
     cache = DynamicCache(config=model.config)
     logits = model(batch, attention_mask=mask, past_key_values=cache, use_cache=True).logits
     other = model(torch.where(mask.bool(), batch, 7), attention_mask=mask).logits
-    more = ids(3, 4)
+    more = ids(4, 4)
     longer = torch.cat([mask, torch.ones_like(more)], 1)
     continued = model(more, attention_mask=longer, past_key_values=cache, use_cache=True).logits
     for i, text in enumerate(texts):
@@ -314,7 +317,7 @@ def test_what_a_cache_or_a_model_cannot_do_is_said():
         model()
     with pytest.raises(ValueError, match="activation must be 'gelu' or 'gelu-tanh', but is 'relu'"):
         language(activation="relu")
-    with pytest.raises(ValueError, match="its mixer is softmax"):
+    with pytest.raises(ValueError, match="its mixer is 'softmax'"):
         language(mixer="softmax")
 
 
@@ -368,7 +371,9 @@ def test_initial_values_are_the_official_ones():
     assert abs(float(state["transformer.h.1.mlp.c_proj.weight"].std()) / 0.01 - 1) < 0.05
     assert (state["transformer.h.0.gamma1"] == 1e-5).all() and (state["transformer.h.0.attn.temp"] == 1).all()
     assert not state["transformer.h.0.attn.denom_bias"].any()
-    state = TostForImageClassification(TostConfig(hidden_size=96, num_hidden_layers=2, num_attention_heads=3)).state_dict()
+    state = TostForImageClassification(
+        TostConfig(hidden_size=96, num_hidden_layers=2, num_attention_heads=3)
+    ).state_dict()
     assert (state["blocks.0.gamma1"] == 1).all() and (state["blocks.1.attn.temp"] == 1).all()
     assert abs(float(state["blocks.0.mlp.fc1.weight"].std()) / 0.02 - 1) < 0.05 and state["cls_token"].any()
     assert abs(float(state["patch_embed.proj.2.0.weight"].std()) / (1 / (3 * 12 * 9) ** 0.5) - 1) < 0.1
@@ -409,7 +414,11 @@ def test_hidden_states_and_tuples():
 def test_compiled(make):
     torch._dynamo.reset()
     model = make()
-    arguments = {"input_ids": ids(2, 12), "use_cache": False} if make is language else {"pixel_values": torch.randn(2, 3, 32, 32)}
+    arguments = (
+        {"input_ids": ids(2, 12), "use_cache": False}
+        if make is language
+        else {"pixel_values": torch.randn(2, 3, 32, 32)}
+    )
     compiled = torch.compile(model, fullgraph=True, dynamic=False, backend="aot_eager")
     y, expected = compiled(**arguments).logits, model(**arguments).logits
     assert_close(y, expected, rtol=1e-4, atol=1e-4)

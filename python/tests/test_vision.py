@@ -239,12 +239,28 @@ def test_decay_and_groups():
     from timm.optim import param_groups_weight_decay
 
     model = small(reg_tokens=2)
-    free, decayed = (g["params"] for g in param_groups_weight_decay(model, 0.1, no_weight_decay_list=model.no_weight_decay()))
+    free, decayed = (
+        g["params"] for g in param_groups_weight_decay(model, 0.1, no_weight_decay_list=model.no_weight_decay())
+    )
     decayed = {name for name, p in model.named_parameters() if any(p is q for q in decayed)}
     assert "blocks.0.attn.temp" in decayed and not decayed & {"cls_token", "registers", "blocks.0.gamma1", "norm.bias"}
     groups = timm.models.group_parameters(model, model.group_matcher())
     assert sum(len(names) for names in groups.values()) == len(list(model.named_parameters()))
     assert len(groups) > len(model.blocks)
+
+
+def test_what_the_program_has_no_place_for_is_not_written(tmp_path):
+    for words, model in (
+        ("pool the class token", small(global_pool="avg")),
+        ("pool the class token", small(num_classes=0)),
+        ("square pictures", small(img_size=(32, 16))),
+        ("'classes' must be|class names", small()),
+    ):
+        with pytest.raises(ValueError, match=words):
+            vision.save(model, tmp_path / "model.safetensors", ["one"] if words.startswith("'classes'") else None)
+    with pytest.raises(TypeError, match="must be a tost.vision.Tost, but is Linear"):
+        vision.save(torch.nn.Linear(1, 1), tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 # Files that are not what they should be.
@@ -275,10 +291,21 @@ def change(path, image_run, tensors=None, **metadata):
         ("no model file of the program", {"config": None}),
         ("no readable 'tost.config'", {"config": "{"}),
         ("holds a language model; a vision model", {"kind": "language"}),
-        ("its mixer is xca", {"config": lambda c: {**c, "mixer": "xca"}}),
+        ("its mixer is 'xca'", {"config": lambda c: {**c, "mixer": "xca"}}),
         ("unknown setting 'colour'", {"config": lambda c: {**c, "colour": 1}}),
         ("lacks the setting 'dim'", {"config": lambda c: {k: v for k, v in c.items() if k != "dim"}}),
-        ("'depth' must be from 1 to 1024", {"config": lambda c: {**c, "depth": 10**9}}),
+        ("'depth' must be from 1 to 1024, but is 1000000000", {"config": lambda c: {**c, "depth": 10**9}}),
+        ("'depth' must be from 1 to 1024, but is True", {"config": lambda c: {**c, "depth": True}}),
+        ("'mlp_ratio' must be from 0.0001 to 64.0, but is '4'", {"config": lambda c: {**c, "mlp_ratio": "4"}}),
+        ("'qkv_bias' must be of the type bool, but is 1", {"config": lambda c: {**c, "qkv_bias": 1}}),
+        ("must be a JSON object, but is list", {"config": "[]"}),
+        ("no readable 'tost.config'", {"config": "[" * 100000}),
+        ("names of its 10 classes", {"classes": lambda c: c[1:]}),
+        ("no readable 'tost.classes'", {"classes": None}),
+        ("does not fit a model of 3 channels", {"preprocess": lambda p: {**p, "channels": 1}}),
+        ("does not fit a model of 3 channels", {"preprocess": lambda p: {**p, "mean": ["a", "b", "c"]}}),
+        ("does not fit a model of 3 channels", {"preprocess": "7"}),
+        ("does not fit a model of 3 channels", {"preprocess": lambda p: {**p, "std": 7}}),
         ("does not fit its own description", {"config": lambda c: {**c, "dim": 16384}}),
         ("weights in fewer bits", {"precision": "int8"}),
         ("'norm.bias' that are not finite", {"tensors": {"norm.bias": torch.full((64,), torch.inf)}}),
@@ -301,6 +328,14 @@ def test_pickles_and_missing_files_are_refused(tmp_path, image_run):
     (tmp_path / "short.safetensors").write_bytes(b"12345678")
     with pytest.raises(ValueError, match="no intact safetensors file"):
         vision.load(tmp_path / "short.safetensors")
+    for index in ("[]", "{", '{"weight_map": {"a": 1}}', "[" * 100000):
+        (tmp_path / "model.safetensors.index.json").write_text(index)
+        with pytest.raises(ValueError, match="is no index of shards"):
+            vision.load(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b.safetensors"}}')
+    with pytest.raises(ValueError, match="must name .safetensors files that lie beside it"):
+        vision.load(tmp_path)
+    (tmp_path / "model.safetensors.index.json").unlink()
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best").write_text("../../elsewhere")
     with pytest.raises(ValueError, match="must name a checkpoint folder beside it"):

@@ -11,22 +11,26 @@ from safetensors.torch import save_file
 
 _MODEL, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
-# Settings of a model and their values where a file may leave them out; the ranges of the program.
+_REQUIRED = object()
+_SHARED = {
+    "name": "custom",
+    "mixer": _REQUIRED,
+    "dim": _REQUIRED,
+    "depth": _REQUIRED,
+    "heads": _REQUIRED,
+    "mlp_ratio": 4.0,
+}
+# Settings of a model in the program's form, with their values where a file leaves them out.
 _FIELDS = {
     "vision": {
-        "name": "custom",
-        "architecture": ...,
-        "mixer": ...,
-        "in_channels": ...,
-        "image_size": ...,
-        "patch": ...,
+        **_SHARED,
+        "architecture": _REQUIRED,
+        "in_channels": _REQUIRED,
+        "image_size": _REQUIRED,
+        "patch": _REQUIRED,
         "stem_depth": 1,
-        "dim": ...,
-        "depth": ...,
-        "heads": ...,
-        "classes": ...,
+        "classes": _REQUIRED,
         "class_blocks": 2,
-        "mlp_ratio": 4.0,
         "layer_scale": 1.0,
         "drop_path": 0.0,
         "registers": 0,
@@ -34,14 +38,9 @@ _FIELDS = {
         "tokens_norm": True,
     },
     "language": {
-        "name": "custom",
-        "mixer": ...,
-        "vocab": ...,
-        "block": ...,
-        "dim": ...,
-        "depth": ...,
-        "heads": ...,
-        "mlp_ratio": 4.0,
+        **_SHARED,
+        "vocab": _REQUIRED,
+        "block": _REQUIRED,
         "layer_scale": 1e-5,
         "dropout": 0.0,
         "bias": False,
@@ -58,17 +57,25 @@ _FIELDS = {
         "window": 0,
     },
 }
-_LARGEST = {
-    "dim": 16384,
-    "depth": 1024,
-    "heads": 16384,
-    "class_blocks": 1024,
-    "stem_depth": 8,
-    "in_channels": 3,
-    "image_size": 16384,
-    "classes": 10**6,
-    "vocab": 2**24,
-    "block": 2**24,
+# The least and the largest value, as in the program.
+_RANGES = {
+    "dim": (1, 16384),
+    "depth": (1, 1024),
+    "heads": (1, 16384),
+    "mlp_ratio": (1e-4, 64.0),
+    "layer_scale": (-1e30, 1e30),
+    "in_channels": (1, 3),
+    "image_size": (1, 16384),
+    "patch": (2, 16),
+    "stem_depth": (1, 8),
+    "classes": (1, 10**6),
+    "class_blocks": (1, 1024),
+    "drop_path": (0.0, 0.999),
+    "registers": (0, 64),
+    "vocab": (1, 2**24),
+    "block": (1, 2**24),
+    "dropout": (0.0, 0.999),
+    "bias_positions": (-1, 2**24),
 }
 # What the models of this package do not have.
 _ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window")
@@ -81,6 +88,18 @@ class ModelFile(NamedTuple):
     tensors: dict  # weights by name, float32
 
 
+def _check_setting(key, value, default, where):
+    if key in _RANGES:
+        low, high = _RANGES[key]
+        fits = type(value) in ((int,) if isinstance(low, int) else (int, float)) and low <= value <= high
+        expected = f"from {low} to {high}"
+    else:
+        kind = bool if isinstance(default, bool) else int if isinstance(default, int) else str
+        fits, expected = type(value) is kind, f"of the type {kind.__name__}"
+    if not fits:
+        raise ValueError(f"{where}: the setting '{key}' must be {expected}, but is {value!r:.60}.")
+
+
 def check_config(kind, given, where):
     """The architecture in `given`, every field of it; ValueError where this package has no such model."""
     fields = _FIELDS[kind]
@@ -88,24 +107,26 @@ def check_config(kind, given, where):
         raise ValueError(f"{where}: its architecture must be a JSON object, but is {type(given).__name__}.")
     for key in given:
         if key not in fields:
-            raise ValueError(f"{where}: its architecture has the unknown setting '{key}'; was it made by a newer program?")
+            raise ValueError(
+                f"{where}: its architecture has the unknown setting {key!r:.60}; a newer program may know it."
+            )
     config = {}
     for key, default in fields.items():
-        value = config[key] = given.get(key, default)
-        if value is ...:
+        if key not in given and default is _REQUIRED:
             raise ValueError(f"{where}: its architecture lacks the setting '{key}'.")
-        if key in _LARGEST and (type(value) is not int or not 1 <= value <= _LARGEST[key]):
-            raise ValueError(f"{where}: the setting '{key}' must be from 1 to {_LARGEST[key]}, but is {value!r}.")
+        value = config[key] = given.get(key, default)
+        _check_setting(key, value, default, where)
     if config.get("architecture", "transformer") != "transformer":
-        raise ValueError(f"{where}: it is a {config['architecture']} model; only transformers can be read here.")
+        raise ValueError(f"{where}: it is a {config['architecture']!r:.60} model; transformers alone can be read here.")
     if config["mixer"] != "tssa":
         raise ValueError(
-            f"{where}: its mixer is {config['mixer']}; models with the mixer tssa can be read here, others by the program."
+            f"{where}: its mixer is {config['mixer']!r:.60}; models with the mixer tssa can be read here, "
+            "and others by the program."
         )
     for key in _ABSENT:
         if key in fields and config[key] != fields[key]:
             raise ValueError(
-                f"{where}: it has {key} {config[key]}, which models of this package do not have; use the program for it."
+                f"{where}: it has {key} {config[key]!r:.60}, which models of this package do not have; use the program."
             )
     return config
 
@@ -114,7 +135,7 @@ def _newest(checkpoints):
     for pointer in ("best", "latest"):
         file = checkpoints / pointer
         if file.is_file():
-            name = file.read_text()[:100].strip()
+            name = file.read_text(errors="replace")[:100].strip()
             if not name.startswith("step-") or "/" in name or not (checkpoints / name).is_dir():
                 raise ValueError(f"'{file}' must name a checkpoint folder beside it, but holds '{name[:60]}'.")
             return checkpoints / name
@@ -139,10 +160,14 @@ def find(path):
         raise FileNotFoundError(f"'{path}' holds no checkpoint; a run folder or a model.safetensors is expected.")
     if not path.name.endswith(".index.json"):
         return [path]
-    shards = set(json.loads(path.read_text())["weight_map"].values())
-    if any("/" in name or not name.endswith(".safetensors") for name in shards):
-        raise ValueError(f"'{path}' names shards that do not lie beside it.")
-    return [path.parent / name for name in sorted(shards)]
+    try:
+        shards = sorted(set(json.loads(path.read_text())["weight_map"].values()))
+        beside = all(name.endswith(".safetensors") and (path.parent / name).parent == path.parent for name in shards)
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        raise ValueError(f"'{path}' is no index of shards; it must name the file of every tensor.") from None
+    if not shards or not beside:
+        raise ValueError(f"'{path}' must name .safetensors files that lie beside it.")
+    return [path.parent / name for name in shards]
 
 
 def read(path, kind=None):
@@ -151,7 +176,7 @@ def read(path, kind=None):
     metadata, tensors = None, {}
     for file in files:
         if not file.name.endswith(".safetensors"):
-            raise ValueError(f"'{file}' is no .safetensors file; `tost convert {file} model.safetensors` makes one of it.")
+            raise ValueError(f"'{file}' is no .safetensors file; `tost convert` makes one of official checkpoints.")
         try:
             with safe_open(file, "pt") as opened:
                 said = opened.metadata() or {}
@@ -165,7 +190,7 @@ def read(path, kind=None):
     if "tost.config" not in metadata:
         raise ValueError(
             f"{where} says nothing of its architecture, so it is no model file of the program; "
-            f"`tost convert {files[0]} model.safetensors` makes one of it."
+            "`tost convert` makes one of official weights."
         )
     found = metadata.get("tost.kind", "vision")
     if found not in _FIELDS or kind not in (None, found):
@@ -183,8 +208,38 @@ def read(path, kind=None):
 def parse(metadata, key, where):
     try:
         return json.loads(metadata[key])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise ValueError(f"{where} has no readable '{key}' in its metadata.") from None
+
+
+def classes_of(file, where):
+    """The names of its classes, by label."""
+    classes = parse(file.metadata, "tost.classes", where)
+    count = file.config["classes"]
+    if not isinstance(classes, list) or len(classes) != count or not all(isinstance(name, str) for name in classes):
+        raise ValueError(f"{where}: 'tost.classes' in its metadata must be the names of its {count} classes.")
+    return classes
+
+
+def preprocess_of(file, where):
+    """How a picture becomes its input, in the program's form."""
+    given = parse(file.metadata, "tost.preprocess", where)
+    expected = imagenet_preprocess(1, file.config["in_channels"])
+    fits = isinstance(given, dict) and all(
+        type(given.get(key)) in ((int, float) if isinstance(value, float) else (type(value),))
+        for key, value in expected.items()
+    )
+    numbers = [*given["mean"], *given["std"]] if fits else []
+    if (
+        not fits
+        or given["channels"] != file.config["in_channels"]
+        or any(len(given[key]) not in (0, given["channels"]) for key in ("mean", "std"))
+        or any(type(number) not in (int, float) for number in numbers)
+    ):
+        raise ValueError(
+            f"{where}: 'tost.preprocess' in its metadata does not fit a model of {expected['channels']} channels."
+        )
+    return given
 
 
 def describe(kind, config, **more):
@@ -224,7 +279,7 @@ def build_and_load(make, file, where):
     try:
         model.load_state_dict(file.tensors, assign=True)
     except RuntimeError as error:
-        raise ValueError(f"'{where}' does not fit its own description: {error}") from None
+        raise ValueError(f"{where} does not fit its own description: {error}") from None
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     return model.eval()

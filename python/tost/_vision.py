@@ -191,18 +191,19 @@ class VisionParts:
             x = torch.cat([x, self.registers.expand(x.shape[0], -1, -1)], 1)
         return x, (rows, columns)
 
-    def run(self, blocks, x, checkpointed=False):
-        """Yields the tokens after each block."""
-        for block in blocks:
+    def run(self, blocks, x, checkpointed=False, keep=()):
+        """The tokens after all blocks, and those after the blocks `keep`."""
+        kept = []
+        for i, block in enumerate(blocks):
             x = checkpoint(block, x, use_reentrant=False) if checkpointed else block(x)
-            yield x
+            if i in keep:
+                kept.append(x)
+        return x, kept
 
     def attend_class(self, patches, checkpointed=False):
         """The class token and the patches after the class-attention blocks [B, 1 + N, C], not yet normed."""
         x = torch.cat([self.cls_token.expand(patches.shape[0], -1, -1), patches], 1)
-        for x in self.run(self.cls_attn_blocks, x, checkpointed):
-            pass
-        return x
+        return self.run(self.cls_attn_blocks, x, checkpointed)[0]
 
 
 @torch.no_grad()

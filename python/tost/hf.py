@@ -21,7 +21,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers import initialization as init
-from transformers.cache_utils import CacheLayerMixin
+from transformers.cache_utils import STATIC_LAYER_TYPE_MAPPING, CacheLayerMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast, ImageClassifierOutput
 
@@ -195,7 +195,9 @@ class StatisticsLayer(CacheLayerMixin):
 
     def crop(self, tokens_to_remove):
         if tokens_to_remove != 0:
-            raise ValueError("StatisticsLayer: tokens cannot be taken out of their sums; read the text again from its start.")
+            raise ValueError(
+                "StatisticsLayer: tokens cannot be taken out of their sums; read the text again from its start."
+            )
 
 
 class CausalAttention(CausalTSSA):
@@ -209,10 +211,8 @@ class CausalAttention(CausalTSSA):
         else:
             y, after = self._row_by_row(w, before, starts, own)
         if cache is not None:
-            tokens = None
-            if after is not None and (own is not None or not isinstance(starts, int)):
-                tokens = _tokens_after(starts, own, w)
-            cache.advance(after, w.shape[1], tokens)
+            plain = own is None and isinstance(starts, int)
+            cache.advance(after, w.shape[1], None if plain else _tokens_after(starts, own, w))
         return self.resid_dropout(self.c_proj(y))
 
     def _row_by_row(self, w, before, starts, own):
@@ -223,7 +223,9 @@ class CausalAttention(CausalTSSA):
             places = own[i].nonzero().squeeze(1) if own is not None else torch.arange(w.shape[1], device=w.device)
             if len(places) == 0:
                 ys.append(torch.zeros_like(w[i]))
-                afters.append(w.new_zeros(1, 2 * w.shape[2] + len(self.temp), dtype=torch.float64) if state is None else state)
+                afters.append(
+                    w.new_zeros(1, 2 * w.shape[2] + len(self.temp), dtype=torch.float64) if state is None else state
+                )
                 continue
             y, _, after = ops.tssa_causal(w[i : i + 1, places], self.temp, self.denom_bias, state, start)
             ys.append(torch.zeros_like(w[i]).index_copy(0, places, y[0]))
@@ -284,21 +286,19 @@ class CausalParts(nn.Module):
         self.ln_f = nn.LayerNorm(dim, eps=1e-5, bias=config["bias"])
 
     def _places(self, x, starts, own):
-        """Position vectors of tokens that follow `starts`."""
-        columns = x.shape[1]
-        first, read = (starts, columns) if isinstance(starts, int) else (max(starts), columns)
-        if own is not None and not torch.compiler.is_compiling():
-            read = max(_tokens_after(0, own, x))
-        if first + read > self.limit:
+        """Position vectors of tokens that follow `starts`, a number or one of every row."""
+        columns, plain = x.shape[1], own is None and isinstance(starts, int)
+        reached = starts + columns if plain else max(_tokens_after(starts, own, x))
+        if reached > self.limit:
             raise ValueError(
-                f"The model has learned positions for {self.limit} tokens and cannot read token {first + read}; "
+                f"The model has learned positions for {self.limit} tokens and cannot read token {reached}; "
                 "shorten the text, or train a model with positions 'none'."
             )
-        if own is None and isinstance(starts, int):
-            return self.wpe.weight[starts : starts + columns]
+        if plain:
+            return self.wpe.weight[starts:reached]
         counted = torch.ones(x.shape[:2], dtype=torch.int64, device=x.device) if own is None else own.long()
         first = torch.as_tensor(starts, device=x.device).view(-1, 1)
-        return self.wpe((first + counted.cumsum(1) - 1).clamp(0, self.limit - 1))
+        return self.wpe((first + counted.cumsum(1) - 1).clamp_min(0))
 
     def forward(self, x, cache=None, own=None, keep=None):
         starts = 0
@@ -418,7 +418,9 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("TostForCausalLM: exactly one of input_ids and inputs_embeds must be given.")
         if kwargs.pop("position_ids", None) is not None:
-            raise ValueError("TostForCausalLM: position_ids cannot be chosen; leave them out, and mask what is no token.")
+            raise ValueError(
+                "TostForCausalLM: position_ids cannot be chosen; leave them out, and mask what is no token."
+            )
         x = self.transformer.wte(input_ids) if inputs_embeds is None else inputs_embeds
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training
@@ -483,8 +485,8 @@ class TostForImageClassification(VisionParts, TostPreTrainedModel):
         checkpointed = self.gradient_checkpointing and self.training
         x, (rows, columns) = self.embed(pixel_values)
         states = [x]
-        for x in self.run(self.blocks, x, checkpointed):
-            states = [*states, x] if wanted else states
+        x, kept = self.run(self.blocks, x, checkpointed, range(len(self.blocks)) if wanted else ())
+        states += kept
         x = self.norm(self.attend_class(x[:, : rows * columns], checkpointed)[:, 0])
         logits = self.head(x)
         loss = self.loss_function(labels, logits, self.config, **kwargs) if labels is not None else None
@@ -509,13 +511,13 @@ def load(path):
     file = _files.read(path)
     settings = _to_config(file.kind, file.config)
     if file.kind == "vision":
-        classes = _files.parse(file.metadata, "tost.classes", f"'{path}'")
+        classes = _files.classes_of(file, f"'{path}'")
         settings["id2label"] = dict(enumerate(classes))
         settings["label2id"] = {name: k for k, name in enumerate(classes)}
     config = TostConfig(**settings)
     if file.kind == "language":
         file.tensors["lm_head.weight"] = file.tensors.get("transformer.wte.weight")
-    model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, path)
+    model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
     model.tie_weights()
     model._said = file.metadata
     return model
@@ -529,6 +531,7 @@ def save(model, path):
     _files.write(path, tensors, model.metadata())
 
 
+STATIC_LAYER_TYPE_MAPPING[StatisticsLayer._layer_type] = StatisticsLayer  # its size does not change
 AutoConfig.register("tost", TostConfig)
 AutoModelForCausalLM.register(TostConfig, TostForCausalLM)
 AutoModelForImageClassification.register(TostConfig, TostForImageClassification)

@@ -126,11 +126,8 @@ class Tost(VisionParts, nn.Module):
         x, (rows, columns) = self.embed(x)
         patches = rows * columns
         blocks = self.blocks[: last + 1] if stop_early else self.blocks
-        found = []
-        for i, x in enumerate(self.run(blocks, x, self.grad_checkpointing)):
-            if i in wanted:
-                y = x[:, :patches]
-                found.append(self.norm(y) if norm else y)
+        x, found = self.run(blocks, x, self.grad_checkpointing, wanted)
+        found = [self.norm(y[:, :patches]) if norm else y[:, :patches] for y in found]
         if output_fmt == "NCHW":
             found = [y.transpose(1, 2).unflatten(2, (rows, columns)).contiguous() for y in found]
         if intermediates_only:
@@ -162,8 +159,7 @@ class Tost(VisionParts, nn.Module):
     def forward_features(self, x):
         """[B, 1 + N, C]: the class token and the patches."""
         x, (rows, columns) = self.embed(x)
-        for x in self.run(self.blocks, x, self.grad_checkpointing):
-            pass
+        x, _ = self.run(self.blocks, x, self.grad_checkpointing)
         return self._finish(x[:, : rows * columns])
 
     def forward_head(self, x, pre_logits: bool = False):
@@ -214,15 +210,18 @@ for _sizes, _common, _default in (
 ):
     for _name, (_dim, _depth, _heads, _eta, _drop, _patches) in _sizes.items():
         for _patch in _patches:
-            _presets[f"tost_{_name}_p{_patch}"] = _default, {
-                "patch_size": _patch,
-                "embed_dim": _dim,
-                "depth": _depth,
-                "num_heads": _heads,
-                "eta": _eta,
-                "drop_path_rate": _drop,
-                **_common,
-            }
+            _presets[f"tost_{_name}_p{_patch}"] = (
+                _default,
+                {
+                    "patch_size": _patch,
+                    "embed_dim": _dim,
+                    "depth": _depth,
+                    "num_heads": _heads,
+                    "eta": _eta,
+                    "drop_path_rate": _drop,
+                    **_common,
+                },
+            )
 
 default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _presets.items()})
 
@@ -254,13 +253,12 @@ for _name, (_, _args) in _presets.items():
 def load(path):
     """The model in a run folder, a checkpoint or a model file of the program, in evaluation mode.
 
-    Its architecture, classes and preprocessing are those of the file: `timm.data.resolve_model_data_config(model)` gives
-    the transform, `model.pretrained_cfg["label_names"]` the classes.
+    Its architecture, classes and preprocessing are those of the file: `timm.data.resolve_model_data_config(model)`
+    gives the transform, `model.pretrained_cfg["label_names"]` the classes.
     """
     file = _files.read(path, "vision")
-    config = file.config
-    classes = _files.parse(file.metadata, "tost.classes", f"'{path}'")
-    prepare = _files.parse(file.metadata, "tost.preprocess", f"'{path}'")
+    config, where = file.config, f"'{path}'"
+    classes, prepare = _files.classes_of(file, where), _files.preprocess_of(file, where)
     channels, side = config["in_channels"], prepare["size"]
     cfg = {
         **_cfg(side, config["classes"]),
@@ -297,7 +295,7 @@ def load(path):
             drop_path_rate=config["drop_path"],
         )
 
-    return _files.build_and_load(make, file, path)
+    return _files.build_and_load(make, file, where)
 
 
 def save(model, path, classes=None):
@@ -305,7 +303,13 @@ def save(model, path, classes=None):
     if not isinstance(model, Tost):
         raise TypeError(f"tost.vision.save: the model must be a tost.vision.Tost, but is {type(model).__name__}.")
     if model.global_pool != "token" or model.num_classes < 1 or model.cls_attn_blocks is None:
-        raise ValueError("tost.vision.save: the program's models pool the class token and have a classifier; this has not.")
+        raise ValueError(
+            "tost.vision.save: the program's models pool the class token and have a classifier; this has not."
+        )
+    if model.img_size[0] != model.img_size[1]:
+        raise ValueError(
+            f"tost.vision.save: the program's models have square pictures, but img_size is {model.img_size}."
+        )
     cfg = model.pretrained_cfg
     if classes is None:
         classes = cfg.get("label_names") or ()
@@ -333,5 +337,6 @@ def save(model, path, classes=None):
         "classes": model.num_classes,
         **model.settings,
     }
+    config = _files.check_config("vision", config, "tost.vision.save")
     metadata = _files.describe("vision", config, classes=list(classes), preprocess=prepare)
     _files.write(path, model.state_dict(), metadata)
