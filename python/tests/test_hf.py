@@ -1,4 +1,4 @@
-"""The models of transformers: the official numbers, the program's files, generation with a state, saving and loading."""
+"""The models of transformers: the official numbers, the program's files, generation with a state, saving, loading."""
 
 import copy
 import json
@@ -274,7 +274,25 @@ def test_padding_gets_no_gradient():
     assert not x.grad[0, :5].any() and x.grad[0, 5:].any()
 
 
-def test_beams_keep_their_own_states():
+def test_rows_of_a_cache_move_with_their_states():
+    model = language()
+    texts = [ids(n).tolist() for n in (4, 7, 2)]
+    batch, mask = padded(texts, "left")
+    rows, more = torch.tensor([2, 0, 0, 1]), ids(4, 3)
+    longer = torch.cat([mask[rows], torch.ones_like(more)], 1)
+    for move in ("reorder_cache", "batch_select_indices"):
+        cache = DynamicCache(config=model.config)
+        model(batch, attention_mask=mask, past_key_values=cache, use_cache=True)
+        getattr(cache, move)(rows)
+        found = model(more, attention_mask=longer, past_key_values=cache, use_cache=True).logits
+        for i, row in enumerate(rows):
+            whole = model(torch.tensor([texts[row] + more[i].tolist()])).logits[0]
+            assert_close(found[i], whole[-3:], rtol=1e-4, atol=1e-4)
+    cache.batch_repeat_interleave(2)
+    assert cache.layers[0].sums.shape[0] == 8 and cache.layers[1].tokens == [5, 5, 7, 7, 7, 7, 10, 10]
+
+
+def test_beams():
     model = language()
     batch, mask = padded([ids(4).tolist(), ids(7).tolist()], "left")
     arguments = {"attention_mask": mask, "max_new_tokens": 10, "num_beams": 4, "do_sample": False, "pad_token_id": 0}
@@ -323,7 +341,8 @@ def test_what_a_cache_or_a_model_cannot_do_is_said():
 
 def test_no_positions_means_no_limit():
     model = language(positions="none", bias_positions=8)
-    assert "transformer.wpe.weight" not in model.state_dict()
+    state = model.state_dict()
+    assert "transformer.wpe.weight" not in state and state["transformer.h.0.attn.denom_bias"].shape == (3, 8, 1)
     text = ids(1, 60)
     cache = DynamicCache(config=model.config)
     found = [model(piece, past_key_values=cache, use_cache=True).logits for piece in text.split(25, 1)]

@@ -120,15 +120,23 @@ def test_files_and_folders_by_timms_own_ways(program, image_run, tmp_path):
     assert json.dumps(configs[0]) == json.dumps(configs[1])
 
 
-def test_registers_and_grey_pictures_go_both_ways(program, tmp_path):
-    model = small(reg_tokens=3, in_chans=1, stem_depth=2, cls_attn_layers=1, mlp_ratio=2.5).eval()
-    vision.save(model, tmp_path / "model.safetensors", [f"class {k}" for k in range(7)])
-    other = vision.load(tmp_path / "model.safetensors")
-    x = torch.randn(2, 1, 32, 32)
-    assert torch.equal(other(x), model(x))
-    assert not torch.equal(small(in_chans=1).eval()(x), model(x))
-    program("convert", tmp_path / "model.safetensors", tmp_path / "back.safetensors")
-    assert torch.equal(vision.load(tmp_path / "back.safetensors")(x), model(x))
+@pytest.mark.parametrize("tokens_norm", [False, True])
+def test_every_setting_means_what_the_program_means(program, tmp_path, tokens_norm):
+    settings = {"reg_tokens": 3, "stem_depth": 2, "cls_attn_layers": 3, "mlp_ratio": 2.5, "qkv_bias": False}
+    model = small("tost_nano_p2", tokens_norm=tokens_norm, in_chans=1, **settings).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    classes = [f"class {k}" for k in range(7)]
+    vision.save(model, tmp_path / "model.safetensors", classes)
+    again = vision.load(tmp_path / "model.safetensors")
+    transform = timm.data.create_transform(**timm.data.resolve_model_data_config(again))
+    grey = picture(tmp_path / "x.png").convert("L")
+    grey.save(tmp_path / "x.png")
+    x = transform(grey).unsqueeze(0)
+    assert x.shape == (1, 1, 32, 32) and torch.equal(again(x), model(x))
+    wanted = probabilities(program, tmp_path / "model.safetensors", tmp_path / "x.png", classes)
+    assert_close(model(x).softmax(1)[0], wanted, rtol=0, atol=1e-5)
 
 
 # What timm's own tests ask of every model.
@@ -178,6 +186,11 @@ def test_intermediates():
     final, maps = model.forward_intermediates(x, indices=[0, 2])
     assert torch.equal(final, model.forward_features(x))
     assert [m.shape for m in maps] == [(2, 32, 8, 6)] * 2
+    y, _ = model.embed(x)
+    for block, found in zip(model.blocks, (maps[0], None, maps[1])):
+        y = block(y)
+        if found is not None:
+            assert_close(y[:, :48], found.flatten(2).transpose(1, 2))
     tokens = model.forward_intermediates(x, indices=1, output_fmt="NLC", intermediates_only=True, norm=True)
     assert_close(tokens[0], model.norm(maps[1].flatten(2).transpose(1, 2)))
     features = small(reg_tokens=2, features_only=True, out_indices=(0, 2)).eval()
@@ -232,7 +245,8 @@ def test_stochastic_depth_keeps_the_mean():
     x = torch.randn(1, 9, 32)
     branches = block.drop_path(torch.ones(4000, 1, 1))
     assert set(branches.flatten().tolist()) == {0.0, 2.0} and abs(float(branches.mean()) - 1) < 0.1
-    assert torch.equal(block.eval()(x), block(x))
+    block.drop_path.probability = 1 - 1e-12
+    assert torch.equal(block(x), x) and not torch.equal(block.eval()(x), x)
 
 
 def test_decay_and_groups():

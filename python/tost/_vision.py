@@ -1,4 +1,4 @@
-"""The parts of the image classifiers, with the parameter names of the official code; of timm's and transformers' models."""
+"""The parts of image classifiers, with the parameter names of the official code: for timm's and transformers' models."""
 
 import math
 
@@ -11,13 +11,14 @@ from .nn import TSSA
 
 
 class PatchStem(nn.Module):
-    """[B, in_channels, H, W] -> [B, dim, H / patch, W / patch]: as many halvings as it takes, each `depth` convolutions."""
+    """[B, in_channels, H, W] -> [B, dim, H / patch, W / patch] by halvings of `depth` convolutions each."""
 
     def __init__(self, in_channels, dim, patch, depth=1):
         super().__init__()
         if patch not in (2, 4, 8, 16) or dim % (patch // 2) != 0:
             raise ValueError(
-                f"The patch side is {patch} and the width {dim}; the side must be 2, 4, 8 or 16, and half of it divide the width."
+                f"The patch side is {patch} and the width {dim}; the side must be 2, 4, 8 or 16, "
+                "and half of it divide the width."
             )
         layers, before = [], in_channels
         for halving in range(int(math.log2(patch)) - 1, -1, -1):

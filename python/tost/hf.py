@@ -484,19 +484,19 @@ class TostForImageClassification(VisionParts, TostPreTrainedModel):
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         checkpointed = self.gradient_checkpointing and self.training
         x, (rows, columns) = self.embed(pixel_values)
-        states = [x]
+        embedded = x
         x, kept = self.run(self.blocks, x, checkpointed, range(len(self.blocks)) if wanted else ())
-        states += kept
         x = self.norm(self.attend_class(x[:, : rows * columns], checkpointed)[:, 0])
         logits = self.head(x)
         loss = self.loss_function(labels, logits, self.config, **kwargs) if labels is not None else None
-        output = ImageClassifierOutput(loss=loss, logits=logits, hidden_states=tuple(states) if wanted else None)
+        output = ImageClassifierOutput(loss=loss, logits=logits, hidden_states=(embedded, *kept) if wanted else None)
         given = self.config.return_dict if return_dict is None else return_dict
         return output if given else output.to_tuple()
 
     def metadata(self):
         config = self.config.described("vision")
-        prepare = self._kept("tost.preprocess") or {}
+        prepare = self._kept("tost.preprocess")
+        prepare = prepare if isinstance(prepare, dict) else {}
         if (prepare.get("size"), prepare.get("channels")) != (config["image_size"], config["in_channels"]):
             prepare = _files.imagenet_preprocess(config["image_size"], config["in_channels"])
         classes = [self.config.id2label[k] for k in range(config["classes"])]
