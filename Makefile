@@ -7,7 +7,8 @@
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make wheel    the Python package: build/python/dist
-# make test-python  its tests in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0
+# make test-python  its tests in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
+#               MODELS=1: those of the models for timm and transformers too
 # make site     the documentation as pages: build/site/index.html
 # make install  into PREFIX (default /usr/local)
 # TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
@@ -16,7 +17,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SECONDS_EACH ?= 600
 PREFIX ?= /usr/local
-export TOST_TORCH TORCH_VERSION
+export TOST_TORCH TORCH_VERSION MODELS
 # Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the wheel of scripts/wheel.sh and a torch into a fresh environment, and runs python/tests there.
 #   TORCH_VERSION=2.11.0   that torch; the one of .venv unless set
+#   MODELS=1               timm and transformers too, for the tests of tost.vision and tost.hf
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +13,10 @@ fi
 venv=$PWD/build/python/venv
 rm -rf "$venv"
 python3 -m venv "$venv"
+models=()
+[ -z "${MODELS:-}" ] || models=(timm==1.0.31 transformers==5.23.0)
 "$venv/bin/pip" install -q --disable-pip-version-check "torch==$version" numpy==2.4.6 expecttest==0.3.0 pytest==9.2.0 \
-  build/python/dist/*.whl
+  "${models[@]}" build/python/dist/*.whl
 # The C++ library is of use to the tests where it was built for the same torch.
 built=$(sed -n 's/^TOST_TORCH_VERSION:INTERNAL=//p' build/release/CMakeCache.txt 2>/dev/null || true)
 if [ "$built" = "$version" ] && [ -e build/release/lib/libtost_torch.so ]; then

@@ -327,7 +327,7 @@ class TostPreTrainedModel(PreTrainedModel):
     _no_split_modules = ["CausalBlock", "Block", "ClassAttentionBlock"]
     _skip_keys_device_placement = ["past_key_values"]
 
-    _said = None  # the metadata of the model file it came from
+    _file_metadata = None  # the metadata of the model file it came from
 
     @torch.no_grad()
     def _init_weights(self, module):
@@ -358,12 +358,14 @@ class TostPreTrainedModel(PreTrainedModel):
         model = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         found = model[0] if isinstance(model, tuple) else model
         if pretrained_model_name_or_path is not None and os.path.isdir(pretrained_model_name_or_path):
-            found._said = _files.metadata_of(pretrained_model_name_or_path)
+            found._file_metadata = _files.metadata_of(pretrained_model_name_or_path)
         return model
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
+    def save_pretrained(self, save_directory, is_main_process=True, **kwargs):
         """As in the library; the program reads the folder too."""
-        super().save_pretrained(save_directory, *args, **kwargs)
+        super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
+        if not is_main_process:
+            return
         for file in pathlib.Path(save_directory).glob("model*.safetensors"):
             _files.add_metadata(file, self.metadata())
 
@@ -373,7 +375,11 @@ class TostPreTrainedModel(PreTrainedModel):
 
     def _kept(self, key):
         """What the file this model came from said under `key`, or None."""
-        return _files.parse(self._said, key, "the model's file") if self._said and key in self._said else None
+        return (
+            _files.parse(self._file_metadata, key, "the model's file")
+            if self._file_metadata and key in self._file_metadata
+            else None
+        )
 
 
 class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
@@ -426,6 +432,10 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
             use_cache = self.config.use_cache and not self.training
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
+        if past_key_values is not None and self.training and self.is_gradient_checkpointing:
+            raise ValueError(
+                "TostForCausalLM: a cache would be filled twice while activations are computed again; use one."
+            )
         own = self._own_tokens(attention_mask, x, past_key_values)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         keep = [] if wanted else None
@@ -519,7 +529,7 @@ def load(path):
         file.tensors["lm_head.weight"] = file.tensors.get("transformer.wte.weight")
     model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
     model.tie_weights()
-    model._said = file.metadata
+    model._file_metadata = file.metadata
     return model
 
 
