@@ -8,7 +8,8 @@ import torch
 from torch.testing import assert_close
 
 transformers = pytest.importorskip("transformers", minversion="5.0", reason="needs transformers")
-hf = pytest.importorskip("tost.hf")
+pytest.importorskip("safetensors", reason="needs safetensors")
+from tost import hf  # noqa: E402
 from tost.hf import TostConfig, TostForCausalLM, TostForImageClassification  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoModelForImageClassification, DynamicCache  # noqa: E402
 
@@ -109,7 +110,9 @@ def test_a_language_run_gives_the_programs_numbers_and_goes_back(program, langua
 
 
 def test_an_image_run_is_the_model_of_timm(program, image_run):
-    vision = pytest.importorskip("tost.vision")  # which is compared with the program
+    pytest.importorskip("timm", reason="needs timm")
+    from tost import vision  # which is compared with the program
+
     x = torch.randn(2, 3, 32, 32)
     model = hf.load(image_run)
     assert torch.equal(model(x).logits, vision.load(image_run)(x))

@@ -9,9 +9,9 @@ import torch
 from torch.testing import assert_close
 
 timm = pytest.importorskip("timm", reason="needs timm")
-vision = pytest.importorskip("tost.vision")
-pytest.importorskip("numpy")
+pytest.importorskip("safetensors", reason="needs safetensors")
 from safetensors.torch import load_file, save_file  # noqa: E402
+from tost import vision  # noqa: E402
 
 SMALL = {"embed_dim": 32, "depth": 3, "num_heads": 4, "num_classes": 7, "img_size": 32}
 

@@ -432,7 +432,7 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
             use_cache = self.config.use_cache and not self.training
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
-        if past_key_values is not None and self.training and self.is_gradient_checkpointing:
+        if past_key_values is not None and self.training and self.is_activation_checkpointing:
             raise ValueError(
                 "TostForCausalLM: a cache would be filled twice while activations are computed again; use one."
             )
