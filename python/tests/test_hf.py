@@ -120,7 +120,7 @@ def test_an_image_run_is_the_model_of_timm(program, image_run):
 
 
 @pytest.mark.parametrize("kind", ["image_run", "language_run"])
-def test_hub_folders_go_both_ways(program, request, tmp_path, kind):
+def test_hub_folders_convert_both_ways(program, request, tmp_path, kind):
     run = request.getfixturevalue(kind)
     auto = AutoModelForCausalLM if kind == "language_run" else AutoModelForImageClassification
     program("convert", run, tmp_path / "hub")
@@ -212,7 +212,7 @@ def test_pieces_of_any_length_continue_the_state(pieces):
     assert (fresh - found[-1]).abs().max() > 0.01  # the state counts
 
 
-def test_a_conversation_goes_on_from_its_cache():
+def test_a_conversation_continues_from_its_cache():
     model = language()
     first = ids(1, 6)
     cache = DynamicCache(config=model.config)
@@ -249,7 +249,7 @@ def test_a_padded_batch_writes_what_single_texts_do():
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("positions", ["learned", "none"])
-def test_padding_is_no_token_on_either_side(side, positions):
+def test_padding_on_either_side_is_skipped(side, positions):
     model = language(positions=positions)
     texts = [ids(n).tolist() for n in (3, 9, 0, 6)]
     batch, mask = padded(texts, side)
@@ -327,7 +327,7 @@ def test_what_a_cache_or_a_model_cannot_do_is_said():
     model(ids(1, 39), past_key_values=cache, use_cache=True)
     with pytest.raises(ValueError, match="learned positions for 40 tokens and cannot read token 41"):
         model(ids(1, 2), past_key_values=cache, use_cache=True)
-    with pytest.raises(ValueError, match="tokens cannot be taken out of their sums"):
+    with pytest.raises(ValueError, match="tokens cannot be removed from sums"):
         cache.crop(-1)
     with pytest.raises(ValueError, match="attention_mask must be .* = .1, 40., but is .1, 3."):
         model(ids(1, 1), attention_mask=torch.ones(1, 3), past_key_values=cache)

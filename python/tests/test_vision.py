@@ -302,7 +302,7 @@ def change(path, image_run, tensors=None, **metadata):
 @pytest.mark.parametrize(
     "words, changes",
     [
-        ("no model file of the program", {"config": None}),
+        ("not a model file of the program", {"config": None}),
         ("no readable 'tost.config'", {"config": "{"}),
         ("holds a language model; a vision model", {"kind": "language"}),
         ("its mixer is 'xca'", {"config": lambda c: {**c, "mixer": "xca"}}),
@@ -333,24 +333,24 @@ def test_strange_files_are_refused(image_run, tmp_path, words, changes):
 
 def test_pickles_and_missing_files_are_refused(tmp_path, image_run):
     torch.save({"model": {}}, tmp_path / "model.pth")
-    with pytest.raises(ValueError, match="no .safetensors file; `tost convert"):
+    with pytest.raises(ValueError, match="not a .safetensors file; `tost convert"):
         vision.load(tmp_path / "model.pth")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         vision.load(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="holds no checkpoint"):
         vision.load(tmp_path)
     (tmp_path / "short.safetensors").write_bytes(b"12345678")
-    with pytest.raises(ValueError, match="no intact safetensors file"):
+    with pytest.raises(ValueError, match="not an intact safetensors file"):
         vision.load(tmp_path / "short.safetensors")
     for index in ("[]", "{", '{"weight_map": {"a": 1}}', "[" * 100000):
         (tmp_path / "model.safetensors.index.json").write_text(index)
-        with pytest.raises(ValueError, match="is no index of shards"):
+        with pytest.raises(ValueError, match="is not an index of shards"):
             vision.load(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../b.safetensors"}}')
-    with pytest.raises(ValueError, match="must name .safetensors files that lie beside it"):
+    with pytest.raises(ValueError, match="must name .safetensors files in its own folder"):
         vision.load(tmp_path)
     (tmp_path / "model.safetensors.index.json").unlink()
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best").write_text("../../elsewhere")
-    with pytest.raises(ValueError, match="must name a checkpoint folder beside it"):
+    with pytest.raises(ValueError, match="must name a checkpoint folder next to it"):
         vision.load(tmp_path)

@@ -137,7 +137,7 @@ def _newest(checkpoints):
         if file.is_file():
             name = file.read_text(errors="replace")[:100].strip()
             if not name.startswith("step-") or "/" in name or not (checkpoints / name).is_dir():
-                raise ValueError(f"'{file}' must name a checkpoint folder beside it, but holds '{name[:60]}'.")
+                raise ValueError(f"'{file}' must name a checkpoint folder next to it, but holds '{name[:60]}'.")
             return checkpoints / name
     folders = sorted(p for p in checkpoints.glob("step-*") if p.is_dir())
     return folders[-1] if folders else None
@@ -162,21 +162,21 @@ def find(path):
         return [path]
     try:
         shards = sorted(set(json.loads(path.read_text())["weight_map"].values()))
-        beside = all(name.endswith(".safetensors") and (path.parent / name).parent == path.parent for name in shards)
+        together = all(name.endswith(".safetensors") and (path.parent / name).parent == path.parent for name in shards)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        raise ValueError(f"'{path}' is no index of shards; it must name the file of every tensor.") from None
-    if not shards or not beside:
-        raise ValueError(f"'{path}' must name .safetensors files that lie beside it.")
+        raise ValueError(f"'{path}' is not an index of shards; it must name the file of every tensor.") from None
+    if not shards or not together:
+        raise ValueError(f"'{path}' must name .safetensors files in its own folder.")
     return [path.parent / name for name in shards]
 
 
 def read(path, kind=None):
-    """The model that `path` means (see find()), of this kind; ValueError where it is no such model."""
+    """The model that `path` means (see find()), of this kind; ValueError if it is another."""
     files = find(path)
     metadata, tensors = None, {}
     for file in files:
         if not file.name.endswith(".safetensors"):
-            raise ValueError(f"'{file}' is no .safetensors file; `tost convert` makes one of official checkpoints.")
+            raise ValueError(f"'{file}' is not a .safetensors file; `tost convert` makes one of official checkpoints.")
         try:
             with safe_open(file, "pt") as opened:
                 said = opened.metadata() or {}
@@ -185,11 +185,11 @@ def read(path, kind=None):
                 metadata = said
                 tensors.update({name: opened.get_tensor(name) for name in opened.keys()})
         except SafetensorError as error:
-            raise ValueError(f"'{file}' is no intact safetensors file: {error}.") from None
+            raise ValueError(f"'{file}' is not an intact safetensors file: {error}.") from None
     where = f"'{files[0]}'"
     if "tost.config" not in metadata:
         raise ValueError(
-            f"{where} says nothing of its architecture, so it is no model file of the program; "
+            f"{where} does not say its architecture, so it is not a model file of the program; "
             "`tost convert` makes one of official weights."
         )
     found = metadata.get("tost.kind", "vision")

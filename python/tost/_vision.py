@@ -1,4 +1,4 @@
-"""The parts of image classifiers, with the parameter names of the official code: for timm's and transformers' models."""
+"""Parts of the image classifiers for timm and transformers, with the parameter names of the official code."""
 
 import math
 

@@ -95,7 +95,7 @@ class TostConfig(PreTrainedConfig):
     bias: bool = False
     activation: str = "gelu"  # exact; or "gelu-tanh"
     positions: str = "learned"  # or "none": no limit of context
-    bias_positions: int = -1  # with a bias of their own; -1: n_positions
+    bias_positions: int = -1  # that have a bias; -1: n_positions
     use_cache: bool = True
     tie_word_embeddings: bool = True
     bos_token_id: int | None = None
@@ -145,7 +145,7 @@ class TostConfig(PreTrainedConfig):
 class StatisticsLayer(CacheLayerMixin):
     """What a causal layer keeps of the tokens before: running sums, whose size does not grow.
 
-    The library's own layer for linear attention does not count tokens, so that generate() could not go on from it.
+    The library's own layer for linear attention does not count tokens, so generate() could not continue from it.
     """
 
     _layer_type = "tost_statistics"
@@ -195,32 +195,30 @@ class StatisticsLayer(CacheLayerMixin):
 
     def crop(self, tokens_to_remove):
         if tokens_to_remove != 0:
-            raise ValueError(
-                "StatisticsLayer: tokens cannot be taken out of their sums; read the text again from its start."
-            )
+            raise ValueError("StatisticsLayer: tokens cannot be removed from sums; read the text again from its start.")
 
 
 class CausalAttention(CausalTSSA):
-    """CausalTSSA that reads and fills a layer of a cache, and in which padding is no token."""
+    """CausalTSSA that reads and fills a layer of a cache, and skips padding."""
 
-    def forward(self, x, cache=None, starts=0, own=None):
+    def forward(self, x, cache=None, starts=0, valid=None):
         w = self.c_attn(x)
         before = cache.sums if cache is not None else None
-        if own is None and isinstance(starts, int):
+        if valid is None and isinstance(starts, int):
             y, _, after = ops.tssa_causal(w, self.temp, self.denom_bias, before, starts)
         else:
-            y, after = self._row_by_row(w, before, starts, own)
+            y, after = self._row_by_row(w, before, starts, valid)
         if cache is not None:
-            plain = own is None and isinstance(starts, int)
-            cache.advance(after, w.shape[1], None if plain else _tokens_after(starts, own, w))
+            plain = valid is None and isinstance(starts, int)
+            cache.advance(after, w.shape[1], None if plain else _tokens_after(starts, valid, w))
         return self.resid_dropout(self.c_proj(y))
 
-    def _row_by_row(self, w, before, starts, own):
+    def _row_by_row(self, w, before, starts, valid):
         ys, afters = [], []
         for i in range(w.shape[0]):
             start = starts if isinstance(starts, int) else starts[i]
             state = before[i : i + 1] if before is not None else None
-            places = own[i].nonzero().squeeze(1) if own is not None else torch.arange(w.shape[1], device=w.device)
+            places = valid[i].nonzero().squeeze(1) if valid is not None else torch.arange(w.shape[1], device=w.device)
             if len(places) == 0:
                 ys.append(torch.zeros_like(w[i]))
                 afters.append(
@@ -233,10 +231,10 @@ class CausalAttention(CausalTSSA):
         return torch.stack(ys), torch.cat(afters)
 
 
-def _tokens_after(starts, own, w):
+def _tokens_after(starts, valid, w):
     rows, columns = w.shape[:2]
     starts = [starts] * rows if isinstance(starts, int) else starts
-    read = [columns] * rows if own is None else own.sum(1).tolist()
+    read = [columns] * rows if valid is None else valid.sum(1).tolist()
     return [a + b for a, b in zip(starts, read)]
 
 
@@ -264,8 +262,8 @@ class CausalBlock(GradientCheckpointingLayer):
         self.gamma1 = nn.Parameter(torch.full((dim,), float(config["layer_scale"])))
         self.gamma2 = nn.Parameter(torch.full((dim,), float(config["layer_scale"])))
 
-    def forward(self, x, cache=None, starts=0, own=None):
-        x = x + self.gamma1 * self.attn(self.ln_1(x), cache, starts, own)
+    def forward(self, x, cache=None, starts=0, valid=None):
+        x = x + self.gamma1 * self.attn(self.ln_1(x), cache, starts, valid)
         return x + self.gamma2 * self.mlp(self.ln_2(x))
 
 
@@ -285,10 +283,10 @@ class CausalParts(nn.Module):
         self.h = nn.ModuleList(CausalBlock(config) for _ in range(config["depth"]))
         self.ln_f = nn.LayerNorm(dim, eps=1e-5, bias=config["bias"])
 
-    def _places(self, x, starts, own):
+    def _places(self, x, starts, valid):
         """Position vectors of tokens that follow `starts`, a number or one of every row."""
-        columns, plain = x.shape[1], own is None and isinstance(starts, int)
-        reached = starts + columns if plain else max(_tokens_after(starts, own, x))
+        columns, plain = x.shape[1], valid is None and isinstance(starts, int)
+        reached = starts + columns if plain else max(_tokens_after(starts, valid, x))
         if reached > self.limit:
             raise ValueError(
                 f"The model has learned positions for {self.limit} tokens and cannot read token {reached}; "
@@ -296,11 +294,11 @@ class CausalParts(nn.Module):
             )
         if plain:
             return self.wpe.weight[starts:reached]
-        counted = torch.ones(x.shape[:2], dtype=torch.int64, device=x.device) if own is None else own.long()
+        counted = torch.ones(x.shape[:2], dtype=torch.int64, device=x.device) if valid is None else valid.long()
         first = torch.as_tensor(starts, device=x.device).view(-1, 1)
         return self.wpe((first + counted.cumsum(1) - 1).clamp_min(0))
 
-    def forward(self, x, cache=None, own=None, keep=None):
+    def forward(self, x, cache=None, valid=None, keep=None):
         starts = 0
         if cache is not None:
             layers = cache.layers
@@ -311,12 +309,12 @@ class CausalParts(nn.Module):
                 )
             starts = layers[0].length if layers[0].tokens is None else layers[0].tokens
         if self.wpe is not None:
-            x = x + self._places(x, starts, own)
+            x = x + self._places(x, starts, valid)
         x = self.drop(x)
         for i, block in enumerate(self.h):
             if keep is not None:
                 keep.append(x)
-            x = block(x, cache.layers[i] if cache is not None else None, starts, own)
+            x = block(x, cache.layers[i] if cache is not None else None, starts, valid)
         return self.ln_f(x)
 
 
@@ -383,7 +381,7 @@ class TostPreTrainedModel(PreTrainedModel):
 
 
 class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
-    """The language model of the official code: causal TSSA. Padding in `attention_mask` is no token, on any side."""
+    """The language model of the official code: causal TSSA. It skips the padding that `attention_mask` says."""
 
     kind = "language"
     base_model_prefix = "transformer"
@@ -398,7 +396,7 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
 
     def _init_weights(self, module):
         super()._init_weights(module)
-        if isinstance(module, CausalBlock):  # the library asks of no module without parameters of its own
+        if isinstance(module, CausalBlock):  # a module without its own parameters is not asked
             for projection in (module.attn.c_proj, module.mlp.c_proj):
                 init.normal_(projection.weight, std=0.02 / math.sqrt(2 * self.config.num_hidden_layers))
 
@@ -424,9 +422,7 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("TostForCausalLM: exactly one of input_ids and inputs_embeds must be given.")
         if kwargs.pop("position_ids", None) is not None:
-            raise ValueError(
-                "TostForCausalLM: position_ids cannot be chosen; leave them out, and mask what is no token."
-            )
+            raise ValueError("TostForCausalLM: position_ids cannot be chosen; leave them out, and mask padding.")
         x = self.transformer.wte(input_ids) if inputs_embeds is None else inputs_embeds
         if use_cache is None:
             use_cache = self.config.use_cache and not self.training
@@ -436,10 +432,10 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
             raise ValueError(
                 "TostForCausalLM: a cache would be filled twice while activations are computed again; use one."
             )
-        own = self._own_tokens(attention_mask, x, past_key_values)
+        valid = self._valid(attention_mask, x, past_key_values)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         keep = [] if wanted else None
-        hidden = self.transformer(x, past_key_values, own, keep)
+        hidden = self.transformer(x, past_key_values, valid, keep)
         rows = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) and logits_to_keep else slice(None)
         logits = self.lm_head(hidden[:, rows if isinstance(logits_to_keep, int) else logits_to_keep])
         loss = None
@@ -455,8 +451,8 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         return output if given else output.to_tuple()
 
     @staticmethod
-    def _own_tokens(mask, x, cache):
-        """[B, T], which of the new columns are tokens; None: all."""
+    def _valid(mask, x, cache):
+        """[B, T], which of the new columns are not padding; None: all."""
         if mask is None:
             return None
         read = cache.get_seq_length() if cache is not None else 0
@@ -465,8 +461,8 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
                 f"TostForCausalLM: attention_mask must be [batch, tokens read and new] = "
                 f"[{x.shape[0]}, {read + x.shape[1]}], but is {list(mask.shape)}."
             )
-        own = mask[:, -x.shape[1] :].bool()
-        return None if own.all() else own
+        valid = mask[:, -x.shape[1] :].bool()
+        return None if valid.all() else valid
 
     def metadata(self):
         config = self.config.described("language")
