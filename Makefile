@@ -7,7 +7,8 @@
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
 # make wheel    the Python package: build/python/dist
-# make test-python  its tests in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
+# make wheel-cli  the program of build/release as a second wheel
+# make test-python  the tests of both in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
 #               MODELS=1: those of the models for timm and transformers too
 # make site     the documentation as pages: build/site/index.html
 # make install  into PREFIX (default /usr/local)
@@ -22,7 +23,7 @@ export TOST_TORCH TORCH_VERSION MODELS
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops wheel test-python site install format clean
+.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops wheel wheel-cli test-python site install format clean
 all: build
 
 setup:
@@ -68,6 +69,11 @@ ops: setup
 
 wheel: setup
 	@JOBS=$(JOBS) scripts/wheel.sh
+
+wheel-cli:
+	@$(MAKE) --no-print-directory PRESET=release configure
+	@cmake --build build/release -j $(JOBS) --target tost
+	@scripts/wheel_cli.sh
 
 test-python: wheel
 	@scripts/test_python.sh
