@@ -21,7 +21,7 @@ package=$stage/tost_cli
 printf '"""The torch that the program was built with."""\n\nTORCH = "%s"\n' "$torch" > "$package/_built.py"
 cp "$build/tost" "$build"/lib/libtost_{program,torch}.so "$package"
 strip "$package/tost" "$package"/*.so
-patchelf --set-rpath '$ORIGIN' "$package/tost"
+patchelf --force-rpath --set-rpath '$ORIGIN' "$package/tost"
 # torch 2.11 and newer have their OpenMP runtime in one of these two folders.
 patchelf --set-rpath '$ORIGIN:$ORIGIN/../torch/lib:$ORIGIN/../torch.libs' "$package"/*.so
 python -m build -q --wheel --no-isolation --skip-dependency-check -o "$work/raw_cli" \

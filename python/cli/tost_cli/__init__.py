@@ -4,7 +4,6 @@ import importlib.util
 import os
 import pathlib
 import re
-import signal
 import sys
 
 from ._built import TORCH
@@ -13,7 +12,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 def _torch():
-    """The folder of the torch in use: the one in the same site-packages, which the program finds by itself, or else Python's."""
+    """The folder of torch: that of the same site-packages, which the program's library paths name, or else Python's."""
     neighbour = _HERE.parent / "torch"
     if (neighbour / "version.py").exists():
         return neighbour
@@ -29,18 +28,15 @@ def _refuse(reason):
 def main():
     torch = _torch()
     if torch is None:
-        _refuse(f'torch is not installed; `pip install "torch=={TORCH}.*"` installs the version that this program needs.')
+        _refuse(f'torch is not installed; `pip install "torch=={TORCH}.*"` installs the one that this program needs.')
     found = re.search(r"__version__ = '([^']+)'", (torch / "version.py").read_text())
     version = found.group(1) if found else "of an unknown version"
     if not version.startswith(f"{TORCH}."):
         _refuse(
             f"this program was built for torch {TORCH}, and the installed torch is {version}; "
-            f'`pip install "torch=={TORCH}.*"`, or build the program for yours with `make`.'
+            f'get the first with `pip install "torch=={TORCH}.*"`, or build the program for the second with `make`.'
         )
     if torch.parent != _HERE.parent:
         paths = [str(torch / "lib"), os.environ.get("LD_LIBRARY_PATH")]
         os.environ["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
-    # Python ignores these signals, and a new program would inherit that.
-    for name in ("SIGPIPE", "SIGXFSZ"):
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.execv(_HERE / "tost", ["tost", *sys.argv[1:]])
