@@ -6,8 +6,8 @@ try:
     from tost_cli import main
 except ModuleNotFoundError:
     print(
-        'tost: the program is not installed; `pip install "tost[cli]"` installs it, '
-        "and `make` in a checkout of tost builds it as build/release/tost.",
+        "tost: the program is not installed; in a checkout of tost, `make` builds it, and `make wheel-cli` with "
+        '`pip install --no-index --find-links build/python/dist "tost[cli]"` installs it here.',
         file=sys.stderr,
     )
     sys.exit(2)
