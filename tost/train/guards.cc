@@ -59,7 +59,6 @@ GuardState guard_state_from_json(const json& object, const std::string& where) {
 
 std::optional<BadStep> judge(const char* what, double value, const std::vector<double>& accepted,
                              double limit) {
-  if (std::isnan(value)) return BadStep{what, std::nan(""), std::nullopt};  // never "-nan"
   if (!std::isfinite(value)) return BadStep{what, value, std::nullopt};
   if (limit <= 0 || int64_t(accepted.size()) < kGuardLeast) return std::nullopt;
   double mean = 0, squares = 0;
