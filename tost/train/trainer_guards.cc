@@ -58,9 +58,8 @@ std::string Trainer::what_is_kept() {
 bool Trainer::state_is_sound() {
   const std::optional<std::string> bad = first_not_finite(checkpoint());
   if (!bad) return true;
-  const std::string found = *bad + " holds a number that is not finite";
-  if (roll_back(state_.step, found)) return false;
-  fail_data("After step ", state_.step, ", ", found, " (learning rate ", rate(), what_is_kept(),
+  if (roll_back(state_.step, *bad)) return false;
+  fail_data("After step ", state_.step, ", ", *bad, " (learning rate ", rate(), what_is_kept(),
             kAdvice);
 }
 
@@ -175,7 +174,7 @@ void Trainer::end_waiting(bool in_step) {
     if (in_step) start_->restore_generators();
     if (unsaved_) {
       const std::optional<std::string> bad = first_not_finite(checkpoint());
-      if (bad) fail_data(*bad, " holds a number that is not finite");
+      if (bad) fail_data(*bad);
       write_checkpoint(/*in_background=*/false);
     }
     saver_.wait();

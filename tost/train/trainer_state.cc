@@ -83,7 +83,7 @@ std::optional<std::string> first_not_finite(const Checkpoint& checkpoint) {
   const Tensor host = torch::stack(numbers).cpu();
   const auto* value = host.const_data_ptr<double>();
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!std::isfinite(value[i])) return names[i];
+    if (!std::isfinite(value[i])) return names[i] + " holds a number that is not finite";
   }
   return std::nullopt;
 }

@@ -23,8 +23,8 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
                            const std::map<std::string, std::string>& metadata,
                            const AdamW& optimizer, const Ema* ema);
 
-// "tensor 'x' of model.safetensors" for the first one with a number that is not finite; nothing
-// where all are finite. One read of the memory.
+// "tensor 'x' of model.safetensors holds a number that is not finite", of the first such tensor;
+// nothing where all are finite. One read of the memory.
 std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 
 // Puts everything back. `ema` is null for a run without averaged weights. Throws a data Error
