@@ -6,6 +6,7 @@
 
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
+#include "tost/cli/flag_values.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 

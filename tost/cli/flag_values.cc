@@ -68,6 +68,13 @@ void note_data_name(const CLI::App& command, const std::string& text) {
 
 }  // namespace
 
+std::string at_least_one(const std::string& text) {
+  int64_t value = 0;
+  return read_number(text, value) && value >= 1
+             ? ""
+             : cat("'", text, "' is not a whole number from 1 on");
+}
+
 void note_data_names(CLI::App& app) {
   for (const char* flag : {"--data", "--against"}) {
     CLI::Option* option = app.get_option_no_throw(flag);

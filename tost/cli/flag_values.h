@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace tost {
 
@@ -9,6 +10,9 @@ namespace tost {
 // table of settings judges them. A whole number is written in decimal digits and is at least 0; a
 // number is finite; no value is empty, as that of an unset variable is.
 void check_flag_values(CLI::App& app);
+
+// A check of an option: why the text is not a whole number from 1 on; empty where it is one.
+std::string at_least_one(const std::string& text);
 
 // Lets every flag that names data say in a line on stderr that a folder of the working directory is
 // not what its name means, where the name is a generated set's.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <string_view>
 
 #include "tost/base/error.h"
@@ -14,13 +13,6 @@ namespace tost {
 
 void add_example(CLI::App& command, const std::string& lines) {
   command.footer("Example:\n" + lines);
-}
-
-std::string at_least_one(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && number >= 1 ? "" : cat("'", text, "' is not a whole number from 1 on");
 }
 
 void add_device_option(CLI::App& command, RunOptions& options) {

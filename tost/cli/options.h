@@ -14,9 +14,6 @@ namespace tost {
 // "Example:\n  ..." below a command's help.
 void add_example(CLI::App& command, const std::string& lines);
 
-// A check of an option: why the text is not a whole number from 1 on; empty where it is one.
-std::string at_least_one(const std::string& text);
-
 struct RunOptions {
   bool json = false;
   int64_t threads = 0;
