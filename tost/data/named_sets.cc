@@ -79,8 +79,17 @@ std::string plain_name(const std::string& path) {
 
 }  // namespace
 
+const std::vector<std::string>& generated_sequences() {
+  static const std::vector<std::string> kNames = {"listops", "pathfinder", "pathx"};
+  return kNames;
+}
+
 const std::vector<std::string>& generated_sets() {
-  static const std::vector<std::string> kNames = {"shapes", "listops", "pathfinder", "pathx"};
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names = generated_sequences();
+    names.insert(names.begin(), "shapes");
+    return names;
+  }();
   return kNames;
 }
 

@@ -9,6 +9,8 @@ namespace tost {
 // shapes, listops, pathfinder, pathx. Such a name means the generated set in every folder; a path
 // that looks like it is written ./listops.
 const std::vector<std::string>& generated_sets();
+// Those that are sequences: all but shapes.
+const std::vector<std::string>& generated_sequences();
 
 // Whether data of this path and format ("auto", or as in DataSpec and SequenceSpec) is generated.
 bool means_generated(const std::string& path, const std::string& format);

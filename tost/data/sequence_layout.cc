@@ -23,7 +23,6 @@ using Kind = SequenceSource::Kind;
 
 const std::vector<std::string> kFormats = {"auto",      "listops", "text",
                                            "retrieval", "pixels",  "pathfinder"};
-const std::vector<std::string> kGenerated = {"listops", "pathfinder", "pathx"};
 
 void check_spec(const SequenceSpec& spec) {
   if (std::find(kFormats.begin(), kFormats.end(), spec.format) == kFormats.end()) {
@@ -253,8 +252,8 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
     if (is_pathfinder_idx(spec.path)) return {Kind::kWhole, "pathfinder", {{"train", spec.path}}};
   }
   fail_data("There is no file or directory '", spec.path,
-            "'; give one, or a generated set: ", join(kGenerated, ", "), ".",
-            did_you_mean(spec.path, kGenerated), origin_of(spec.path));
+            "'; give one, or a generated set: ", join(generated_sequences(), ", "), ".",
+            did_you_mean(spec.path, generated_sequences()), origin_of(spec.path));
 }
 
 bool is_sequence_data(const SequenceSpec& spec) {
