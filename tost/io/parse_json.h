@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,16 @@ nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::stri
 template <typename Json>
 std::string json_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+// The same of what must be read again as it was: nothing where a string is not UTF-8.
+template <typename Json>
+std::optional<std::string> exact_json_text(const Json& value, int indent = -1) {
+  try {
+    return value.dump(indent);
+  } catch (const typename Json::type_error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace tost

@@ -21,8 +21,7 @@ using nlohmann::json;
 
 // What a file of the run is to hold. Names of classes and paths may be any bytes.
 std::string file_text(const json& value, const char* file) {
-  std::string text = json_text(value, 2) + "\n";
-  if (parse_json(text, file) == value) return text;
+  if (const auto text = exact_json_text(value, 2)) return *text + "\n";
   fail_data("A path or a class name is not UTF-8, so that ", file,
             " cannot hold it; rename the file or folder.");
 }
