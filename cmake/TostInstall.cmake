@@ -20,12 +20,12 @@ endif()
 # What users may include; docs/cpp.md says what each is for. Installed with the headers that these include.
 set(public_headers
     tost/base/error.h
-    tost/eval/generate.h tost/eval/image_runner.h tost/eval/language_file.h tost/eval/language_place.h
-    tost/eval/model_file.h tost/eval/predict.h tost/eval/sequence_file.h tost/eval/sequence_predict.h
-    tost/models/image_classifier.h tost/models/language_model.h tost/models/sequence_classifier.h
-    tost/models/vision_presets.h
+    tost/kinds/language/generate.h tost/kinds/vision/image_runner.h tost/kinds/language/file.h tost/kinds/language/place.h
+    tost/kinds/vision/model_file.h tost/kinds/vision/predict.h tost/kinds/sequence/file.h tost/kinds/sequence/predict.h
+    tost/kinds/vision/image_classifier.h tost/kinds/language/model.h tost/kinds/sequence/classifier.h
+    tost/kinds/vision/presets.h
     tost/ops/coding_rate.h tost/ops/tssa.h tost/ops/tssa_causal.h tost/ops/tssa_causal_plain.h tost/ops/tssa_plain.h
-    tost/train/train_run.h)
+    tost/kinds/train_run.h)
 function(tost_install_header header)
   get_property(done GLOBAL PROPERTY TOST_INSTALLED_HEADERS)
   if(header IN_LIST done)

@@ -15,13 +15,14 @@ base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{mapped_file,
 
 sources_of() {
   case $1 in
-    checkpoint) echo tost/io/crc32c.cc tost/eval/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
+    checkpoint) echo tost/io/crc32c.cc tost/store/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/{gzip,idx}.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
-    json) echo tost/eval/metadata.cc tost/models/config_json.cc tost/train/config_{field,form}.cc ;;
+    json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/eval/{foreign_config,foreign_facts,metadata}.cc tost/models/{config_json,vision_presets}.cc
+      echo tost/store/{foreign_facts,foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
+      echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe,sax}.cc ;;
     safetensors) echo tost/io/safetensors_{header,index,sax}.cc ;;
     sequences)
@@ -29,7 +30,7 @@ sources_of() {
       echo tost/data/{sequence_tsv,pathfinder,pathfinder_archive,pathfinder_dataset,pathfinder_scene,pathfinder_stamps}.cc
       echo tost/io/{gzip,idx,image,jpeg,png}.cc ;;
     sweep_file)
-      echo tost/sweep/{run_record,sweep_spec}.cc tost/eval/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;
+      echo tost/study/{run_record,sweep_spec}.cc tost/store/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;
     token_file) echo tost/io/{token_file,token_file_writer}.cc ;;
     tokenizer) echo tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every file of tost/ includes its own layer or a lower one, and torch only where it may; and that no file
+"""Checks that every file of tost/ includes its own room or a lower one, no kind of model another, and torch only where it may; and that no file
 calls what throws or waits where a function of this repository says in a sentence what is wrong.
 
 usage: check_layers.py SOURCE_DIR; exits 1 and names each offending line.
@@ -8,24 +8,35 @@ import pathlib
 import re
 import sys
 
-MAY_INCLUDE = {
-    "base": {"base"},
-    "testing": {"testing", "ops", "base"},
-    "kernels": {"kernels", "base"},
-    "ops": {"ops", "kernels", "base"},
-    "models": {"models", "ops", "base"},
-    "infer": {"infer", "models", "ops", "kernels", "base"},
-    "io": {"io", "base"},
-    "data": {"data", "io", "base"},
-    "eval": {"eval", "infer", "models", "data", "io", "ops", "base"},
-    "report": {"report", "io", "base"},
-    "explain": {"explain", "report", "eval", "infer", "models", "data", "io", "ops", "base"},
-    "train": {"train", "eval", "infer", "models", "data", "io", "ops", "base"},
-    "sweep": {"sweep", "report", "train", "eval", "infer", "models", "data", "io", "ops", "base"},
-    "bench": {"bench", "report", "train", "eval", "infer", "models", "data", "io", "ops", "kernels", "base"},
-    "cli": {"cli", "bench", "sweep", "explain", "report", "train", "eval", "infer", "models", "data", "io", "ops",
-            "kernels", "base"},
+# The rooms downstairs, and what each may include beside itself.
+DOWNSTAIRS = {
+    "base": set(),
+    "testing": {"ops", "base"},
+    "kernels": {"base"},
+    "ops": {"kernels", "base"},
+    "io": {"base"},
+    "data": {"io", "base"},
+    "report": {"io", "base"},
 }
+# The rooms upstairs, from below: each may include those before it, and what lies downstairs but for the exceptions.
+KINDS = ["kinds/vision", "kinds/language", "kinds/sequence"]
+UPSTAIRS = ["nn", "store", "train", "explain", "bench", *KINDS, "kinds", "study", "cli"]
+EXCEPT = {"nn": {"io", "data", "report"}, "store": {"kernels", "report"}, "train": {"kernels", "report"}}
+
+
+def may_include(room):
+    if room in DOWNSTAIRS:
+        return {room, *DOWNSTAIRS[room]}
+    below = {*DOWNSTAIRS, *UPSTAIRS[:UPSTAIRS.index(room)]} - {"testing"} - EXCEPT.get(room, set())
+    return {room, *(below - set(KINDS) if room in KINDS else below)}
+
+
+def room_of(path):
+    """Of a path below tost/: its folder, and of kinds/ the folder of the kind."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "kinds" and len(parts) > 2 else parts[0]
+
+
 # Tests may also look at parity files and the like.
 TESTS_MAY_ALSO = {"testing", "io", "base"}
 NO_TORCH = {"base", "kernels", "report"}
@@ -38,7 +49,7 @@ INSTEAD = [
     (r"\bi?fstream\b|\bfopen\s*\(|(?<![\w.>])::open\s*\(", "InputFile or read_file() (tost/base/file.h)",
      # Files of the system or of this program's own making.
      r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file_writer\.cc"
-     r"|tost/bench/load_bench\.cc"),
+     r"|tost/study/load_bench\.cc"),
     (r"(?:\.|->)dump\(", "json_text() (tost/io/parse_json.h)", r"tost/io/(?:parse_json\.h|safetensors\.cc)"),
 ]
 IS_TEST = re.compile(r".*(?:_test|_test_util|_probe|_verdicts|_cases|_fuzz|_samples)\.\w+|.*/testing/.*|.*_test\.h")
@@ -50,12 +61,13 @@ def offences(source_dir):
     for path in sorted(root.rglob("*")):
         if path.suffix not in {".h", ".cc", ".cu", ".cuh"} or path == root / "torch.h":
             continue
-        layer = path.relative_to(root).parts[0]
-        allowed = set(MAY_INCLUDE.get(layer, ()))
-        if layer not in MAY_INCLUDE:
-            yield f"{path}: folder '{layer}' is not in the list of layers"
+        layer = room_of(path.relative_to(root).as_posix())
+        if layer not in DOWNSTAIRS and layer not in UPSTAIRS:
+            yield f"{path}: folder '{layer}' is not in the list of rooms"
+            continue
+        allowed = may_include(layer)
         if path.stem.endswith(("_test", "_test_util")):
-            allowed |= TESTS_MAY_ALSO
+            allowed |= TESTS_MAY_ALSO | ({"kinds"} if layer in KINDS else set())
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:
@@ -63,10 +75,10 @@ def offences(source_dir):
             target = match.group(1)
             if target == TORCH and layer not in NO_TORCH:
                 continue
-            if target.startswith("tost/") and target.split("/")[1] not in allowed:
-                yield f"{path}:{number}: layer '{layer}' must not include '{target}'"
+            if target.startswith("tost/") and room_of(target.removeprefix("tost/")) not in allowed:
+                yield f"{path}:{number}: room '{layer}' must not include '{target}'"
             if layer in NO_TORCH and re.match(r"(torch|ATen|c10)/", target):
-                yield f"{path}:{number}: layer '{layer}' must not include torch ('{target}')"
+                yield f"{path}:{number}: room '{layer}' must not include torch ('{target}')"
 
 
 def calls(source_dir):
@@ -85,7 +97,7 @@ def calls(source_dir):
 
 def main():
     found = [*offences(sys.argv[1]), *calls(sys.argv[1])]
-    print("\n".join(found) if found else "every include points to its own layer or a lower one, and no call throws or waits")
+    print("\n".join(found) if found else "every include points to its own room or a lower one, and no call throws or waits")
     return 1 if found else 0
 
 

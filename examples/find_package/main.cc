@@ -3,8 +3,8 @@
 
 #include <iostream>
 
-#include "tost/models/image_classifier.h"
-#include "tost/models/vision_presets.h"
+#include "tost/kinds/vision/image_classifier.h"
+#include "tost/kinds/vision/presets.h"
 #include "tost/ops/tssa.h"
 
 int main() {
@@ -13,13 +13,15 @@ int main() {
   const auto temp = torch::ones({4, 1});                             // [H, 1]
   const auto [y, pi] = tost::tssa(w, temp);
   y.square().sum().backward();
-  std::cout << "y " << y.sizes() << ", memberships " << pi.sizes() << ", gradient " << w.grad().sizes() << "\n";
+  std::cout << "y " << y.sizes() << ", memberships " << pi.sizes() << ", gradient "
+            << w.grad().sizes() << "\n";
 
   const auto model = tost::make_image_classifier(tost::vision_preset("tost_nano_p4"));
   model->eval();
   torch::NoGradGuard no_grad;
   const auto& config = model->config();
-  const auto logits = model->forward(torch::rand({1, config.in_channels, config.image_size, config.image_size}));
+  const auto logits =
+      model->forward(torch::rand({1, config.in_channels, config.image_size, config.image_size}));
   std::cout << "logits " << logits.sizes() << "\n";
   return pi.sum(1).allclose(torch::ones({2, 16})) ? 0 : 1;
 }

@@ -2,10 +2,10 @@
 #include <map>
 
 #include "fuzz/targets.h"
-#include "tost/eval/metadata.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/models/config_json.h"
+#include "tost/nn/config_json.h"
+#include "tost/store/metadata.h"
 #include "tost/train/config_form.h"
 
 namespace tost::fuzz {

@@ -4,10 +4,10 @@
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
-#include "tost/eval/foreign_config.h"
-#include "tost/eval/foreign_facts.h"
-#include "tost/eval/metadata.h"
 #include "tost/io/torch_test_util.h"
+#include "tost/kinds/vision/foreign_config.h"
+#include "tost/store/foreign_facts.h"
+#include "tost/store/metadata.h"
 
 namespace tost::fuzz {
 namespace {

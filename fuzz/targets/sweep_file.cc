@@ -5,8 +5,8 @@
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
 #include "tost/data/corrupt.h"
-#include "tost/sweep/run_record.h"
-#include "tost/sweep/sweep_spec.h"
+#include "tost/study/run_record.h"
+#include "tost/study/sweep_spec.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost::fuzz {

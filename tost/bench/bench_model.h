@@ -62,9 +62,12 @@ struct BenchModelSource {
                         // is measured without them
 };
 
-// Presets have weights drawn at random, the same at every call, such that every layer shows in the
-// logits: LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs.
-// Throws a usage Error for unknown names and for a mixer with a file.
-std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source);
+// Every LayerScale becomes 1, every bias normal with deviation 0.02, from torch's generator.
+void show_every_layer(torch::nn::Module& module);
+
+// A seed for the input of a task.
+uint64_t input_seed(const BenchTask& task);
+
+[[noreturn]] void fail_precision(const char* kind, bool engine, const std::string& precision);
 
 }  // namespace tost

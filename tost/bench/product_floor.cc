@@ -1,16 +1,11 @@
 #include "tost/bench/product_floor.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <tuple>
 
-#include "tost/base/text.h"
 #include "tost/bench/timing.h"
-#include "tost/models/image_classifier.h"
-#include "tost/models/language_model.h"
-#include "tost/models/layers.h"
-#include "tost/models/sequence_classifier.h"
+#include "tost/nn/layers.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -20,73 +15,6 @@ using torch::Tensor;
 
 // More rows than these are timed in part: the rate of a product no longer changes.
 constexpr int64_t kMostRows = 16384;
-
-struct Sizes {
-  int64_t batch = 0, tokens = 0;  // tokens of a sequence that pass through the blocks
-};
-
-// The class token alone asks in class attention; keys and values are made of every token.
-void add_class_attention(const Linear& qkv, const Sizes& sizes, std::vector<Product>& products) {
-  const int64_t dim = qkv.weight.size(1);
-  products.push_back({.rows = sizes.batch, .inputs = dim, .outputs = 3 * dim});
-  products.push_back({.rows = sizes.batch * sizes.tokens, .inputs = dim, .outputs = 2 * dim});
-}
-
-void add_linears(const torch::nn::Module& model, const Sizes& sizes,
-                 const std::vector<std::string>& of_every_token, std::vector<Product>& products) {
-  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
-    const auto* linear = item.value()->as<Linear>();
-    if (linear == nullptr) continue;
-    const std::string& name = item.key();
-    const bool everywhere =
-        std::any_of(of_every_token.begin(), of_every_token.end(),
-                    [&](const std::string& prefix) { return starts_with(name, prefix); });
-    if (starts_with(name, "cls_attn_blocks.") && ends_with(name, "attn.qkv")) {
-      add_class_attention(*linear, sizes, products);
-      continue;
-    }
-    products.push_back({.rows = sizes.batch * (everywhere ? sizes.tokens : 1),
-                        .inputs = linear->weight.size(1),
-                        .outputs = linear->weight.size(0)});
-  }
-}
-
-std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side) {
-  std::vector<Product> products;
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    const auto* conv = module->as<torch::nn::Conv2dImpl>();
-    if (conv == nullptr || conv->weight.size(2) != 3) continue;
-    const int64_t stride = conv->options.stride()->at(0), from = conv->weight.size(1);
-    products.push_back({.rows = batch * (side / stride) * (side / stride),
-                        .inputs = 9 * from,
-                        .outputs = conv->weight.size(0),
-                        .batch = batch,
-                        .channels = from,
-                        .height = side,
-                        .width = side,
-                        .stride = stride});
-    side /= stride;
-  }
-  add_linears(model, {batch, side * side + model.config().registers}, {"blocks."}, products);
-  return products;
-}
-
-std::vector<Product> language_products(const LanguageModel& model, int64_t batch, int64_t tokens) {
-  std::vector<Product> products;
-  add_linears(model, {batch, tokens}, {"transformer.h."}, products);
-  products.push_back(
-      {.rows = batch, .inputs = model.config().dim, .outputs = model.config().vocab});
-  return products;
-}
-
-std::vector<Product> sequence_products(const SequenceClassifier& model, int64_t batch,
-                                       int64_t tokens) {
-  std::vector<Product> products;
-  const int64_t own = tokens + (model.config().pool == "class" ? 1 : 0);
-  const int64_t documents = model.config().pairs ? 2 : 1;
-  add_linears(model, {batch, own * documents}, {"blocks."}, products);
-  return products;
-}
 
 using Call = std::function<void()>;
 
@@ -144,17 +72,16 @@ std::vector<Call> ways(const Product& p, int64_t rows, const std::string& precis
 
 }  // namespace
 
-std::vector<Product> model_products(const torch::nn::Module& model, int64_t batch, int64_t size) {
-  if (const auto* vision = dynamic_cast<const ImageClassifier*>(&model)) {
-    return vision_products(*vision, batch, size);
+void add_linears(const torch::nn::Module& model,
+                 const std::function<int64_t(const std::string& name)>& rows,
+                 std::vector<Product>& products) {
+  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
+    const auto* linear = item.value()->as<Linear>();
+    const int64_t count = linear == nullptr ? 0 : rows(item.key());
+    if (count == 0) continue;
+    products.push_back(
+        {.rows = count, .inputs = linear->weight.size(1), .outputs = linear->weight.size(0)});
   }
-  if (const auto* language = dynamic_cast<const LanguageModel*>(&model)) {
-    return language_products(*language, batch, size);
-  }
-  if (const auto* sequence = dynamic_cast<const SequenceClassifier*>(&model)) {
-    return sequence_products(*sequence, batch, size);
-  }
-  return {};
 }
 
 ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,11 @@ struct Product {
   bool operator==(const Product&) const = default;
 };
 
-// The products of ImageClassifier::forward(), LanguageModel::extend() or
-// SequenceClassifier::forward() on `batch` inputs, found by walking over the module's layers; those
-// of attention itself (token by token) are left out. size: side of the picture, or tokens.
-std::vector<Product> model_products(const torch::nn::Module& model, int64_t batch, int64_t size);
+// Appends the products of the model's Linear layers: `rows` of each, found by its name. Where it
+// gives 0, the layer is left out.
+void add_linears(const torch::nn::Module& model,
+                 const std::function<int64_t(const std::string& name)>& rows,
+                 std::vector<Product>& products);
 
 struct ProductFloor {
   double ms = 0, gflop = 0;

@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/models/decay_groups.h"
-#include "tost/models/language_config.h"
-#include "tost/models/vision_config.h"
+#include "tost/nn/decay_groups.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -43,13 +41,5 @@ class TrainBenchModel {
   // Throws a data Error if the two differ.
   virtual void check(const std::string& precision) = 0;
 };
-
-std::unique_ptr<TrainBenchModel> make_bench_model(const LanguageConfig& config, int64_t batch);
-// Square images of `side` pixels. Without stochastic depth, so that every step costs the same.
-std::unique_ptr<TrainBenchModel> make_bench_model(const VisionConfig& config, int64_t batch,
-                                                  int64_t side);
-
-// Throws a usage Error if a model has no plain form; see check_plain_form for language models.
-void check_plain_vision(const VisionConfig& config);
 
 }  // namespace tost

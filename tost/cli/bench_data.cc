@@ -6,13 +6,13 @@
 #include <memory>
 
 #include "tost/base/error.h"
-#include "tost/bench/data_bench.h"
-#include "tost/bench/data_report.h"
 #include "tost/cli/bench_output.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
+#include "tost/study/data_bench.h"
+#include "tost/study/data_report.h"
 
 namespace tost {
 namespace {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tost/base/text.h"
-#include "tost/bench/decode_bench.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/kernels/isa.h"
+#include "tost/kinds/language/decode_bench.h"
 #include "tost/ops/device.h"
 
 namespace tost {

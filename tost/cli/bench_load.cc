@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tost/base/text.h"
-#include "tost/bench/load_bench.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/study/load_bench.h"
 
 namespace tost {
 namespace {

@@ -8,9 +8,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/bench/model_bench.h"
-#include "tost/bench/model_report.h"
-#include "tost/bench/scaling_bench.h"
 #include "tost/cli/bench_output.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
@@ -18,6 +15,9 @@
 #include "tost/cli/result_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/device.h"
+#include "tost/study/model_bench.h"
+#include "tost/study/model_report.h"
+#include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {

@@ -7,12 +7,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "tost/bench/op_bench.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/kernels/isa.h"
 #include "tost/ops/device.h"
+#include "tost/study/op_bench.h"
 
 namespace tost {
 namespace {

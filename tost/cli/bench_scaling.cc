@@ -9,14 +9,14 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
-#include "tost/bench/scaling_report.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/result_file.h"
 #include "tost/cli/terminal.h"
 #include "tost/kernels/isa.h"
-#include "tost/models/sequence_classifier.h"
+#include "tost/kinds/sequence/classifier.h"
+#include "tost/study/scaling_report.h"
 
 namespace tost {
 namespace {

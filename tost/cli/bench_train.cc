@@ -9,13 +9,13 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/bench/train_bench.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/models/language_model.h"
-#include "tost/models/vision_presets.h"
+#include "tost/kinds/language/model.h"
+#include "tost/kinds/vision/presets.h"
 #include "tost/ops/device.h"
+#include "tost/study/train_bench.h"
 
 namespace tost {
 namespace {

@@ -1,5 +1,5 @@
 // tost convert: a checkpoint into another layout.
-#include "tost/eval/convert.h"
+#include "tost/kinds/convert.h"
 
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/bench/decode_bench.h"
 #include "tost/bench/memory_read.h"
-#include "tost/bench/model_bench_test_util.h"
-#include "tost/bench/model_checks.h"
-#include "tost/bench/train_bench.h"
-#include "tost/models/vision_presets.h"
+#include "tost/kinds/language/decode_bench.h"
+#include "tost/kinds/language/model_checks.h"
+#include "tost/kinds/vision/presets.h"
 #include "tost/ops/device.h"
+#include "tost/study/model_bench_test_util.h"
+#include "tost/study/train_bench.h"
 #include "tost/testing/stand_in_gpu.h"
 
 namespace tost {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/models/language_config.h"
+#include "tost/kinds/language/config.h"
 #include "tost/torch.h"
 #include "tost/train/train_listener.h"
 

@@ -4,11 +4,11 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/cli/device_test_util.h"
+#include "tost/kinds/train_run.h"
 #include "tost/ops/device.h"
 #include "tost/testing/stand_in_gpu.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/run_test_util.h"
-#include "tost/train/train_run.h"
 
 namespace tost {
 namespace device_training_graphs_test {

@@ -11,12 +11,12 @@
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/eval/evaluate.h"
-#include "tost/eval/language_file.h"
-#include "tost/eval/model_file.h"
-#include "tost/eval/quantized_file.h"
-#include "tost/infer/vision_engine.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/vision/engine.h"
+#include "tost/kinds/vision/evaluate.h"
+#include "tost/kinds/vision/model_file.h"
 #include "tost/ops/device.h"
+#include "tost/store/quantized_file.h"
 
 namespace tost {
 namespace {

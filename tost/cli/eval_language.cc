@@ -8,13 +8,13 @@
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
-#include "tost/eval/language_choice.h"
-#include "tost/eval/language_lambada.h"
-#include "tost/eval/language_place.h"
-#include "tost/eval/language_text.h"
-#include "tost/eval/language_tokenizer.h"
+#include "tost/kinds/language/choice.h"
+#include "tost/kinds/language/lambada.h"
+#include "tost/kinds/language/place.h"
+#include "tost/kinds/language/text.h"
+#include "tost/kinds/language/tokenizer.h"
+#include "tost/kinds/language/train_config.h"
 #include "tost/ops/device.h"
-#include "tost/train/language_train_config.h"
 
 namespace tost {
 namespace {

@@ -10,7 +10,7 @@
 #include "tost/cli/options.h"
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
-#include "tost/eval/language_loss.h"
+#include "tost/kinds/language/loss.h"
 
 namespace tost {
 

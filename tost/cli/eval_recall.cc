@@ -9,9 +9,10 @@
 #include "tost/base/text.h"
 #include "tost/cli/result_file.h"
 #include "tost/data/recall_cases.h"
-#include "tost/explain/recall_maps.h"
 #include "tost/io/safe_text.h"
-#include "tost/models/vision_cost.h"
+#include "tost/kinds/language/explain_recall_maps.h"
+#include "tost/kinds/vision/cost.h"
+#include "tost/nn/state_dict.h"
 
 namespace tost {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tost/cli/terminal.h"
-#include "tost/eval/language_file.h"
-#include "tost/eval/recall_eval.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/language/recall_eval.h"
 
 namespace tost {
 

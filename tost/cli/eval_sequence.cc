@@ -11,13 +11,13 @@
 #include "tost/cli/field_option.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/eval/quantized_file.h"
-#include "tost/eval/run_layout.h"
-#include "tost/eval/sequence_eval.h"
-#include "tost/eval/sequence_file.h"
-#include "tost/infer/sequence_engine.h"
+#include "tost/kinds/sequence/engine.h"
+#include "tost/kinds/sequence/eval.h"
+#include "tost/kinds/sequence/file.h"
+#include "tost/kinds/sequence/train_config.h"
 #include "tost/ops/device.h"
-#include "tost/train/sequence_train_config.h"
+#include "tost/store/quantized_file.h"
+#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

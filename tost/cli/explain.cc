@@ -5,7 +5,7 @@
 #include "tost/cli/explain_vision.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
-#include "tost/eval/language_file.h"
+#include "tost/kinds/language/file.h"
 #include "tost/report/page.h"
 
 namespace tost {

@@ -11,11 +11,11 @@
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/text_layout.h"
-#include "tost/eval/language_tokenizer.h"
-#include "tost/explain/text_json.h"
-#include "tost/explain/text_page.h"
+#include "tost/kinds/language/explain_json.h"
+#include "tost/kinds/language/explain_page.h"
+#include "tost/kinds/language/tokenizer.h"
+#include "tost/kinds/language/train_config.h"
 #include "tost/ops/device.h"
-#include "tost/train/language_train_config.h"
 
 namespace tost {
 namespace {

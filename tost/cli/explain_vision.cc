@@ -10,10 +10,10 @@
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
-#include "tost/explain/vision_json.h"
-#include "tost/explain/vision_page.h"
+#include "tost/kinds/vision/explain_json.h"
+#include "tost/kinds/vision/explain_page.h"
+#include "tost/kinds/vision/train_config.h"
 #include "tost/ops/device.h"
-#include "tost/train/vision_train_config.h"
 
 namespace tost {
 namespace {

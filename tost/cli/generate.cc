@@ -1,5 +1,5 @@
 // tost generate: text from a language model, streamed to stdout.
-#include "tost/eval/generate.h"
+#include "tost/kinds/language/generate.h"
 
 #include <unistd.h>
 
@@ -18,10 +18,10 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/eval/language_place.h"
-#include "tost/eval/language_tokenizer.h"
-#include "tost/eval/session_file.h"
-#include "tost/models/module_device.h"
+#include "tost/kinds/language/place.h"
+#include "tost/kinds/language/session_file.h"
+#include "tost/kinds/language/tokenizer.h"
+#include "tost/nn/module_device.h"
 
 namespace tost {
 namespace {

@@ -10,14 +10,14 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/eval/manifest.h"
-#include "tost/eval/model_file.h"
-#include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/io/shards_inspect.h"
 #include "tost/io/torch_inspect.h"
+#include "tost/kinds/vision/model_file.h"
+#include "tost/store/manifest.h"
+#include "tost/store/run_layout.h"
 
 namespace tost {
 namespace {

@@ -1,5 +1,5 @@
 // tost predict: labels and probabilities for image files and texts.
-#include "tost/eval/predict.h"
+#include "tost/kinds/vision/predict.h"
 
 #include <iomanip>
 #include <iostream>
@@ -11,12 +11,12 @@
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/eval/language_file.h"
-#include "tost/eval/quantized_file.h"
-#include "tost/eval/sequence_predict.h"
-#include "tost/infer/sequence_engine.h"
-#include "tost/infer/vision_engine.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/sequence/engine.h"
+#include "tost/kinds/sequence/predict.h"
+#include "tost/kinds/vision/engine.h"
 #include "tost/ops/device.h"
+#include "tost/store/quantized_file.h"
 
 namespace tost {
 namespace {

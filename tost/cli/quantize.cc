@@ -1,5 +1,5 @@
 // tost quantize: a model file with its weights in fewer bits, and what that costs.
-#include "tost/eval/quantize.h"
+#include "tost/kinds/quantize.h"
 
 #include <iomanip>
 #include <iostream>
@@ -11,17 +11,17 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/sequence_dataset.h"
-#include "tost/eval/evaluate.h"
-#include "tost/eval/language_file.h"
-#include "tost/eval/language_loss.h"
-#include "tost/eval/language_text.h"
-#include "tost/eval/quantized_file.h"
-#include "tost/eval/sequence_eval.h"
-#include "tost/eval/sequence_file.h"
-#include "tost/infer/block_weights.h"
-#include "tost/infer/language_engine.h"
-#include "tost/infer/vision_engine.h"
-#include "tost/train/sequence_train_config.h"
+#include "tost/kinds/language/engine.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/language/loss.h"
+#include "tost/kinds/language/text.h"
+#include "tost/kinds/sequence/eval.h"
+#include "tost/kinds/sequence/file.h"
+#include "tost/kinds/sequence/train_config.h"
+#include "tost/kinds/vision/engine.h"
+#include "tost/kinds/vision/evaluate.h"
+#include "tost/nn/block_weights.h"
+#include "tost/store/quantized_file.h"
 
 namespace tost {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "tost/base/path.h"
-#include "tost/eval/run_layout.h"
+#include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 
 namespace tost {

@@ -9,8 +9,8 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/sweep_view.h"
-#include "tost/sweep/sweep_report.h"
-#include "tost/train/run_kind.h"
+#include "tost/kinds/run_kinds.h"
+#include "tost/study/sweep_report.h"
 
 namespace tost {
 namespace {

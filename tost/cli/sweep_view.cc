@@ -8,8 +8,8 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
-#include "tost/sweep/metric_view.h"
-#include "tost/train/run_kind.h"
+#include "tost/kinds/run_kinds.h"
+#include "tost/study/metric_view.h"
 
 namespace tost {
 namespace {

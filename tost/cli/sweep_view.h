@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tost/cli/terminal.h"
-#include "tost/sweep/sweep_run.h"
+#include "tost/study/sweep_run.h"
 
 namespace tost {
 

@@ -12,9 +12,9 @@
 #include "tost/cli/terminal.h"
 #include "tost/cli/train_flags.h"
 #include "tost/cli/train_help.h"
-#include "tost/eval/run_layout.h"
+#include "tost/kinds/train_run.h"
+#include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
-#include "tost/train/train_run.h"
 
 namespace tost {
 namespace {

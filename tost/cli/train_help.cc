@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/field_option.h"
-#include "tost/train/run_kind.h"
+#include "tost/kinds/run_kinds.h"
 
 namespace tost {
 namespace {

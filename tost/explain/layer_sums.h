@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "tost/eval/layer_rates.h"
 #include "tost/explain/measures.h"
 #include "tost/explain/token_norms.h"
+#include "tost/nn/layer_rates.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -21,7 +21,7 @@ struct RateGap {
   Spread gap;          // bound - exact_heads
 };
 
-// The layer's own objective, R_var at scale 1 with Π held fixed (eval/layer_rates.h): before its
+// The layer's own objective, R_var at scale 1 with Π held fixed (nn/layer_rates.h): before its
 // step, after it as the network steps (LayerScale included), and after the whole step.
 struct ObjectiveStep {
   Spread before, stepped, unscaled;

@@ -1,8 +1,7 @@
 #include "tost/explain/spectra_charts.h"
 
 #include "tost/base/error.h"
-#include "tost/explain/vision_images.h"
-#include "tost/explain/vision_page_parts.h"
+#include "tost/explain/numbers.h"
 #include "tost/report/chart.h"
 
 namespace tost {

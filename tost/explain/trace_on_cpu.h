@@ -3,9 +3,8 @@
 
 #include <vector>
 
-#include "tost/eval/layer_rates.h"
-#include "tost/models/image_classifier.h"
-#include "tost/models/language_model.h"
+#include "tost/nn/gpt_block.h"
+#include "tost/nn/layer_rates.h"
 
 namespace tost {
 
@@ -16,15 +15,6 @@ inline torch::Tensor on_cpu(const torch::Tensor& x) {
 inline std::vector<torch::Tensor> on_cpu(std::vector<torch::Tensor> all) {
   for (auto& x : all) x = on_cpu(x);
   return all;
-}
-
-inline void move_to_cpu(VisionTrace& trace) {
-  trace.stem_output = on_cpu(trace.stem_output);
-  for (auto* all :
-       {&trace.mixer_inputs, &trace.projections, &trace.memberships, &trace.mixer_outputs,
-        &trace.mixed, &trace.block_outputs, &trace.class_attention}) {
-    *all = on_cpu(std::move(*all));
-  }
 }
 
 inline void move_to_cpu(GptTrace& trace) {

@@ -1,4 +1,4 @@
-// Values and gradients of whole branches are tested in models/branch_test.cc; here every
+// Values and gradients of whole branches are tested in nn/branch_test.cc; here every
 // instruction set.
 #include "tost/ops/mlp_grad.h"
 

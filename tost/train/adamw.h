@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/models/working_copy.h"
+#include "tost/nn/working_copy.h"
 #include "tost/train/param_groups.h"
 
 namespace tost {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tost/train/checkpoint_store.h"
+#include "tost/store/checkpoint_store.h"
 
 namespace tost {
 

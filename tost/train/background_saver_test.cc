@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "tost/base/error.h"
-#include "tost/eval/run_layout.h"
+#include "tost/store/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tost/base/random.h"
-#include "tost/models/layers.h"
+#include "tost/nn/layers.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"
 

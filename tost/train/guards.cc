@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "tost/base/error.h"
-#include "tost/eval/metadata.h"
+#include "tost/store/metadata.h"
 
 namespace tost {
 namespace {

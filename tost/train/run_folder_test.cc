@@ -7,11 +7,11 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/eval/run_layout.h"
+#include "tost/store/checkpoint_store.h"
+#include "tost/store/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/checkpoint_store.h"
 
 namespace tost {
 namespace {

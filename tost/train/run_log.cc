@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "tost/eval/run_layout.h"
 #include "tost/io/parse_json.h"
+#include "tost/store/run_layout.h"
 
 namespace tost {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tost/base/file.h"
-#include "tost/eval/run_layout.h"
+#include "tost/store/checkpoint_store.h"
+#include "tost/store/run_layout.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/checkpoint_store.h"
 
 namespace tost::testing {
 

@@ -1,8 +1,8 @@
 #include "tost/train/step_graphs.h"
 
 #include "tost/base/error.h"
-#include "tost/eval/precision.h"
-#include "tost/models/state_dict.h"
+#include "tost/nn/precision.h"
+#include "tost/nn/state_dict.h"
 
 namespace tost {
 

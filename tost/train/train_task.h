@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tost/eval/watched_read.h"
+#include "tost/data/watched_read.h"
 #include "tost/train/param_groups.h"
 
 namespace tost {
@@ -77,7 +77,7 @@ class TrainTask {
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
   // Each layer's coding rates and bound on a fixed sample of evaluation data, the model being in
-  // evaluation mode: {"samples", "layers"}, layers as layer_rates gives them (eval/layer_rates.h).
+  // evaluation mode: {"samples", "layers"}, layers as layer_rates gives them (nn/layer_rates.h).
   // Draws nothing from torch's default generator. Asked for only where bound_every_steps is set,
   // which a task without such layers refuses when it is made.
   virtual nlohmann::json measure_bound() { return {}; }

@@ -5,10 +5,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/eval/precision.h"
-#include "tost/eval/run_layout.h"
-#include "tost/models/module_device.h"
-#include "tost/models/recompute.h"
+#include "tost/nn/module_device.h"
+#include "tost/nn/precision.h"
+#include "tost/nn/recompute.h"
+#include "tost/store/run_layout.h"
 #include "tost/train/run_folder.h"
 
 namespace tost {

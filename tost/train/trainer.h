@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "tost/store/checkpoint_store.h"
 #include "tost/train/adamw.h"
 #include "tost/train/background_saver.h"
-#include "tost/train/checkpoint_store.h"
 #include "tost/train/data_watch.h"
 #include "tost/train/ema.h"
 #include "tost/train/loop_config.h"

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "tost/models/state_dict.h"
+#include "tost/nn/state_dict.h"
+#include "tost/store/checkpoint_store.h"
 #include "tost/train/adamw.h"
-#include "tost/train/checkpoint_store.h"
 #include "tost/train/ema.h"
 #include "tost/train/loop_state.h"
 

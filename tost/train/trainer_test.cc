@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/models/state_dict.h"
+#include "tost/nn/state_dict.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 #include "tost/train/trainer_test_util.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/eval/run_layout.h"
+#include "tost/store/run_layout.h"
 #include "tost/train/run_test_util.h"
 #include "tost/train/toy_task.h"
 #include "tost/train/trainer.h"

@@ -1,0 +1,112 @@
+#include "tost/kinds/language/config.h"
+
+#include <cmath>
+
+#include "tost/nn/config_json.h"
+
+namespace tost {
+namespace {
+
+// Far above any model of the paper (width 1280, depth 36), far below what would overflow or exhaust
+// memory on a hostile file's say-so.
+constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxBlock = 1 << 24, kMaxVocab = 1 << 24;
+constexpr double kMaxParameters = 2e10;
+
+// Every field with its key and whether a JSON form may leave it out; see config_json.h.
+constexpr auto kFields = [](auto& c, auto&& visit) {
+  visit("name", c.name, true);
+  visit("mixer", c.mixer, false);
+  visit("vocab", c.vocab, false);
+  visit("block", c.block, false);
+  visit("dim", c.dim, false);
+  visit("depth", c.depth, false);
+  visit("heads", c.heads, false);
+  visit("mlp_ratio", c.mlp_ratio, true);
+  visit("layer_scale", c.layer_scale, true);
+  visit("dropout", c.dropout, true);
+  visit("bias", c.bias, true);
+  visit("activation", c.activation, true);
+  visit("positions", c.positions, true);
+  visit("hybrid_every", c.hybrid_every, true);
+  visit("hybrid_mixer", c.hybrid_mixer, true);
+  visit("bias_positions", c.options.bias_positions, true);
+  visit("conv", c.options.conv, true);
+  visit("decay", c.options.decay, true);
+  visit("scale_pi", c.options.scale_pi, true);
+  visit("means", c.options.means, true);
+  visit("gate", c.options.gate, true);
+  visit("window", c.options.window, true);
+};
+
+void check_size(const LanguageConfig& c) {
+  const double width = double(c.dim);
+  const double parameters =
+      double(c.depth) * width * width * (5 + 2 * c.mlp_ratio) + double(c.vocab + c.block) * width +
+      double(c.depth) * double(c.heads) *
+          double(c.options.bias_positions < 0 ? c.block : c.options.bias_positions);
+  if (parameters > kMaxParameters) {
+    fail_usage("A model of width ", c.dim, ", depth ", c.depth, ", block ", c.block, " and ",
+               c.vocab, " tokens would have about ", parameters, " parameters; the limit is ",
+               kMaxParameters, ".");
+  }
+}
+
+void check_mixers(const LanguageConfig& c) {
+  const CausalMixerConfig mixer = mixer_config(c);
+  check_field_range("bias_positions", c.options.bias_positions, -1, kMaxBlock);
+  check_field_range("conv", c.options.conv, 0, 64);
+  check_field_range("window", c.options.window, 0, kMaxBlock);
+  check_field_choice("decay", c.options.decay, {"none", "fixed", "learned"});
+  check_field_choice("means", c.options.means, {"none", "tokens", "values"});
+  check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
+  if (c.hybrid_every == 0) return check_causal_mixer(c.mixer, mixer);
+  check_hybrid(c.mixer, c.hybrid_mixer, mixer);
+}
+
+}  // namespace
+
+CausalMixerConfig mixer_config(const LanguageConfig& c) {
+  return {.dim = c.dim,
+          .heads = c.heads,
+          .block = c.block,
+          .bias = c.bias,
+          .dropout = c.dropout,
+          .options = c.options};
+}
+
+void validate(const LanguageConfig& c) {
+  check_field_range("vocab", c.vocab, 1, kMaxVocab);
+  check_field_range("block", c.block, 1, kMaxBlock);
+  check_field_range("dim", c.dim, 1, kMaxDim);
+  check_field_range("depth", c.depth, 1, kMaxDepth);
+  check_field_range("heads", c.heads, 1, c.dim);
+  check_field_choice("positions", c.positions, {"learned", "none"});
+  check_field_choice("activation", c.activation, {"gelu", "gelu-tanh"});
+  check_mixers(c);
+  if (!(c.mlp_ratio > 0 && c.mlp_ratio <= 64 && c.mlp_ratio * double(c.dim) >= 1)) {
+    fail_usage("Model setting 'mlp_ratio' is ", c.mlp_ratio,
+               "; it must be above 0, at most 64, and leave at least one hidden unit.");
+  }
+  if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
+  if (!(c.dropout >= 0 && c.dropout < 1)) {
+    fail_usage("Model setting 'dropout' is ", c.dropout, "; it must be at least 0 and below 1.");
+  }
+  check_size(c);
+}
+
+nlohmann::json to_json(const LanguageConfig& config) {
+  return config_to_json(config, kFields);
+}
+
+LanguageConfig language_config_from_json(const nlohmann::json& json) {
+  LanguageConfig config;
+  config_from_json(json, kFields, /*partial=*/false, config);
+  return config;
+}
+
+LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base) {
+  config_from_json(json, kFields, /*partial=*/true, base);
+  return base;
+}
+
+}  // namespace tost

@@ -1,0 +1,145 @@
+#include "tost/kinds/language/engine.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tost/base/error.h"
+#include "tost/kinds/language/engine_prefill.h"
+#include "tost/kinds/language/engine_step.h"
+#include "tost/nn/device_autocast.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+// Rows read together, so that the length of a text does not decide the memory.
+constexpr int64_t kPieceRows = 2048;
+// Up to here steps of a few rows are faster than tiles.
+constexpr int64_t kStepRows = 16;
+
+// Neither gradients nor torch's inference mode, whose tensors could not be changed outside it: what
+// an engine keeps from call to call must not depend on who called first.
+struct PlainMode {
+  const c10::InferenceMode off{false};
+  const torch::NoGradGuard no_grad;
+  const DeviceAutocast own_precision{Autocast::kOff};
+};
+
+}  // namespace
+
+struct LanguageEngine::Parts {
+  Parts(std::shared_ptr<LanguageModel> from, const std::string& precision)
+      : model(from), weights(std::move(from), weight_type(precision)), step(weights) {}
+
+  LanguagePrefill& prefill() {
+    if (!many) many.emplace(weights);
+    return *many;
+  }
+
+  // Rows [n, C] after the final norm.
+  Tensor normed(const Tensor& x) const {
+    return torch::layer_norm(x, {x.size(1)}, weights.norm.weight, weights.norm.bias,
+                             NormWeight::kEps);
+  }
+
+  std::shared_ptr<LanguageModel> model;
+  LanguageWeights weights;
+  LanguageStep step;
+  std::optional<LanguagePrefill> many;  // laid out when first needed
+};
+
+LanguageEngine::LanguageEngine(std::shared_ptr<LanguageModel> model, const std::string& precision)
+    : precision_(precision) {
+  const PlainMode mode;
+  parts_ = std::make_unique<Parts>(std::move(model), precision);
+}
+
+LanguageEngine::~LanguageEngine() = default;
+
+const LanguageConfig& LanguageEngine::config() const {
+  return parts_->model->config();
+}
+
+int64_t LanguageEngine::step_bytes() const {
+  return parts_->weights.step_bytes();
+}
+
+Tensor LanguageEngine::extend(const Tensor& any_ids, LanguageState& state) {
+  const PlainMode mode;
+  if (any_ids.dim() == 2 && any_ids.size(1) == 0) fail_data("There are no tokens to read.");
+  parts_->model->check_ids(any_ids, state.position);
+  const auto ids = any_ids.contiguous();
+  const int64_t batch = ids.size(0), tokens = ids.size(1), dim = config().dim;
+  state.blocks.resize(parts_->weights.blocks.size());
+  auto logits = torch::empty({batch, config().vocab});
+  auto* to = logits.mutable_data_ptr<float>();
+  if (batch == 0) return logits;
+  const int64_t at_once = kernels::kMostFewRows / batch;
+  if (batch * tokens <= kStepRows && at_once > 0) {
+    for (int64_t t = 0; t < tokens; t += at_once) {
+      const int64_t count = std::min(at_once, tokens - t);
+      const bool last = t + count == tokens;
+      parts_->step.run(ids.narrow(1, t, count).contiguous(), state, last ? to : nullptr);
+      state.position += count;
+    }
+    return logits;
+  }
+  const int64_t piece = std::max<int64_t>(1, kPieceRows / batch);
+  Tensor rows;
+  for (int64_t t = 0; t < tokens; t += piece) {
+    const int64_t count = std::min(piece, tokens - t);
+    const auto& x = parts_->prefill().run(ids.narrow(1, t, count).contiguous(), state);
+    state.position += count;
+    if (t + count == tokens) rows = x.view({batch, count, dim}).select(1, count - 1).contiguous();
+  }
+  rows = parts_->normed(rows);
+  parts_->step.head(rows.const_data_ptr<float>(), batch, to);
+  return logits;
+}
+
+Tensor LanguageEngine::hidden(const Tensor& any_ids, LanguageState* state) {
+  const PlainMode mode;
+  LanguageState own;
+  LanguageState& used = state != nullptr ? *state : own;
+  parts_->model->check_ids(any_ids, used.position);
+  const auto ids = any_ids.contiguous();
+  const int64_t batch = ids.size(0), tokens = ids.size(1);
+  used.blocks.resize(parts_->weights.blocks.size());
+  auto result = torch::empty({batch, tokens, config().dim});
+  const int64_t piece = std::max<int64_t>(1, kPieceRows / std::max<int64_t>(1, batch));
+  for (int64_t t = 0; t < tokens && batch > 0; t += piece) {
+    const int64_t count = std::min(piece, tokens - t);
+    const auto& x = parts_->prefill().run(ids.narrow(1, t, count).contiguous(), used);
+    used.position += count;
+    result.narrow(1, t, count).copy_(parts_->normed(x).view({batch, count, config().dim}));
+  }
+  return result;
+}
+
+Tensor LanguageEngine::logits(const Tensor& hidden) {
+  const PlainMode mode;
+  const int64_t vocab = config().vocab;
+  auto sizes = hidden.sizes().vec();
+  sizes.back() = vocab;
+  const auto rows = hidden.to(torch::kFloat).reshape({-1, hidden.size(-1)}).contiguous();
+  auto logits = torch::empty({rows.size(0), vocab});
+  if (rows.size(0) > kStepRows) {
+    parts_->prefill().head(rows, logits);
+  } else {
+    parts_->step.head(rows.const_data_ptr<float>(), rows.size(0), logits.mutable_data_ptr<float>());
+  }
+  return logits.view(sizes);
+}
+
+std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
+                                               const std::string& precision) {
+  // The model owns the engine, so the engine must not own the model.
+  const std::shared_ptr<LanguageModel> unowned(std::shared_ptr<void>(), model.get());
+  auto engine = std::make_shared<LanguageEngine>(unowned, precision);
+  model->read_by(engine);
+  return engine;
+}
+
+}  // namespace tost

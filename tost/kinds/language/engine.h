@@ -1,0 +1,62 @@
+// A causal language model that reads and writes at the speed of this machine: weights laid out
+// once, no autograd, a decoding step bound by reading the weights and long texts by matrix
+// products.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "tost/kinds/language/model.h"
+
+namespace tost {
+
+// Precisions are those of weights; arithmetic and state are float32 and float64 as in the model.
+//   fp32   the model's own numbers; agrees with it to rounding
+//   bf16   weights rounded to bfloat16
+//   int8   linear maps and token table in eight bits (ops/quantized_weight.h)
+//   int4   linear maps in four bits, the token table in eight
+// Where many tokens are read at once and the precision is not fp32, the factors of the matrix
+// products are bfloat16 if this CPU multiplies those. Whole texts, pieces of them and single tokens
+// agree within those roundings. Biases, norms and LayerScale stay float32 (biases bfloat16 in
+// bf16).
+//
+// Not thread-safe. Uses torch's number of threads.
+class LanguageEngine : public LanguageReader {
+ public:
+  // The model must not change while the engine lives. Throws a usage Error for an unknown
+  // precision, a data Error naming the tensor where weights that are not finite would become whole
+  // numbers.
+  explicit LanguageEngine(std::shared_ptr<LanguageModel> model,
+                          const std::string& precision = "fp32");
+  ~LanguageEngine() override;
+  LanguageEngine(const LanguageEngine&) = delete;
+  LanguageEngine& operator=(const LanguageEngine&) = delete;
+
+  const LanguageConfig& config() const;
+  const std::string& precision() const { return precision_; }
+
+  // As LanguageModel::extend(), with the same state: each may go on where the other stopped.
+  // Result float32.
+  torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
+  // As LanguageModel::hidden(): [B, T, C] float32 after the final norm.
+  torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr) override;
+  // As LanguageModel::logits(), with the head in this precision.
+  torch::Tensor logits(const torch::Tensor& hidden) override;
+
+  // Of the weights that a step reads once.
+  int64_t step_bytes() const;
+
+ private:
+  struct Parts;
+
+  std::string precision_;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Makes an engine of this precision the model's reader until the engine that is returned and
+// kept by the model is replaced.
+std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
+                                               const std::string& precision);
+
+}  // namespace tost

@@ -1,0 +1,264 @@
+#include "tost/kinds/language/engine_prefill.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "tost/base/rounding.h"
+#include "tost/kernels/row_ops.h"
+#include "tost/kernels/tssa_causal.h"
+#include "tost/nn/causal_attention.h"
+#include "tost/ops/block_cache.h"
+#include "tost/ops/kernel_call.h"
+
+namespace tost {
+
+using kernels::DType;
+using kernels::WeightType;
+using torch::Tensor;
+
+namespace {
+
+// Rows that stay in a L2 cache of 2 MiB with a part of the MLP's hidden columns.
+constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
+constexpr int64_t kPrefillColumns = 768;
+
+bool wants_bfloat16(const LanguageWeights& weights) {
+  return weights.type != WeightType::kFloat32 && product_support().bfloat16;
+}
+
+PackedLinear packed(const StepWeight& weight, bool narrow) {
+  if (!weight.values.defined()) return {};
+  return {weight.rounded(), weight.bias, narrow ? Packing::kBfloat16 : Packing::kFloat32};
+}
+
+// Times gamma and without bias, so that the residual stream can be what the product adds to.
+PackedLinear packed_onto_stream(const StepWeight& weight, const Tensor& gamma, bool narrow) {
+  if (!weight.values.defined()) return {};
+  return {weight.rounded() * gamma.unsqueeze(1), Tensor(),
+          narrow ? Packing::kBfloat16 : Packing::kFloat32};
+}
+Tensor shift_of(const StepWeight& weight, const Tensor& gamma) {
+  return weight.bias.defined() ? (weight.bias.to(torch::kFloat) * gamma).contiguous() : Tensor();
+}
+
+}  // namespace
+
+LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
+    : weights_(weights),
+      dim_(weights.model->config().dim),
+      narrow_(wants_bfloat16(weights)),
+      tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows) {
+  for (const auto& b : weights.blocks) {
+    blocks_.push_back({packed(b.in, narrow_), packed_onto_stream(b.out, b.gamma1, narrow_),
+                       packed(b.fc, narrow_), packed_onto_stream(b.proj, b.gamma2, narrow_),
+                       shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2)});
+  }
+  int64_t product = 0;
+  for (const auto& b : blocks_) {
+    for (const auto* map : {&b.in, &b.out, &b.fc, &b.proj}) {
+      if (map->defined()) product = std::max(product, map->scratch_bytes(tile_rows_));
+    }
+  }
+  tile_bytes_ = aligned(tile_rows_ * dim_ * 4) + aligned(tile_rows_ * weights.mlp_hidden * 4) +
+                aligned(product);
+}
+
+void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
+  if (!head_.defined()) head_ = packed(weights_.table, narrow_);
+  const auto x = narrow_ ? rows.to(torch::kBFloat16) : rows;
+  const auto* data = static_cast<const char*>(x.const_data_ptr());
+  const int64_t count = rows.size(0), vocab = head_.outputs();
+  at::parallel_for(0, divide_up(count, kTileRows), 1, [&](int64_t begin, int64_t end) {
+    const ScratchBlock scratch{size_t(head_.scratch_bytes(kTileRows))};
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t first = t * kTileRows;
+      PackedResult result;
+      result.data = logits.mutable_data_ptr<float>() + first * vocab;
+      result.stride = vocab;
+      head_.run({std::min(kTileRows, count - first), data + first * dim_ * (narrow_ ? 2 : 4), dim_},
+                result, scratch.data());
+    }
+    PackedLinear::release();
+  });
+}
+
+int64_t LanguagePrefill::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& b : blocks_) {
+    for (const auto* map : {&b.in, &b.out, &b.fc, &b.proj}) bytes += map->bytes();
+  }
+  return bytes;
+}
+
+void LanguagePrefill::reserve(int64_t rows) {
+  if (x_.defined() && x_.size(0) == rows) return;
+  int64_t widest = dim_;
+  for (const auto& b : blocks_) widest = std::max(widest, b.in.outputs());
+  x_ = torch::empty({rows, dim_});
+  w_ = torch::empty({rows * widest});
+  y_ = torch::empty({rows * dim_});
+}
+
+// The first numbers of a buffer as [B, T, width], float32 or bfloat16.
+Tensor LanguagePrefill::rows_of(const Tensor& buffer, int64_t width, bool narrow) const {
+  const auto typed = narrow ? buffer.view(torch::kBFloat16) : buffer;
+  return typed.narrow(0, 0, batch_ * tokens_ * width).view({batch_, tokens_, width});
+}
+
+const Tensor& LanguagePrefill::run(const Tensor& ids, LanguageState& state) {
+  batch_ = ids.size(0);
+  tokens_ = ids.size(1);
+  position_ = state.position;
+  reserve(batch_ * tokens_);
+  embed(ids.const_data_ptr<int64_t>());
+  const auto count = int64_t(blocks_.size());
+  for (int64_t i = 0; i <= count; ++i) {
+    over_tiles(i);
+    if (i < count) mix(i, state);
+  }
+  return x_;
+}
+
+void LanguagePrefill::embed(const int64_t* ids) {
+  float* x = x_.mutable_data_ptr<float>();
+  at::parallel_for(0, batch_ * tokens_, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      weights_.embed(ids[r], position_ + r % tokens_, x + r * dim_);
+    }
+  });
+}
+
+// From the mixer of the block before to the input of this block's, a tile at a time.
+void LanguagePrefill::over_tiles(int64_t block) {
+  const int64_t rows = batch_ * tokens_, threads = torch_threads();
+  const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
+  const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
+  at::parallel_for(0, divide_up(rows, size), 1, [&](int64_t begin, int64_t end) {
+    const ScratchBlock scratch{size_t(tile_bytes_)};
+    for (int64_t t = begin; t < end; ++t) {
+      const Tile tile{t * size, std::min(size, rows - t * size),
+                      static_cast<char*>(scratch.data())};
+      if (block > 0) close(block - 1, tile);
+      if (block < int64_t(blocks_.size())) open(block, tile);
+    }
+    PackedLinear::release();
+  });
+}
+
+void LanguagePrefill::norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow) {
+  kernels::NormRowsArgs a;
+  a.rows = tile.rows;
+  a.width = dim_;
+  a.x = x_.const_data_ptr<float>() + tile.first * dim_;
+  a.x_stride = dim_;
+  a.weight = norm.weight.const_data_ptr<float>();
+  a.bias = norm.bias.defined() ? norm.bias.const_data_ptr<float>() : nullptr;
+  a.eps = NormWeight::kEps;
+  a.y = y;
+  a.y_stride = dim_;
+  a.y_type = narrow ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+  kernels::norm_rows(a);
+}
+
+void LanguagePrefill::open(int64_t index, const Tile& tile) {
+  const auto& block = weights_.blocks[size_t(index)];
+  if (block.kind == BlockMixer::kModule) {
+    return norm(block.norm1, tile, w_.mutable_data_ptr<float>() + tile.first * dim_, false);
+  }
+  const auto& in = blocks_[size_t(index)].in;
+  norm(block.norm1, tile, tile.scratch, narrow_);
+  const bool narrow = narrow_ && block.kind == BlockMixer::kTssa;
+  PackedResult result;
+  result.data = reinterpret_cast<char*>(w_.mutable_data_ptr<float>()) +
+                tile.first * in.outputs() * (narrow ? 2 : 4);
+  result.stride = in.outputs();
+  result.dtype = narrow ? DType::kBfloat16 : DType::kFloat32;
+  result.next = blocks_[size_t(index)].out.ahead();
+  in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
+         tile.scratch + aligned(tile_rows_ * dim_ * 4));
+}
+
+void LanguagePrefill::close(int64_t index, const Tile& tile) {
+  const auto& block = weights_.blocks[size_t(index)];
+  const auto& maps = blocks_[size_t(index)];
+  char* hidden = tile.scratch + aligned(tile_rows_ * dim_ * 4);
+  char* product = hidden + aligned(tile_rows_ * weights_.mlp_hidden * 4);
+  float* stream = x_.mutable_data_ptr<float>() + tile.first * dim_;
+  const int64_t columns = maps.fc.panel_columns(), panels = maps.fc.panels();
+  const int64_t at_once = maps.fc.panels_within(kPrefillColumns);
+  const bool final = index + 1 == int64_t(blocks_.size());
+  const auto after = final ? kernels::FetchAhead() : blocks_[size_t(index + 1)].in.ahead();
+  if (block.kind != BlockMixer::kModule) {
+    const auto* y = reinterpret_cast<const char*>(y_.const_data_ptr<float>());
+    const auto* from = y + tile.first * dim_ * (narrow_ ? 2 : 4);
+    maps.out.accumulate({.rows = tile.rows, .data = from, .stride = dim_}, stream, dim_, 0, dim_,
+                        product, maps.fc.ahead(0, at_once));
+    shift(maps.out_shift, tile);
+  }
+  norm(block.norm2, tile, tile.scratch, narrow_);
+  for (int64_t p = 0; p < panels; p += at_once) {
+    const int64_t last = std::min(panels, p + at_once), first = p * columns;
+    const int64_t count = std::min(weights_.mlp_hidden, last * columns) - first;
+    maps.fc.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_},
+                {.data = hidden,
+                 .stride = count,
+                 .first_column = first,
+                 .dtype = narrow_ ? DType::kBfloat16 : DType::kFloat32,
+                 .activation = weights_.activation,
+                 .next = maps.proj.ahead_of_inputs(first, count)},
+                product, p, last);
+    const bool more = last < panels;
+    maps.proj.accumulate({.rows = tile.rows, .data = hidden, .stride = count}, stream, dim_, first,
+                         count, product, more ? maps.fc.ahead(last, last + at_once) : after);
+  }
+  shift(maps.proj_shift, tile);
+}
+
+// Adds the bias of a product that went onto the stream without it.
+void LanguagePrefill::shift(const Tensor& bias, const Tile& tile) {
+  if (!bias.defined()) return;
+  const float* from = bias.const_data_ptr<float>();
+  for (int64_t r = tile.first; r < tile.first + tile.rows; ++r) {
+    float* x = x_.mutable_data_ptr<float>() + r * dim_;
+    for (int64_t i = 0; i < dim_; ++i) x[i] += from[i];
+  }
+}
+
+void LanguagePrefill::mix(int64_t index, LanguageState& state) {
+  const auto& block = weights_.blocks[size_t(index)];
+  auto& own = state.blocks[size_t(index)];
+  if (block.kind == BlockMixer::kTssa) return tssa(block, own["statistics"]);
+  if (block.kind == BlockMixer::kSoftmax) {
+    auto& attention = dynamic_cast<CausalAttention&>(*block.mixer);
+    const auto mixed = attention.attend(rows_of(w_, 3 * dim_, false), &own);
+    rows_of(y_, dim_, narrow_).copy_(mixed);
+    return;
+  }
+  const auto mixed = block.mixer->forward(rows_of(w_, dim_, false), {nullptr, &own, position_});
+  x_.addcmul_(block.gamma1, mixed.reshape({batch_ * tokens_, dim_}));
+}
+
+void LanguagePrefill::tssa(const LanguageBlockWeights& block, Tensor& statistics) {
+  const int64_t heads = weights_.model->config().heads, size = 2 * dim_ + heads;
+  auto after = torch::empty({batch_, size}, torch::kDouble);
+  if (statistics.defined()) check_statistics(statistics, batch_, size);
+  const auto before = statistics.defined() ? statistics.contiguous() : statistics;
+  const auto w = rows_of(w_, dim_, narrow_), y = rows_of(y_, dim_, narrow_);
+  kernels::CausalForwardArgs a;
+  a.shape = shape_of(w, heads);
+  a.dtype = kernel_dtype(w);
+  a.w = tokens_in(w);
+  a.y = tokens_out(y);
+  a.temp = block.temp.const_data_ptr<float>();
+  a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1), position_};
+  if (before.defined()) a.state = before.const_data_ptr<double>();
+  a.next_state = after.mutable_data_ptr<double>();
+  const int threads = torch_threads();
+  const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
+  kernels::causal_forward(a, workspace.data(), torch_parallel, threads);
+  if (block.scale != 1) y.mul_(block.scale);
+  statistics = after;
+}
+
+}  // namespace tost

@@ -1,0 +1,225 @@
+#include "tost/kinds/language/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/nn/device_autocast.h"
+#include "tost/nn/quantizable.h"
+#include "tost/nn/state_dict.h"
+#include "tost/ops/quantized_weight.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+LanguageConfig small(const std::string& mixer) {
+  LanguageConfig c;
+  c.vocab = 97;
+  c.block = 64;
+  c.dim = 48;
+  c.depth = 3;
+  c.heads = 4;
+  c.layer_scale = 1;
+  c.mixer = mixer;
+  c.positions = "none";
+  return c;
+}
+
+// Weights large enough for every part to show in the logits.
+std::shared_ptr<LanguageModel> model_of(const LanguageConfig& config) {
+  torch::manual_seed(7);
+  auto model = make_language_model(config);
+  const torch::NoGradGuard no_grad;
+  for (auto& [name, tensor] : state_dict(*model)) {
+    if (tensor.dim() == 2) tensor.mul_(4);
+    if (tensor.dim() == 1) tensor.add_(0.1 * torch::randn_like(tensor));
+    if (name.find("denom_bias") != std::string::npos) tensor.normal_(0, 0.02);
+  }
+  model->eval();
+  return model;
+}
+
+Tensor ids_of(const LanguageConfig& config, int64_t batch, int64_t tokens) {
+  return torch::randint(0, config.vocab, {batch, tokens}, torch::kLong);
+}
+
+double distance(const Tensor& found, const Tensor& wanted) {
+  return ((found - wanted).abs().max() / wanted.abs().max()).item<double>();
+}
+
+// The same model on weights rounded as the precision says.
+std::shared_ptr<LanguageModel> rounded(const LanguageModel& model, const std::string& precision) {
+  const torch::NoGradGuard no_grad;
+  auto copy = make_language_model(model.config(), WeightInit::kNone);
+  load_state_dict(*copy, state_dict(model));
+  const auto linear = linear_weight_names(*copy), tables = token_table_names(*copy);
+  for (auto& [name, tensor] : state_dict(*copy)) {
+    if (linear.count(name) == 0 && tables.count(name) == 0) continue;
+    if (precision == "bf16") {
+      tensor.copy_(tensor.to(torch::kBFloat16));
+    } else {
+      const bool four = precision == "int4" && tables.count(name) == 0;
+      tensor.copy_(dequantize(four ? quantize_int4(tensor) : quantize_int8(tensor)));
+    }
+  }
+  copy->eval();
+  return copy;
+}
+
+std::vector<LanguageConfig> configs() {
+  std::vector<LanguageConfig> list;
+  for (const char* mixer : {"tssa", "softmax", "tssa-means", "delta"}) list.push_back(small(mixer));
+  list.push_back(small("tssa"));
+  list.back().positions = "learned";
+  list.back().bias = true;
+  list.back().activation = "gelu-tanh";
+  list.back().options.scale_pi = true;
+  list.push_back(small("tssa"));
+  list.back().options.conv = 3;
+  list.back().options.gate = true;
+  list.push_back(small("softmax"));
+  list.back().options.conv = 2;
+  list.back().options.window = 7;
+  list.push_back(small("tssa"));
+  list.back().hybrid_every = 2;
+  return list;
+}
+
+TEST(LanguageEngine, Float32IsTheModelToRounding) {
+  for (const auto& config : configs()) {
+    const auto model = model_of(config);
+    LanguageEngine engine(model);
+    for (const int64_t batch : {1, 3, 6}) {
+      LanguageState plain, fast;
+      for (const int64_t tokens : {1, 2, 7, 1, 30, 1}) {
+        const auto ids = ids_of(config, batch, tokens);
+        const auto wanted = model->extend(ids, plain), found = engine.extend(ids, fast);
+        ASSERT_EQ(found.sizes(), wanted.sizes());
+        EXPECT_LE(distance(found, wanted), 2e-5) << config.mixer << " " << batch << " " << tokens;
+      }
+      EXPECT_EQ(fast.position, plain.position);
+      ASSERT_EQ(fast.blocks.size(), plain.blocks.size());
+      for (size_t i = 0; i < fast.blocks.size(); ++i) {
+        ASSERT_EQ(fast.blocks[i].size(), plain.blocks[i].size());
+        for (const auto& [name, tensor] : plain.blocks[i]) {
+          const auto& own = fast.blocks[i].at(name);
+          ASSERT_EQ(own.sizes(), tensor.sizes()) << name;
+          ASSERT_EQ(own.scalar_type(), tensor.scalar_type()) << name;
+          EXPECT_TRUE(torch::allclose(own, tensor, 1e-4, 1e-4)) << config.mixer << " " << name;
+        }
+      }
+    }
+  }
+}
+
+// Steps compute on the rounded weights exactly; many tokens at once may round activations besides.
+TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
+  for (const auto& config : configs()) {
+    const auto model = model_of(config);
+    for (const char* precision : {"bf16", "int8", "int4"}) {
+      LanguageEngine engine(model, precision);
+      const auto plain = rounded(*model, precision);
+      LanguageState wanted_state, steps, whole;
+      const auto ids = ids_of(config, 2, 20);
+      const auto wanted = plain->extend(ids, wanted_state);
+      Tensor last;
+      for (int64_t t = 0; t < 20; ++t) last = engine.extend(ids.narrow(1, t, 1), steps);
+      const bool biased = config.bias && std::string(precision) == "bf16";
+      EXPECT_LE(distance(last, wanted), biased ? 5e-3 : 3e-4) << config.mixer << " " << precision;
+      EXPECT_LE(distance(engine.extend(ids, whole), wanted), 4e-2)
+          << config.mixer << " " << precision;
+    }
+  }
+}
+
+TEST(LanguageEngine, HiddenAndLogitsAreTheModels) {
+  const torch::NoGradGuard no_grad;
+  const auto config = small("tssa");
+  const auto model = model_of(config);
+  LanguageEngine engine(model);
+  const auto ids = ids_of(config, 2, 33);
+  const auto wanted = model->hidden(ids), found = engine.hidden(ids);
+  EXPECT_LE(distance(found, wanted), 2e-5);
+  EXPECT_LE(distance(engine.logits(found), model->logits(wanted)), 2e-5);
+  LanguageState state;
+  engine.hidden(ids.narrow(1, 0, 20), &state);
+  EXPECT_LE(distance(engine.hidden(ids.narrow(1, 20, 13), &state), wanted.narrow(1, 20, 13)), 2e-5);
+}
+
+TEST(LanguageEngine, CopiesOfAStateStayAsTheyWere) {
+  const auto config = small("tssa");
+  LanguageEngine engine(model_of(config));
+  LanguageState state;
+  engine.extend(ids_of(config, 1, 5), state);
+  const LanguageState copy = state;
+  const auto before = copy.blocks[0].at("statistics").clone();
+  engine.extend(ids_of(config, 1, 1), state);
+  EXPECT_TRUE(torch::equal(copy.blocks[0].at("statistics"), before));
+  EXPECT_FALSE(torch::equal(state.blocks[0].at("statistics"), before));
+}
+
+TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {
+  const auto config = small("tssa");
+  const auto model = model_of(config);
+  LanguageEngine engine(model);
+  LanguageState plain, fast;
+  const auto ids = ids_of(config, 1, 4500);
+  EXPECT_LE(distance(engine.extend(ids, fast), model->extend(ids, plain)), 2e-5);
+  EXPECT_EQ(fast.position, 4500);
+}
+
+TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
+  for (const char* mixer : {"softmax", "tssa-means"}) {
+    const auto model = model_of(small(mixer));
+    LanguageEngine engine(model);
+    const auto ids = ids_of(model->config(), 2, 40);
+    LanguageState one, two;
+    const auto plain = engine.extend(ids, one);
+    const DeviceAutocast autocast(Autocast::kBfloat16);
+    EXPECT_TRUE(torch::equal(engine.extend(ids, two), plain)) << mixer;
+  }
+}
+
+TEST(LanguageEngine, NamesTheTensorThatCannotBeRounded) {
+  const torch::NoGradGuard no_grad;
+  for (const char* mixer : {"tssa", "ssm"}) {
+    for (const char* part : {"h.1.mlp.c_fc.weight", "wte.weight"}) {
+      const auto model = model_of(small(mixer));
+      for (auto& [name, tensor] : state_dict(*model)) {
+        if (ends_with(name, part)) tensor[1][1] = INFINITY;
+      }
+      try {
+        LanguageEngine(model, "int4");
+        FAIL() << "accepted " << part;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kData);
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+      }
+      EXPECT_NO_THROW(LanguageEngine(model, "bf16"));
+    }
+  }
+}
+
+TEST(LanguageEngine, RefusesWhatTheModelRefuses) {
+  auto config = small("tssa");
+  config.positions = "learned";
+  const auto model = model_of(config);
+  EXPECT_THROW(LanguageEngine(model, "int2"), Error);
+  LanguageEngine engine(model);
+  LanguageState state;
+  EXPECT_THROW(engine.extend(torch::full({1, 1}, 97, torch::kLong), state), Error);
+  EXPECT_THROW(engine.extend(ids_of(config, 1, 65), state), Error);
+  EXPECT_THROW(engine.extend(ids_of(config, 1, 0), state), Error);
+  EXPECT_EQ(state.position, 0);
+  engine.extend(ids_of(config, 1, 3), state);
+  EXPECT_THROW(engine.extend(ids_of(config, 2, 1), state), Error) << "another batch";
+  EXPECT_THROW(engine.extend(ids_of(config, 1, 62), state), Error);
+  EXPECT_EQ(state.position, 3);
+}
+
+}  // namespace
+}  // namespace tost

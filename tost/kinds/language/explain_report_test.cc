@@ -1,0 +1,216 @@
+#include "tost/kinds/language/explain_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "tost/kinds/language/eval_test_util.h"
+#include "tost/kinds/language/explain_json.h"
+#include "tost/kinds/language/explain_page.h"
+#include "tost/kinds/language/explain_sections.h"
+#include "tost/ops/coding_rate.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+// Bytes; a block of 12, two layers, two heads.
+struct Given {
+  LoadedLanguage language = testing::tiny_language("tssa", "none");
+  TextExplainOptions options;
+
+  Given() {
+    options.samples = 3;
+    options.data = "it";
+    options.held_split = "validation";
+    options.held = std::make_shared<TokenSource>(testing::source_of(testing::some_ids(90)));
+  }
+  Passage passage(const std::string& text) const {
+    return passage_of_text(language.info, text, "--text", 400);
+  }
+  TextReport explain(const std::string& text) const {
+    return explain_text(language, passage(text), options).value();
+  }
+};
+
+bool has(const std::string& page, const std::string& part) {
+  return page.find(part) != std::string::npos;
+}
+
+TEST(TextReport, HasEverySectionAndNumber) {
+  Given setup;
+  setup.options.bound = true;
+  setup.options.train = setup.options.held;
+  const auto report = setup.explain("a <b> & \n\x01");
+  const auto page = text_page(report, "<i>").html();
+  EXPECT_TRUE(has(page, "&lt;i&gt;"));
+  for (const char* id : {"surprise", "memberships", "own-effect", "influence", "layers"}) {
+    EXPECT_TRUE(has(page, std::string("<section id=\"") + id + "\">")) << id;
+  }
+  EXPECT_FALSE(has(page, "<b> &"));
+  const json numbers = to_json(report);
+  EXPECT_EQ(numbers["passage"]["tokens"][1], "·");
+  EXPECT_EQ(numbers["layers"].size(), 2u);
+  EXPECT_EQ(numbers["splits"].size(), 2u);
+  EXPECT_EQ(numbers["splits"][0]["layers"][0]["bound"].size(), 2u);
+  EXPECT_EQ(numbers["layers"][0]["subspaces"]["overlap"][0][0], 1);
+  EXPECT_EQ(summary_json(report)["tokens"], 10);
+}
+
+TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
+  Given setup;
+  setup.options.bound = true;
+  auto report = setup.explain("abcd");
+  auto page = text_page(report, "").html();
+  EXPECT_TRUE(has(page, "before its step and after it; means over 3 windows of the validation"));
+  EXPECT_FALSE(has(page, "not an objective of theirs"));
+  const json step = to_json(report)["splits"][0]["layers"][0]["objective"];
+  EXPECT_NE(step["before"]["mean"], step["stepped"]["mean"]);
+
+  setup.language.model = testing::tiny_model("tssa-means", "none");
+  setup.language.info.config = setup.language.model->config();
+  report = setup.explain("abcd");
+  page = text_page(report, "").html();
+  EXPECT_FALSE(has(page, "before its step and after it"));
+  EXPECT_TRUE(
+      has(page, "left out for layers 1 (tssa-means), 2 (tssa-means): R_var is not an objec"));
+  const json layer = to_json(report)["splits"][0]["layers"][0];
+  EXPECT_EQ(layer["bound"].size(), 2u);
+  EXPECT_FALSE(layer.contains("objective"));
+}
+
+TEST(TextReport, CorrelationMatricesAreThoseOfTheChosen) {
+  Given setup;
+  setup.options.layers = {2};
+  setup.options.heads = {2};
+  const auto report = setup.explain("abcd");
+  const json layers = to_json(report)["splits"][0]["layers"];
+  EXPECT_FALSE(layers[0]["correlation"].contains("matrices"));
+  const json matrices = layers[1]["correlation"]["matrices"];
+  ASSERT_EQ(matrices.size(), 1u);
+  EXPECT_EQ(matrices[0]["head"], 2);
+  ASSERT_EQ(matrices[0]["absolute"].size(), 8u);
+  EXPECT_EQ(matrices[0]["absolute"][3][3], 1);
+  const auto& r = report.splits[0].statistics.rates[1].correlations[1];
+  EXPECT_NEAR(matrices[0]["absolute"][0][5].get<double>(), r[0][5].item<double>(), 1e-6);
+  const auto page = text_page(report, "").html();
+  EXPECT_TRUE(has(page, "correlations of the features of head 2, layer 2"));
+  EXPECT_FALSE(has(page, "correlations of the features of head 1"));
+  EXPECT_TRUE(has(page, ">\u00A0head\u00A01\u00A0<") || has(page, "> head 1 <"));  // the legend
+}
+
+TEST(TextReport, GatesByTokenAndTheirMeans) {
+  Given setup;
+  auto config = language_preset("tost_means_char");
+  config.vocab = setup.language.info.config.vocab;
+  config.block = 12;
+  config.dim = 16;
+  config.depth = 2;
+  config.heads = 2;
+  setup.language.model = make_language_model(config);
+  setup.language.info.config = config;
+  setup.options.heads = {2};
+  const auto report = setup.explain("abcd");
+  const auto page = text_page(report, "");
+  EXPECT_TRUE(has(page.html(), "Gates of layer 1 (tssa-means)"));
+  const double first = report.trace.layers[0].gate[0][1][0].item<double>();
+  EXPECT_TRUE(has(page.html(), "gate " + number_text(first, 3)));
+  std::set<std::string> names;
+  for (const auto& panel : page.panels()) names.insert(panel.first);
+  EXPECT_EQ(names.count("gates"), 1u);
+  EXPECT_EQ(names.count("gates-of-layer-2-1"), 1u);
+  EXPECT_EQ(names.count("gates-of-layer-2-2"), 0u);
+}
+
+TEST(TextReport, RatesAreThoseOfTheWindows) {
+  Given setup;
+  const auto report = setup.explain("ab");
+  const auto& statistics = report.splits.at(0).statistics;
+  double input = 0, norm = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    LanguageTrace inside;
+    const auto ids = window_ids(*setup.options.held, {.count = 3}, statistics.length, i);
+    trace_text(*setup.language.model, ids, &inside);
+    const auto& block = inside.blocks[1];
+    input +=
+        compression_bound(unit_heads(block.mixer.w, 2), block.mixer.pi, 8 / 0.01).item<double>() /
+        3;
+    norm += block.output.norm(2, 2).mean().item<double>() / 3;
+  }
+  EXPECT_NEAR(statistics.rates[1].rate_input.mean, input, 1e-6);
+  EXPECT_LE(input, compression_ceiling(8) + 1e-9);
+  EXPECT_NEAR(statistics.rates[1].norms.mean, norm, 1e-3 * norm);
+}
+
+TEST(TextReport, OneTokenConstantPassagesAndNoData) {
+  Given setup;
+  setup.options.held = nullptr;
+  setup.options.no_data = "There is no data.";
+  for (const char* text : {"a", "aaaaaaaaaaaa"}) {
+    const auto report = setup.explain(text);
+    const auto page = text_page(report, "").html();
+    EXPECT_TRUE(has(page, "There is no data.")) << text;
+    EXPECT_FALSE(has(page, "<section id=\"taken\">"));
+    EXPECT_TRUE(to_json(report)["splits"].empty());
+  }
+  EXPECT_TRUE(to_json(setup.explain("a"))["passage"]["loss"].is_null());
+}
+
+TEST(TextReport, WeightsThatAreNotFinite) {
+  Given setup;
+  {
+    const torch::NoGradGuard no_grad;
+    setup.language.model->parameters()[0].fill_(std::nan(""));
+  }
+  const auto report = setup.explain("abc");
+  EXPECT_FALSE(has(text_page(report, "").html(), "nan"));
+  EXPECT_TRUE(to_json(report)["passage"]["loss"].is_null());
+}
+
+TEST(TextReport, MixersWithoutGroupsAndHybrids) {
+  Given setup;
+  setup.language.model = testing::tiny_model("softmax", "none");
+  setup.language.info.config = setup.language.model->config();
+  auto report = setup.explain("abcd");
+  EXPECT_TRUE(has(report.left_out.at(0), "1 (softmax), 2 (softmax)"));
+  EXPECT_FALSE(has(text_page(report, "").html(), "<section id=\"memberships\">"));
+
+  LanguageConfig config = testing::tiny_model("tssa", "none")->config();
+  config.hybrid_every = 2;
+  setup.language.model = make_language_model(config);
+  setup.language.info.config = config;
+  report = setup.explain("abcd");
+  EXPECT_TRUE(has(report.left_out.at(0), "No memberships, spectra or rates of layers 2 (softmax)"));
+  const auto page = text_page(report, "").html();
+  EXPECT_TRUE(has(page, "layer 1 (tssa)"));
+  EXPECT_TRUE(has(page, "<section id=\"memberships\">"));
+}
+
+TEST(TextReport, ChosenLayersHeadsAndStops) {
+  Given setup;
+  setup.options.layers = {2};
+  setup.options.heads = {2};
+  EXPECT_FALSE(has(text_page(setup.explain("abc"), "").html(), "layer 1 (tssa)"));
+  setup.options.layers = {3};
+  EXPECT_THROW(setup.explain("abc"), Error);
+  setup.options.layers = {};
+  const std::atomic<bool> stop = true;
+  setup.options.stop = &stop;
+  EXPECT_FALSE(explain_text(setup.language, setup.passage("abc"), setup.options).has_value());
+}
+
+TEST(TextSections, ExcerptsAndPlaces) {
+  Passage passage;
+  passage.tokens = {"·the", "·cat", "↵"};
+  EXPECT_EQ(excerpt(passage, 2), "·the·cat↵");
+  passage.tokens = std::vector<std::string>(40, "x");
+  EXPECT_EQ(excerpt(passage, 30), "…" + std::string(24, 'x'));
+  EXPECT_EQ(passage_text("a↵"), "a↵\n");
+  EXPECT_EQ(passage_text("#12"), "#12 ");
+  EXPECT_EQ(number_text(std::nan(""), 2), "–");
+}
+
+}  // namespace
+}  // namespace tost

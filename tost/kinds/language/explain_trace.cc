@@ -1,0 +1,119 @@
+#include "tost/kinds/language/explain_trace.h"
+
+#include <algorithm>
+
+#include "tost/explain/measures.h"
+#include "tost/explain/trace_on_cpu.h"
+#include "tost/nn/causal_means.h"
+#include "tost/nn/causal_tssa.h"
+#include "tost/nn/evaluation_mode.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
+
+// One row of logits a token, made for a few tokens at a time.
+void predict_tokens(const LanguageModel& model, const Tensor& hidden, const Tensor& ids,
+                    TextTrace& trace) {
+  const int64_t tokens = ids.size(1);
+  const int64_t step = std::max<int64_t>(
+      1, kLogitsAtOnce / (model.config().vocab * std::max<int64_t>(1, ids.size(0))));
+  std::vector<Tensor> loss{torch::empty({ids.size(0), 0}, torch::kDouble)};
+  std::vector<Tensor> likely{torch::empty({ids.size(0), 0}, torch::kBool)};
+  std::vector<Tensor> guess{torch::empty({ids.size(0), 0}, torch::kInt64)};
+  for (int64_t t = 0; t + 1 < tokens; t += step) {
+    const int64_t count = std::min(step, tokens - 1 - t);
+    const Tensor logits = on_cpu(model.logits(hidden.narrow(1, t, count))).to(torch::kDouble);
+    const Tensor target = ids.narrow(1, t + 1, count);
+    loss.push_back(logits.logsumexp(2) - logits.gather(2, target.unsqueeze(2)).squeeze(2));
+    guess.push_back(logits.argmax(2));
+    likely.push_back(guess.back().eq(target));
+  }
+  trace.loss = torch::cat(loss, 1);
+  trace.likely = torch::cat(likely, 1);
+  trace.guess = torch::cat(guess, 1);
+}
+
+Tensor norms(const Tensor& x) {
+  return x.to(torch::kDouble).norm(2, -1);
+}
+
+TextLayer layer_of(const GptTrace& block, const GptBlock& weights, int64_t heads) {
+  TextLayer layer;
+  if (block.mixer.pi.defined()) {
+    layer.pi = block.mixer.pi.to(torch::kDouble);
+    layer.entropy = membership_entropy(layer.pi);
+  }
+  if (block.mixer.gate.defined()) {
+    const auto& gate = block.mixer.gate;
+    layer.gate = gate.to(torch::kDouble)
+                     .view({gate.size(0), gate.size(1), heads, -1})
+                     .mean(-1)
+                     .transpose(1, 2);
+  }
+  const Tensor added = (block.mixer_output * weights.gamma1).to(torch::kDouble);
+  layer.effect = norms(added) / norms(block.mixed.to(torch::kDouble) - added).clamp_min(1e-12);
+  layer.norm = norms(block.output);
+  for (Tensor* x : {&layer.pi, &layer.entropy, &layer.gate, &layer.effect, &layer.norm}) {
+    *x = on_cpu(*x);
+  }
+  return layer;
+}
+
+}  // namespace
+
+std::string mixer_of_block(const LanguageConfig& config, int64_t index) {
+  const bool other = config.hybrid_every > 0 && (index + 1) % config.hybrid_every == 0;
+  return other ? config.hybrid_mixer : config.mixer;
+}
+
+bool descends_on_bound(const LanguageConfig& config, int64_t index) {
+  const std::string mixer = mixer_of_block(config, index);
+  const auto& o = config.options;
+  return (mixer == "tssa" || mixer == "tssa-uniform") && o.conv == 0 && o.means == "none" &&
+         !o.gate;
+}
+
+std::vector<std::shared_ptr<GptBlock>> blocks_of(const LanguageModel& model) {
+  std::vector<std::shared_ptr<GptBlock>> blocks;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    if (auto block = std::dynamic_pointer_cast<GptBlock>(module)) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+Tensor memory_horizon(const CausalMixer& mixer) {
+  Tensor log_rates;
+  if (const auto* means = dynamic_cast<const CausalMeansMixer*>(&mixer)) {
+    log_rates = means->rates->log_rates();
+  } else if (const auto* tssa = dynamic_cast<const CausalTssaMixer*>(&mixer)) {
+    log_rates = tssa->rates->log_rates();
+  }
+  if (!log_rates.defined()) return {};
+  return -1 / torch::expm1(on_cpu(log_rates.detach()).to(torch::kDouble));
+}
+
+TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wanted) {
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(model);
+  LanguageTrace own;
+  LanguageTrace& inside = wanted != nullptr ? *wanted : own;
+  const Tensor hidden = model.hidden(ids, nullptr, &inside);  // on the model's device, as `inside`
+  TextTrace trace;
+  predict_tokens(model, hidden, ids, trace);
+  const auto blocks = blocks_of(model);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    auto layer = layer_of(inside.blocks[i], *blocks[i], model.config().heads);
+    layer.mixer = mixer_of_block(model.config(), static_cast<int64_t>(i));
+    layer.uniform = layer.mixer == "tssa-uniform" || layer.mixer == "tssa-means-uniform";
+    layer.descends = descends_on_bound(model.config(), static_cast<int64_t>(i));
+    trace.layers.push_back(std::move(layer));
+  }
+  return trace;
+}
+
+}  // namespace tost

@@ -1,0 +1,48 @@
+// A trained language model in one safetensors file: weights, architecture and tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tost/io/tokenizer.h"
+#include "tost/kinds/language/model.h"
+#include "tost/store/weights_file.h"
+
+namespace tost {
+
+struct LanguageInfo {
+  LanguageConfig config;
+  std::shared_ptr<const Tokenizer> tokenizer;          // null: token ids without a text form
+  nlohmann::json training = nlohmann::json::object();  // facts about its training, free in form
+};
+
+struct LoadedLanguage {
+  std::shared_ptr<LanguageModel> model;  // float32, in evaluation mode
+  LanguageInfo info;
+  std::filesystem::path file;      // what was read
+  std::string precision = "fp32";  // that the file holds its weights in
+};
+
+nlohmann::json to_json(const LanguageInfo& info);
+// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
+// and a tokenizer with more tokens than the model.
+LanguageInfo language_info_from_json(const nlohmann::json& json, const std::string& where);
+
+// As string metadata of a safetensors file: "tost.kind": "language", "tost.config",
+// "tost.tokenizer", "tost.training" (JSON texts) and "format": "pt".
+std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
+LanguageInfo language_info_from_metadata(const std::map<std::string, std::string>& metadata,
+                                         const std::string& where);
+
+// `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
+// file; for a model of another kind it says which.
+LoadedLanguage load_language_file(const std::filesystem::path& path,
+                                  Weights weights = Weights::kRaw);
+
+// Atomic and durable: the old file stays whole on failure.
+void save_language_file(const std::filesystem::path& file, const LanguageModel& model,
+                        const LanguageInfo& info);
+
+}  // namespace tost

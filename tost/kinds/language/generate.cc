@@ -1,0 +1,324 @@
+#include "tost/kinds/language/generate.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/kinds/language/text_stream.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+using Clock = std::chrono::steady_clock;
+
+void add(GenerateStats& sum, const GenerateStats& s) {
+  sum.prompt_tokens += s.prompt_tokens;
+  sum.new_tokens += s.new_tokens;
+  sum.decode_steps += s.decode_steps;
+  sum.prefill_s += s.prefill_s;
+  sum.decode_s += s.decode_s;
+  sum.state_bytes = std::max(sum.state_bytes, s.state_bytes);
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Tokens handed to the model at a time, which cuts them as suits it. Limits the memory of a long
+// prompt as a tensor, and the wait for a stop.
+constexpr int64_t kPromptPiece = 4096;
+
+using Prompts = std::vector<std::vector<int64_t>>;
+
+// From here on what a prompt took while it was cut and read goes back to the system at once.
+constexpr int64_t kLongPrompt = 4096;
+
+// One text being written.
+struct Row {
+  int64_t text;  // its number among all
+  Sampler sampler;
+  Random random;
+  TextStream stream;
+  GeneratedText result;
+  bool active = true;
+};
+
+class Generation {
+ public:
+  Generation(LanguageModel& model, const Tokenizer& tokenizer, const GenerateConfig& config,
+             TextSession* session, const OnText& on_text, const std::atomic<bool>* stop)
+      : model_(model),
+        tokenizer_(tokenizer),
+        config_(config),
+        session_(session),
+        on_text_(on_text),
+        stop_(stop),
+        block_(model.config().positions == "learned" ? model.max_context() : 0) {}
+
+  // `texts`: the numbers of the prompts among all.
+  GenerateResult run(Prompts prompts, const std::vector<int64_t>& texts) {
+    start(prompts, texts);
+    Tensor logits = read_prompts(std::move(prompts));
+    const auto begin = Clock::now();
+    for (int64_t i = 0; i < config_.max_tokens && !none_active(); ++i) {
+      draw_tokens(logits);
+      if (stopping()) end_all("interrupted");
+      if (none_active() || i + 1 == config_.max_tokens) break;
+      logits = read(next_ids());
+      ++result_.stats.decode_steps;
+    }
+    result_.stats.decode_s = seconds_since(begin);
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  bool stopping() const { return reader_gone_ || (stop_ != nullptr && stop_->load()); }
+
+  void start(const Prompts& prompts, const std::vector<int64_t>& texts) {
+    const auto draws = session_ != nullptr ? session_->draws : 0;
+    const int64_t allowed = std::min(tokenizer_.vocab_size(), model_.config().vocab);
+    for (size_t r = 0; r < prompts.size(); ++r) {
+      rows_.push_back(
+          {texts[r],
+           Sampler(config_.sampling, allowed),
+           Random(config_.seed, uint64_t(texts[r]), draws),
+           TextStream(config_.stop, session_ != nullptr ? session_->held : std::string()),
+           {},
+           true});
+      if (session_ != nullptr) {
+        for (const int64_t id : session_->seen) rows_.back().sampler.note(id);
+      }
+      for (const int64_t id : prompts[r]) rows_.back().sampler.note(id);
+    }
+    if (session_ != nullptr) {
+      state_ = std::move(session_->state);
+      histories_.assign(1, session_->history);
+    }
+    histories_.resize(prompts.size());
+  }
+
+  Tensor read_prompts(Prompts prompts) {
+    const auto begin = Clock::now();
+    Tensor logits;
+    if (session_ != nullptr && !session_->pending.empty()) {
+      logits = read({session_->pending});
+      result_.stats.prompt_tokens += int64_t(session_->pending.size());
+    }
+    if (!prompts[0].empty() && unread_.empty()) {
+      logits = read(prompts);
+    } else {
+      unread_.insert(unread_.end(), prompts[0].begin(), prompts[0].end());
+    }
+    const auto count = int64_t(prompts.size() * prompts[0].size());
+    result_.stats.prompt_tokens += count;
+    result_.stats.prefill_s = seconds_since(begin);
+    if (count > kLongPrompt) {
+      prompts = {};
+      malloc_trim(0);
+    }
+    return logits;
+  }
+
+  // Reads the same number of tokens in every text. Stopped on the way, it ends all texts and leaves
+  // the rest of the first in unread_.
+  Tensor read(const Prompts& ids) {
+    const auto count = int64_t(ids[0].size());
+    if (block_ > 0) remember(ids);
+    if (block_ > 0 && state_.position + count > block_) return slide();
+    Tensor logits;
+    for (int64_t t = 0; t < count; t += kPromptPiece) {
+      const int64_t piece = std::min(kPromptPiece, count - t);
+      Tensor batch = torch::empty({int64_t(ids.size()), piece}, torch::kLong);
+      for (size_t r = 0; r < ids.size(); ++r) {
+        std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);
+      }
+      logits = model_.extend(batch, state_);
+      if (t + piece < count && block_ == 0 && stopping()) {
+        unread_.assign(ids[0].begin() + t + piece, ids[0].end());
+        end_all("interrupted");
+        break;
+      }
+    }
+    return logits;
+  }
+
+  void remember(const Prompts& ids) {
+    for (size_t r = 0; r < ids.size(); ++r) {
+      auto& h = histories_[r];
+      h.insert(h.end(), ids[r].begin(), ids[r].end());
+      if (int64_t(h.size()) > block_) h.erase(h.begin(), h.end() - block_);
+    }
+  }
+
+  // Forgets all but the last half block, which is read from position 0 on.
+  Tensor slide() {
+    state_ = {};
+    const int64_t half = std::max<int64_t>(1, block_ / 2);
+    Tensor batch = torch::empty({int64_t(rows_.size()), half}, torch::kLong);
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      std::copy(histories_[r].end() - half, histories_[r].end(),
+                batch.data_ptr<int64_t>() + int64_t(r) * half);
+    }
+    return model_.extend(batch, state_);
+  }
+
+  void draw_tokens(const Tensor& logits) {
+    const Tensor wide = logits.to(torch::kCPU).to(torch::kFloat).contiguous();
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      auto& row = rows_[r];
+      if (!row.active) continue;
+      const int64_t id =
+          row.sampler.draw(wide.const_data_ptr<float>() + int64_t(r) * wide.size(1), row.random);
+      row.sampler.note(id);
+      row.result.ids.push_back(id);
+      ++result_.stats.new_tokens;
+      if (id == tokenizer_.end_of_text() && !config_.ignore_end) {
+        end(row, "end");
+        continue;
+      }
+      emit(row, row.stream.push(tokenizer_.piece(int32_t(id))));
+      if (row.stream.stopped()) end(row, "stop");
+    }
+  }
+
+  void emit(Row& row, const std::string& piece) {
+    if (piece.empty()) return;
+    row.result.text += piece;
+    if (on_text_ && !on_text_(row.text, piece)) reader_gone_ = true;
+  }
+
+  static void end(Row& row, const char* why) {
+    row.active = false;
+    row.result.ended = why;
+  }
+  void end_all(const char* why) {
+    for (auto& row : rows_) {
+      if (row.active) end(row, why);
+    }
+  }
+  bool none_active() const {
+    return std::none_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.active; });
+  }
+
+  // Texts that have ended read their last token again; nobody looks at what follows.
+  Prompts next_ids() const {
+    Prompts ids;
+    for (const auto& row : rows_) ids.push_back({row.result.ids.back()});
+    return ids;
+  }
+
+  void finish() {
+    end_all("length");
+    for (auto& row : rows_) {
+      emit(row, session_ != nullptr ? row.stream.pause() : row.stream.finish());
+      result_.texts.push_back(std::move(row.result));
+    }
+    result_.stats.state_bytes = state_bytes(state_);
+    if (session_ == nullptr) return;
+    session_->state = std::move(state_);
+    session_->history = std::move(histories_[0]);
+    session_->held = rows_[0].stream.held();
+    session_->pending = std::move(unread_);
+    const auto& ids = result_.texts[0].ids;
+    if (!ids.empty()) session_->pending.push_back(ids.back());
+    const auto& seen = rows_[0].sampler.seen();
+    session_->seen.clear();
+    for (size_t id = 0; id < seen.size(); ++id) {
+      if (seen[id]) session_->seen.push_back(int64_t(id));
+    }
+    ++session_->draws;
+  }
+
+  LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  const GenerateConfig& config_;
+  TextSession* session_;
+  const OnText& on_text_;
+  const std::atomic<bool>* stop_;
+  const int64_t block_;  // 0: no limit
+  bool reader_gone_ = false;
+  std::vector<int64_t> unread_;
+  std::vector<Row> rows_;
+  LanguageState state_;
+  Prompts histories_;
+  GenerateResult result_;
+};
+
+void check_prompts(const LanguageModel& model, const Prompts& prompts, const GenerateConfig& config,
+                   const TextSession* session) {
+  const bool pending = session != nullptr && !session->pending.empty();
+  const int64_t vocab = model.config().vocab;
+  const int64_t block = model.config().positions == "learned" ? model.max_context() : 0;
+  const int64_t before =
+      session != nullptr ? session->state.position + int64_t(session->pending.size()) : 0;
+  for (const auto& prompt : prompts) {
+    if (prompt.empty() && !pending) fail_usage("The prompt is empty; give at least one token.");
+    for (const int64_t id : prompt) {
+      if (id >= 0 && id < vocab) continue;
+      fail_data("Token ", id, " of the prompt is outside the model's vocabulary of ", vocab, ".");
+    }
+    // The last token drawn is never read.
+    const int64_t start = before + int64_t(prompt.size());
+    if (block > 0 && config.past_block == "stop" && config.max_tokens - 1 > block - start) {
+      fail_usage("The model has learned positions for ", block, " tokens, and ", config.max_tokens,
+                 " after the first ", start,
+                 " do not fit; shorten the prompt, lower max-tokens, or let --past-block slide.");
+    }
+  }
+}
+
+}  // namespace
+
+void check_generate(const GenerateConfig& config) {
+  check_sampling(config.sampling);
+  if (config.max_tokens < 0) {
+    fail_usage("max-tokens is ", config.max_tokens, "; it must be 0 or above.");
+  }
+  if (config.past_block != "stop" && config.past_block != "slide") {
+    fail_usage("past-block is '", config.past_block, "'; it must be stop or slide.",
+               did_you_mean(config.past_block, {"stop", "slide"}));
+  }
+}
+
+GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
+                        std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
+                        TextSession* session, const OnText& on_text,
+                        const std::atomic<bool>* stop) {
+  if (prompts.empty()) return {};
+  if (session != nullptr && prompts.size() != 1) {
+    fail_usage("A session continues one text, not ", prompts.size(), ".");
+  }
+  check_generate(config);
+  check_prompts(model, prompts, config, session);
+  const torch::NoGradGuard no_grad;
+  GenerateResult all;
+  all.texts.resize(prompts.size());
+  std::map<size_t, std::vector<int64_t>> groups;  // by number of tokens
+  for (size_t i = 0; i < prompts.size(); ++i) groups[prompts[i].size()].push_back(int64_t(i));
+  bool interrupted = false;
+  for (const auto& [length, texts] : groups) {
+    Prompts together;
+    for (const int64_t i : texts) together.push_back(std::move(prompts[size_t(i)]));
+    if (interrupted) {
+      for (const int64_t i : texts) all.texts[size_t(i)].ended = "interrupted";
+      continue;
+    }
+    auto result = Generation(model, tokenizer, config, session, on_text, stop)
+                      .run(std::move(together), texts);
+    for (size_t r = 0; r < texts.size(); ++r) {
+      interrupted |= result.texts[r].ended == "interrupted";
+      all.texts[size_t(texts[r])] = std::move(result.texts[r]);
+    }
+    add(all.stats, result.stats);
+  }
+  return all;
+}
+
+}  // namespace tost

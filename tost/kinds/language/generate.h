@@ -1,0 +1,73 @@
+// Text from a causal language model, token by token, with a memory that is the model's state.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/language/sampling.h"
+
+namespace tost {
+
+struct GenerateConfig {
+  SamplingConfig sampling;
+  int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
+  std::vector<std::string> stop;  // strings that end a text; not part of it
+  bool ignore_end = false;        // go on past an end-of-text token
+  // Past the block of a model with learned positions: "stop" refuses beforehand, "slide" reads the
+  // last half block again and goes on from there.
+  std::string past_block = "stop";
+  uint64_t seed = 0;
+};
+
+// Throws a usage Error naming the setting.
+void check_generate(const GenerateConfig& config);
+
+// What is needed to go on writing a text: the state, what the model has not read yet, and what the
+// settings look back to.
+struct TextSession {
+  LanguageState state;
+  std::vector<int64_t> pending;  // not yet read: the last one drawn, or the rest of a prompt
+  std::vector<int64_t> history;  // the last tokens, up to the block; only for learned positions
+  std::vector<int64_t> seen;     // distinct tokens so far, ascending, for the repetition penalty
+  std::string held;              // the beginning of a character, not yet given out
+  uint64_t draws = 0;            // numbers the continuations, so that each draws new numbers
+};
+
+struct GeneratedText {
+  std::string text;          // valid UTF-8
+  std::vector<int64_t> ids;  // what was drawn, an end-of-text token included
+  std::string ended;         // length, end, stop, interrupted
+};
+
+struct GenerateStats {
+  int64_t prompt_tokens = 0, new_tokens = 0;  // over all texts
+  int64_t decode_steps = 0;                   // tokens of one text
+  double prefill_s = 0, decode_s = 0;
+  int64_t state_bytes = 0;  // of the largest group of texts, after its last token
+};
+
+struct GenerateResult {
+  std::vector<GeneratedText> texts;  // one a prompt, in their order
+  GenerateStats stats;
+};
+
+// Called with every piece of certain text as it comes; false ends all texts.
+using OnText = std::function<bool(int64_t text, const std::string& piece)>;
+
+// Continues prompts [ids]; those with the same number of tokens are written together. Text r draws
+// from Random(seed, r, session draws), whatever is written beside it. Prompts are let go once read.
+// With `session` there is one prompt, which may be empty where the session has something pending;
+// it is read after what the session has seen, and the session moves on. `stop` ends all texts after
+// the present token, or after the present 512 tokens of a prompt. Throws usage Errors for settings
+// and for texts that would not fit the block, data Errors for prompts the model cannot read; the
+// session is then as before.
+GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
+                        std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
+                        TextSession* session = nullptr, const OnText& on_text = {},
+                        const std::atomic<bool>* stop = nullptr);
+
+}  // namespace tost

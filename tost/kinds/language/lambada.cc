@@ -1,0 +1,214 @@
+#include "tost/kinds/language/lambada.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/kinds/language/rows.h"
+#include "tost/kinds/language/tokenizer.h"
+#include "tost/nn/evaluation_mode.h"
+#include "tost/nn/module_device.h"
+#include "tost/nn/precision.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Passage {
+  std::vector<int64_t> ids;
+  int64_t context = 0;  // tokens before the last word
+  std::string target;   // the last word in lower case, without the space
+};
+using Passages = std::vector<Passage>;
+
+void append(const Tokenizer& tokenizer, std::string_view text, const std::string& where,
+            std::vector<int64_t>& ids) {
+  try {
+    const std::vector<int32_t> encoded = tokenizer.encode(text);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+  } catch (const Error& error) {
+    throw Error(error.kind(), cat(where, ": ", error.what()));
+  }
+}
+
+Passage make_passage(const JsonRow& row, const Tokenizer& tokenizer) {
+  const std::string text = string_of(row, "text");
+  const size_t space = text.rfind(' ');
+  if (space == text.npos || space == 0 || space + 1 == text.size()) {
+    fail_data(row.where, " has no last word: a space with text on both sides is expected.");
+  }
+  Passage passage;
+  append(tokenizer, std::string_view(text).substr(0, space), row.where, passage.ids);
+  passage.context = static_cast<int64_t>(passage.ids.size());
+  append(tokenizer, std::string_view(text).substr(space), row.where, passage.ids);
+  passage.target = to_lower(std::string_view(text).substr(space + 1));
+  if (passage.context == 0 || passage.context == static_cast<int64_t>(passage.ids.size())) {
+    fail_data(row.where, " has a context or a last word without tokens.");
+  }
+  return passage;
+}
+
+Passages read_passages(const std::string& path, const LoadedLanguage& language,
+                       std::optional<int64_t> limit) {
+  const int64_t most = language.model->max_context();
+  Passages passages;
+  for (const JsonRow& row : read_rows(find_rows_file(path))) {
+    if (limit && static_cast<int64_t>(passages.size()) >= *limit) break;
+    passages.push_back(make_passage(row, *language.info.tokenizer));
+    const Passage& last = passages.back();
+    if (const auto word = static_cast<int64_t>(last.ids.size()) - last.context; word > most) {
+      fail_data(row.where, " has a last word of ", word, " tokens, beyond the model's context of ",
+                most, ".");
+    }
+  }
+  // Neighbours have similar lengths, and many contexts the same one.
+  std::stable_sort(passages.begin(), passages.end(),
+                   [](const Passage& a, const Passage& b) { return a.context < b.context; });
+  return passages;
+}
+
+// The running sums over passages.
+class Evaluation {
+ public:
+  Evaluation(LoadedLanguage& language, const LambadaOptions& options)
+      : model_(*language.model), tokenizer_(*language.info.tokenizer), options_(options) {}
+
+  void add(std::span<const Passage> batch) {
+    score(batch);
+    result_.passages += static_cast<int64_t>(batch.size());
+    while (options_.generate && !batch.empty()) {
+      const auto other = std::find_if(batch.begin(), batch.end(), [&](const Passage& passage) {
+        return passage.context != batch.front().context;
+      });
+      const auto same = static_cast<size_t>(other - batch.begin());
+      generate(batch.first(same));
+      batch = batch.subspan(same);
+    }
+  }
+
+  int64_t passages() const { return result_.passages; }
+
+  LambadaResult finish() const {
+    LambadaResult result = result_;
+    const auto count = static_cast<double>(result.passages);
+    result.loss = loss_ / static_cast<double>(result.tokens);
+    result.last_word_loss = word_loss_ / count;
+    result.accuracy = static_cast<double>(right_) / count;
+    if (options_.generate) result.official_accuracy = static_cast<double>(found_) / count;
+    return result;
+  }
+
+ private:
+  void score(std::span<const Passage> batch) {
+    std::vector<ScoredText> texts;
+    for (const Passage& passage : batch) {
+      const auto predictions = static_cast<int64_t>(passage.ids.size()) - 1;
+      const int64_t fitting = std::min(predictions, model_.max_context());
+      result_.shortened += fitting < predictions;
+      texts.push_back({passage.ids, fitting});
+    }
+    const std::vector<TokenScores> scores = score_texts(model_, texts);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const auto word = static_cast<int64_t>(batch[i].ids.size()) - batch[i].context;
+      const int64_t begin = std::max<int64_t>(0, texts[i].targets - word);
+      const Tensor loss = scores[i].loss.to(torch::kDouble);
+      loss_ += loss.sum().item<double>();
+      word_loss_ += loss.slice(0, begin).sum().item<double>();
+      right_ += scores[i].likely.slice(0, begin).all().item<bool>();
+      result_.tokens += texts[i].targets;
+    }
+  }
+
+  // Contexts of one length, which can be read and continued together.
+  void generate(std::span<const Passage> group) {
+    const int64_t room = model_.max_context() - (options_.new_tokens - 1);
+    if (room < 1) {
+      fail_usage("The model's context of ", model_.max_context(), " tokens does not hold ",
+                 options_.new_tokens, " new ones.");
+    }
+    const int64_t kept = std::min(room, group.front().context);
+    const Tensor contexts = torch::empty({static_cast<int64_t>(group.size()), kept}, torch::kInt64);
+    for (size_t row = 0; row < group.size(); ++row) {
+      std::copy_n(group[row].ids.begin() + (group[row].context - kept), kept,
+                  contexts[static_cast<int64_t>(row)].data_ptr<int64_t>());
+    }
+    const std::vector<std::string> texts = continue_greedily(contexts);
+    for (size_t row = 0; row < group.size(); ++row) {
+      found_ += to_lower(texts[row]).find(group[row].target) != std::string::npos;
+    }
+  }
+
+  std::vector<std::string> continue_greedily(const Tensor& contexts) {
+    std::vector<std::string> texts(static_cast<size_t>(contexts.size(0)));
+    LanguageState state;
+    Tensor next = contexts;
+    for (int64_t step = 0; step < options_.new_tokens; ++step) {
+      next = model_.extend(next, state).argmax(1, /*keepdim=*/true).to(torch::kCPU);
+      for (size_t row = 0; row < texts.size(); ++row) {
+        const auto id = next[static_cast<int64_t>(row)].item<int64_t>();
+        // Rows of the token table beyond the tokenizer have no text.
+        if (id < tokenizer_.vocab_size()) texts[row] += tokenizer_.piece(static_cast<int32_t>(id));
+      }
+    }
+    return texts;
+  }
+
+  LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  const LambadaOptions& options_;
+  LambadaResult result_;
+  double loss_ = 0, word_loss_ = 0;
+  int64_t right_ = 0, found_ = 0;
+};
+
+void check(const LoadedLanguage& language, const LambadaOptions& options) {
+  needed_tokenizer(language.info, "passages cannot be read");
+  if (options.batch < 1 || options.new_tokens < 1 || options.limit.value_or(1) < 1) {
+    fail_usage("LAMBADA needs at least one passage, one a batch and one new token.");
+  }
+}
+
+}  // namespace
+
+std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const std::string& path,
+                                              const LambadaOptions& options) {
+  check(language, options);
+  const auto start = Clock::now();
+  const Passages passages = read_passages(path, language, options.limit);
+  const torch::InferenceMode no_grad;
+  const EvaluationMode mode(*language.model);
+  const PrecisionScope precision(options.precision, device_of(*language.model));
+  Evaluation evaluation(language, options);
+  const auto batch = static_cast<size_t>(options.batch);
+  for (size_t begin = 0; begin < passages.size(); begin += batch) {
+    const std::span all(passages);
+    evaluation.add(all.subspan(begin, std::min(batch, all.size() - begin)));
+    if (options.progress) {
+      options.progress(evaluation.passages(), static_cast<int64_t>(passages.size()));
+    }
+    if (options.stop != nullptr && options.stop->load()) return std::nullopt;
+  }
+  LambadaResult result = evaluation.finish();
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+nlohmann::json to_json(const LambadaResult& r) {
+  return {{"passages", r.passages},
+          {"tokens", r.tokens},
+          {"loss", r.loss},
+          {"last_word_loss", r.last_word_loss},
+          {"accuracy", r.accuracy},
+          {"official_accuracy",
+           r.official_accuracy ? nlohmann::json(*r.official_accuracy) : nlohmann::json()},
+          {"shortened", r.shortened},
+          {"seconds", r.seconds}};
+}
+
+}  // namespace tost

@@ -1,0 +1,38 @@
+// LAMBADA (Paperno et al., 2016): the last word of a passage, predicted from all before it.
+#pragma once
+
+#include <optional>
+
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/language/scores.h"
+
+namespace tost {
+
+struct LambadaOptions : LanguageEvalOptions {
+  int64_t batch = 16;            // passages read together
+  std::optional<int64_t> limit;  // the first passages alone, at least 1; none: all
+  bool generate = true;          // also the official code's accuracy
+  int64_t new_tokens = 10;       // which that greedily makes
+};
+
+struct LambadaResult {
+  int64_t passages = 0, tokens = 0;
+  double loss = 0;            // mean over all tokens but each passage's first, nats
+  double last_word_loss = 0;  // mean over passages of the last word's summed -log p, nats
+  double accuracy = 0;        // share whose last word greedy decoding gives, every token of it
+  std::optional<double> official_accuracy;
+  int64_t shortened = 0;  // passages beyond the model's context, read without beginning
+  double seconds = 0;
+};
+
+// `path`: a .jsonl file, or a folder with one, whose rows have a "text". Last word: a space and
+// what follows the last space; context and word are encoded apart. Official accuracy: the share
+// where the target occurs in `new_tokens` greedy tokens after the context, both in lower case
+// (ASCII). Deterministic. Nothing when `stop` ended it. Throws a data Error naming the line of a
+// passage without a space, or whose text the tokenizer cannot express.
+std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const std::string& path,
+                                              const LambadaOptions& options = {});
+
+nlohmann::json to_json(const LambadaResult& result);
+
+}  // namespace tost

@@ -1,0 +1,198 @@
+#include "tost/kinds/language/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/nn/cross_entropy.h"
+#include "tost/nn/hidden_width.h"
+#include "tost/ops/device.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+// A prompt is read in pieces of this many tokens, so that its length does not decide the memory.
+constexpr int64_t kReadPiece = 512;
+
+std::shared_ptr<CausalMixer> mixer_of_block(const LanguageConfig& c, int64_t index) {
+  const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
+  const auto& name = hybrid ? c.hybrid_mixer : c.mixer;
+  const auto config = mixer_config(c);
+  return make_causal_mixer(name, c.hybrid_every > 0 ? own_options(name, config) : config);
+}
+
+}  // namespace
+
+int64_t state_bytes(const LanguageState& state) {
+  int64_t bytes = 0;
+  for (const auto& block : state.blocks) {
+    for (const auto& [name, tensor] : block) bytes += int64_t(tensor.storage().nbytes());
+  }
+  return bytes;
+}
+
+LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_(c) {
+  validate(c);
+  const GptBlockConfig block{.dim = c.dim,
+                             .mlp_hidden = hidden_width(c.dim, c.mlp_ratio),
+                             .layer_scale = c.layer_scale,
+                             .dropout = c.dropout,
+                             .bias = c.bias,
+                             .tanh_gelu = c.activation == "gelu-tanh"};
+  transformer_ = register_module("transformer", std::make_shared<torch::nn::Module>("transformer"));
+  wte_ = transformer_->register_module("wte", std::make_shared<Embedding>(c.vocab, c.dim));
+  wte_->in_products = true;
+  if (c.positions == "learned") {
+    wpe_ = transformer_->register_module("wpe", std::make_shared<Embedding>(c.block, c.dim));
+  }
+  auto list = transformer_->register_module("h", std::make_shared<torch::nn::ModuleListImpl>());
+  for (int64_t i = 0; i < c.depth; ++i) {
+    blocks_.push_back(std::make_shared<GptBlock>(block, mixer_of_block(c, i)));
+    list->push_back(blocks_.back());
+  }
+  ln_f_ = transformer_->register_module("ln_f", std::make_shared<LayerNorm>(c.dim, 1e-5, c.bias));
+  if (init == WeightInit::kOfficial) draw_weights();
+}
+
+// Normal with deviation 0.02, the projections back into the residual stream 0.02 / sqrt(2 depth).
+void LanguageModel::draw_weights() {
+  torch::NoGradGuard no_grad;
+  init_linears(*this);
+  for (const auto& item : named_parameters()) {
+    if (ends_with(item.key(), "c_proj.weight")) {
+      item.value().normal_(0, 0.02 / std::sqrt(2.0 * double(config_.depth)));
+    }
+  }
+  wte_->weight.normal_(0, 0.02);
+  if (wpe_ != nullptr) wpe_->weight.normal_(0, 0.02);
+}
+
+int64_t LanguageModel::max_context() const {
+  return wpe_ != nullptr ? config_.block : std::numeric_limits<int64_t>::max();
+}
+
+Tensor LanguageModel::position_table() const {
+  return wpe_ != nullptr ? wpe_->weight : Tensor();
+}
+
+bool LanguageModel::read_otherwise() const {
+  return reader_ != nullptr && !is_training() && !torch::GradMode::is_enabled();
+}
+
+void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
+  if (ids.dim() != 2 || ids.scalar_type() != torch::kLong) {
+    fail_data("Token ids must be int64 of shape [batch, tokens], found ", ids.scalar_type(), " ",
+              ids.sizes(), ".");
+  }
+  if (ids.numel() == 0) return;
+  if (ids.is_cpu()) check_range(ids);
+  if (ids.size(1) > max_context() - position) {
+    fail_data("The model has learned positions for ", config_.block,
+              " tokens and cannot read token ", position + ids.size(1),
+              "; shorten the text, or train a model with positions 'none'.");
+  }
+}
+
+void LanguageModel::check_range(const Tensor& ids) const {
+  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
+  if (low < 0 || high >= config_.vocab) {
+    fail_data("Token id ", low < 0 ? low : high, " is outside the model's vocabulary of ",
+              config_.vocab, "; was the text cut by another tokenizer?");
+  }
+}
+
+Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, LanguageTrace* trace) {
+  if (trace == nullptr && read_otherwise()) {
+    Tensor found = reader_->hidden(any_ids, state);
+    if (found.defined()) return found;
+  }
+  const int64_t position = state != nullptr ? state->position : 0;
+  check_ids(any_ids, position);
+  const Tensor ids = to_device(any_ids, wte_->weight.device());
+  // A sparse gradient is added to the head's in place; a dense one would be another whole table.
+  // On a GPU it would wait for the rows to be counted.
+  auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
+                            /*sparse=*/ids.is_cpu());
+  const Tensor* place = state != nullptr && state->place.defined() ? &state->place : nullptr;
+  if (wpe_ != nullptr) {
+    x = x + (place != nullptr ? wpe_->weight.index_select(0, *place)
+                              : wpe_->weight.narrow(0, position, ids.size(1)));
+  }
+  if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
+  if (state != nullptr) state->blocks.resize(blocks_.size());
+  if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = blocks_[i]->forward(x, state != nullptr ? &state->blocks[i] : nullptr, position,
+                            trace != nullptr ? &trace->blocks[i] : nullptr, place);
+  }
+  if (state != nullptr) state->position += ids.size(1);
+  return ln_f_->forward(x);
+}
+
+Tensor LanguageModel::logits(const Tensor& hidden) const {
+  if (read_otherwise()) {
+    Tensor found = reader_->logits(hidden);
+    if (found.defined()) return found;
+  }
+  return tost::linear(hidden, product_weight(wte_->weight, wte_->copy));
+}
+
+Tensor LanguageModel::forward(const Tensor& ids) {
+  return logits(hidden(ids));
+}
+
+// Looking at targets on a GPU would wait for it.
+Tensor LanguageModel::asked_rows(const Tensor& targets) {
+  if (!targets.is_cpu()) return {};
+  const auto rows = targets.flatten().ne(-1).nonzero().squeeze(1);
+  return rows.size(0) > 0 && rows.size(0) <= targets.numel() / 2 ? rows : Tensor();
+}
+
+Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, const Tensor& asked) {
+  auto rows = hidden(ids).flatten(0, 1), wanted = targets.flatten();
+  // Where little is asked, the head reads those rows alone.
+  const auto places = asked.defined() ? asked : asked_rows(wanted);
+  if (places.defined()) {
+    rows = rows.index_select(0, to_device(places, rows.device()));
+    wanted = wanted.index_select(0, to_device(places, wanted.device()));
+  }
+  if (wanted.is_cpu() && !rows.is_cpu()) check_targets(wanted, config_.vocab);
+  wanted = to_device(wanted, rows.device());
+  if (read_otherwise()) {
+    // In pieces: the logits of all rows can be larger than the model.
+    Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
+    for (int64_t i = 0; i < rows.size(0); i += kReadPiece) {
+      const int64_t count = std::min(kReadPiece, rows.size(0) - i);
+      sum += torch::cross_entropy_loss(logits(rows.narrow(0, i, count)), wanted.narrow(0, i, count),
+                                       {}, at::Reduction::Sum, -1);
+    }
+    return (sum / wanted.ne(-1).sum()).to(torch::kFloat);
+  }
+  return head_cross_entropy(rows, product_weight(wte_->weight, wte_->copy), wanted);
+}
+
+Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
+  const torch::NoGradGuard no_grad;
+  if (read_otherwise()) {
+    Tensor found = reader_->extend(ids, state);
+    if (found.defined()) return found;
+  }
+  if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
+  check_ids(ids, state.position);  // before anything is read: a state never ends half-way
+  Tensor last;
+  for (int64_t t = 0; t < ids.size(1); t += kReadPiece) {
+    last = hidden(ids.narrow(1, t, std::min(kReadPiece, ids.size(1) - t)), &state);
+  }
+  return logits(last.select(1, last.size(1) - 1));
+}
+
+std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config, WeightInit init) {
+  return std::make_shared<LanguageModel>(config, init);
+}
+
+}  // namespace tost

@@ -1,0 +1,111 @@
+// Causal language models: token ids in, logits of the next token out. ToST-GPT and its softmax twin
+// (arXiv 2412.17810, Table 4) with the official code's names, and models without a limit of
+// context.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tost/kinds/language/config.h"
+#include "tost/nn/gpt_block.h"
+#include "tost/nn/weight_init.h"
+#include "tost/torch.h"
+
+namespace tost {
+
+// What a forward pass lets be seen, one entry a block.
+struct LanguageTrace {
+  std::vector<GptTrace> blocks;
+};
+
+// Everything a model remembers of the tokens it has read: one state a block.
+struct LanguageState {
+  int64_t position = 0;  // tokens read
+  std::vector<MixerState> blocks = {};
+  // Where given, [1] int64 on the model's device and equal to `position`: steps of one token look
+  // there, so that what they queue serves every position. Who gives it moves it on.
+  torch::Tensor place = {};
+};
+// Bytes of all tensors, with what their buffers keep in reserve.
+int64_t state_bytes(const LanguageState& state);
+
+// Another way of computing a language model's functions of the same name, faster than the modules.
+// An undefined tensor means: fall back to the modules. Nothing has happened then.
+class LanguageReader {
+ public:
+  virtual ~LanguageReader() = default;
+  virtual torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) = 0;
+  virtual torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state) = 0;
+  virtual torch::Tensor logits(const torch::Tensor& hidden) = 0;
+};
+
+class LanguageModel : public torch::nn::Module {
+ public:
+  // Weights drawn as in the official code from torch's default generator, or left uninitialised.
+  explicit LanguageModel(const LanguageConfig& config, WeightInit init = WeightInit::kOfficial);
+
+  const LanguageConfig& config() const { return config_; }
+  // Longest possible context: the block with learned positions, else the largest int64.
+  int64_t max_context() const;
+
+  // ids [B, T] int64 → logits [B, T, vocab] on the model's device. The head is tied to the token
+  // table. Throws a data Error for ids outside the vocabulary and sequences beyond max_context().
+  // Ids and targets may lie on the CPU, where they are checked, and are then moved; on a GPU their
+  // values are not looked at, which would wait for it.
+  torch::Tensor forward(const torch::Tensor& ids);
+  // The same before the head: [B, T, C] after the final norm.
+  torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
+                       LanguageTrace* trace = nullptr);
+  torch::Tensor logits(const torch::Tensor& hidden) const;
+  // Mean cross-entropy in nats over the targets that are not -1. ids, targets [B, T]. `asked`:
+  // asked_rows() of the targets, for targets on a GPU.
+  torch::Tensor loss(const torch::Tensor& ids, const torch::Tensor& targets,
+                     const torch::Tensor& asked = {});
+  // Of targets on the CPU: where they are not -1, if those are few [n]; else undefined.
+  static torch::Tensor asked_rows(const torch::Tensor& targets);
+
+  // Throws the data Error of forward() for ids it would not read after `position` tokens. Of ids on
+  // a GPU it looks at shape and type alone.
+  void check_ids(const torch::Tensor& ids, int64_t position = 0) const;
+
+  // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
+  // after the last one [B, vocab]. A default-constructed state stands for "nothing read".
+  torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
+
+  // From now on `reader` computes extend(), hidden() and logits() in evaluation mode, without
+  // gradients and traces; null: the modules again. Weights must not change meanwhile.
+  void read_by(std::shared_ptr<LanguageReader> reader) { reader_ = std::move(reader); }
+
+  // Its parts, for those who run them otherwise.
+  const std::vector<std::shared_ptr<GptBlock>>& blocks() const { return blocks_; }
+  const torch::Tensor& token_table() const { return wte_->weight; }  // [vocab, C]
+  torch::Tensor position_table() const;  // [block, C]; undefined without learned positions
+  const LayerNorm& final_norm() const { return *ln_f_; }
+
+ private:
+  void draw_weights();
+  void check_range(const torch::Tensor& ids) const;
+  bool read_otherwise() const;
+
+  LanguageConfig config_;
+  std::shared_ptr<LanguageReader> reader_;
+  std::shared_ptr<torch::nn::Module> transformer_;  // holds wte, wpe, h and ln_f
+  std::shared_ptr<Embedding> wte_, wpe_;            // wpe_ null without learned positions
+  std::vector<std::shared_ptr<GptBlock>> blocks_;
+  std::shared_ptr<LayerNorm> ln_f_;
+};
+
+std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
+                                                   WeightInit init = WeightInit::kOfficial);
+
+// {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official models, their
+// softmax twins, and ours on group means.
+std::vector<std::string> language_preset_names();
+// tost_recall and, without positions and with a convolution, tost_recall_stream: small models for
+// tasks of recall, which language_preset() gives too.
+std::vector<std::string> recall_preset_names();
+LanguageConfig language_preset(const std::string& name);
+
+}  // namespace tost

@@ -1,0 +1,148 @@
+#include "tost/kinds/language/recall_task.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/base/process_memory.h"
+#include "tost/io/tokenizers.h"
+#include "tost/kinds/language/recall_eval.h"
+#include "tost/nn/cross_entropy.h"
+#include "tost/nn/decay_groups.h"
+#include "tost/nn/model_room.h"
+#include "tost/nn/state_dict.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kBatchesAnEpoch = 1000;
+
+LanguageConfig fine_tuned_config(const RecallTrainConfig& config, const LanguageConfig& from) {
+  if (!config.mixer.empty() && config.mixer != from.mixer) {
+    fail_usage("'", config.from, "' was trained with mixer ", from.mixer, " and cannot go on with ",
+               config.mixer, ".");
+  }
+  return changed_recall_config(config, from);
+}
+
+// What `tost eval` needs to ask the same.
+json facts_of(const RecallTrainConfig& config) {
+  return {{"task", config.task},
+          {"lengths", config.lengths},
+          {"pairs", config.pairs},
+          {"vocab", config.vocab},
+          {"power", config.power},
+          {"random_filler", config.random_filler},
+          {"distractors", config.distractors},
+          {"questions", config.questions},
+          {"haystack", std::filesystem::path(config.haystack).filename().string()},
+          {"gap", config.gap}};
+}
+
+LanguageInfo make_info(const RecallTrainConfig& config, const LanguageInfo* from,
+                       const RecallSource& source) {
+  LanguageInfo info;
+  if (config.task == "needle") info.tokenizer = make_byte_tokenizer();
+  info.config = from != nullptr ? fine_tuned_config(config, from->config)
+                                : recall_model_config(config, source);
+  info.training = {{"recipe", config.recipe}, {"recall", facts_of(config)}};
+  return info;
+}
+
+}  // namespace
+
+RecallTask::RecallTask(const RecallTrainConfig& config, std::optional<LanguageInfo> known,
+                       bool has_checkpoint)
+    : config_(config),
+      cases_(recall_cases(config)),
+      source_(open_recall(recall_spec(config, uint64_t(config.seed)))),
+      scored_(open_recall(recall_spec(config, 0))) {
+  std::optional<LoadedLanguage> from;
+  if (!config.from.empty() && !(known && has_checkpoint)) {
+    from = load_language_file(config.from, Weights::kRaw);
+  }
+  info_ = known ? *std::move(known) : make_info(config, from ? &from->info : nullptr, *source_);
+  check_recall_fits(info_.config, *source_, cases_);
+  for (const RecallCase& size : cases_) {
+    check_recall_memory(info_.config, size.length, config.batch, /*training=*/true,
+                        room_on(device_from_name(config.device)));
+  }
+  if (config.sample_every_steps > 0 || config.bound_every_steps > 0) {
+    fail_usage(config.sample_every_steps > 0 ? "sample_every_steps" : "bound_every_steps",
+               " does not go with tasks of recall; leave it at 0.");
+  }
+  model_ = make_language_model(info_.config);
+  if (from) load_state_dict(*model_, state_dict(*from->model));
+}
+
+std::vector<ParamGroup> RecallTask::param_groups() {
+  const DecayGroups groups = language_decay_groups(*model_);
+  return {
+      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
+      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
+}
+
+int64_t RecallTask::samples_per_batch() const {
+  int64_t tokens = 0;
+  for (const RecallCase& size : cases_) tokens += config_.batch * size.length;
+  return tokens / std::ssize(cases_);
+}
+
+int64_t RecallTask::batches_per_epoch() const {
+  return std::max(config_.accumulate, kBatchesAnEpoch);
+}
+
+void RecallTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  fetched_.reset();
+  next_ = epoch * batches_per_epoch() + first_batch;
+}
+
+void RecallTask::fetch() {
+  const auto start = std::chrono::steady_clock::now();
+  const RecallCase& size = cases_[size_t(next_ % std::ssize(cases_))];
+  fetched_ = make_recall_batch(*source_, size, "train", next_ * config_.batch, config_.batch);
+  ++next_;
+  fetched_tokens_ = config_.batch * size.length;
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TaskInput RecallTask::take_input() {
+  if (!fetched_) fetch();
+  const RecallBatch batch = *std::exchange(fetched_, std::nullopt);
+  model_->check_ids(batch.ids);
+  check_targets(batch.targets, info_.config.vocab);
+  return {{batch.ids, batch.targets, LanguageModel::asked_rows(batch.targets)}, fetched_tokens_};
+}
+
+TaskOutput RecallTask::compute(const std::vector<torch::Tensor>& tensors) {
+  return {.loss = model_->loss(tensors[0], tensors[1], tensors[2]), .correct = {}};
+}
+
+std::optional<json> RecallTask::evaluate(const std::atomic<bool>* stop) {
+  RecallEvalOptions options;
+  options.split = "validation";
+  options.samples = config_.eval_samples;
+  options.precision = config_.precision;
+  options.stop = stop;
+  options.read_guard = read_guard_;
+  const auto scores = evaluate_recall(*model_, *scored_, cases_, options);
+  if (!scores) return std::nullopt;
+  const RecallTotals totals = recall_totals(*scores);
+  json cases = json::array();
+  for (const RecallScores& one : *scores) cases.push_back(to_json(one, config_.task));
+  return json{{"accuracy", totals.accuracy}, {"exact", totals.exact},  {"loss", totals.loss},
+              {"tokens", totals.tokens},     {"split", options.split}, {"cases", cases}};
+}
+
+json RecallTask::model_description() const {
+  return to_json(info_);
+}
+
+std::map<std::string, std::string> RecallTask::model_metadata() const {
+  return to_metadata(info_);
+}
+
+}  // namespace tost

@@ -1,0 +1,59 @@
+// Training a language model to find again what it has read: samples, model, loss and score for the
+// loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "tost/data/recall_batch.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/language/model.h"
+#include "tost/kinds/language/recall_train_config.h"
+#include "tost/train/train_task.h"
+
+namespace tost {
+
+class RecallTask : public TrainTask {
+ public:
+  // Weights are drawn from torch's default generator, or taken from config.from. `known` and
+  // `has_checkpoint` as in LanguageTask. Usage Errors for settings that do not fit each other, data
+  // Errors for files.
+  explicit RecallTask(const RecallTrainConfig& config,
+                      std::optional<LanguageInfo> known = std::nullopt,
+                      bool has_checkpoint = false);
+
+  const LanguageInfo& info() const { return info_; }
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<ParamGroup> param_groups() override;
+  std::string unit() const override { return "tokens"; }
+  int64_t samples_per_batch() const override;
+  int64_t batches_per_epoch() const override;
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  // Batch i is of case i modulo their number.
+  MicroBatch next_batch() override { return computed(take_input()); }
+  bool has_parts() const override { return true; }
+  TaskInput take_input() override;
+  TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
+  void fetch() override;
+  double wait_seconds() const override { return wait_seconds_; }
+  // accuracy, exact and loss (see RecallScores, means over the cases), tokens, and "cases", one
+  // object each.
+  std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
+  BestMetric best_metric() const override { return {"accuracy", true}; }
+  nlohmann::json model_description() const override;
+  std::map<std::string, std::string> model_metadata() const override;
+
+ private:
+  RecallTrainConfig config_;
+  std::vector<RecallCase> cases_;
+  std::unique_ptr<RecallSource> source_, scored_;
+  LanguageInfo info_;
+  std::shared_ptr<LanguageModel> model_;
+  int64_t next_ = 0;  // index of the next batch in the stream of all
+  std::optional<RecallBatch> fetched_;
+  int64_t fetched_tokens_ = 0;  // of it, as samples_per_batch() counts
+  double wait_seconds_ = 0;
+};
+
+}  // namespace tost

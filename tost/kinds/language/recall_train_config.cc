@@ -1,0 +1,128 @@
+#include "tost/kinds/language/recall_train_config.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/data/recall_cases.h"
+#include "tost/kinds/language/model.h"
+#include "tost/kinds/language/train_config.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using enum OnResume;
+using R = RecallTrainConfig;
+
+void add_task_fields(FieldTable<R>& t) {
+  t.choice("task", &R::task, recall_tasks(), kFixed, "what is to be recalled")
+      .text("lengths", &R::lengths, kFixed,
+            "tokens of a sample, such as 64,128; batches take turns")
+      .text("pairs", &R::pairs, kFixed, "keys with a value (mqar), such as 4,8: one a length")
+      .integer("vocab", &R::vocab, 3, int64_t{1} << 24, kFixed, "tokens of mqar and copying")
+      .number("power", &R::power, 1e-9, 16, kFixed,
+              "queries of mqar: weight k^(power - 1) of the k-th place behind the pairs")
+      .flag("random_filler", &R::random_filler, kFixed,
+            "random tokens between the queries of mqar, not zeros")
+      .integer("distractors", &R::distractors, 0, 1000, kFixed, "needles with other keys")
+      .integer("questions", &R::questions, 1, 1000, kFixed,
+               "needles that are asked for, distractors among them")
+      .path("haystack", &R::haystack, absolute_where_found, kWarn,
+            "text file around the needles (empty: a grammar)")
+      .integer("gap", &R::gap, 0, int64_t{1} << 24, kFixed, "blanks before a copy");
+}
+
+FieldTable<R> make_recall_fields() {
+  FieldTable<R> t;
+  t.choice("recipe", &R::recipe, recall_tasks(), kFree, "named set of defaults")
+      .choice("model", &R::model, recall_preset_names(), kFixed, "model preset")
+      .path("from", &R::from, absolute_setting, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &R::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &R::model_options, kFixed, "further model fields, as in model.json")
+      .integer("batch", &R::batch, 1, 65536, kFixed, "samples a batch")
+      .integer("eval_samples", &R::eval_samples, 1, 1'000'000, kWarn,
+               "samples of every length an evaluation takes, the same every time");
+  add_task_fields(t);
+  return t.include(loop_fields()).include(step_fields());
+}
+
+R mqar_recipe() {
+  R c;
+  c.max_steps = 2000;
+  c.lr = 3e-3;
+  c.min_lr = 1e-4;
+  c.warmup_steps = 100;
+  c.weight_decay = 0.1;
+  c.beta2 = 0.99;
+  c.clip = 1;
+  c.evaluate_every_steps = 250;
+  c.checkpoint_every = 0;
+  c.checkpoint_every_steps = 500;
+  c.log_every = 50;
+  return c;
+}
+
+R needle_recipe() {
+  R c = mqar_recipe();
+  c.recipe = c.task = "needle";
+  c.model = "tost_recall_stream";
+  c.lengths = "128,256,512,1k";
+  c.batch = 16;
+  return c;
+}
+
+R copying_recipe() {
+  R c = mqar_recipe();
+  c.recipe = c.task = "copying";
+  c.vocab = 64;
+  return c;
+}
+
+void check_recall(const R& config) {
+  check_loop_config(config);
+  recall_cases(config);
+}
+
+}  // namespace
+
+const ConfigForm<R>& recall_train_form() {
+  static const ConfigForm<R> form{
+      make_recall_fields(),
+      {{"mqar", mqar_recipe}, {"needle", needle_recipe}, {"copying", copying_recipe}},
+      check_recall,
+      language_train_form().shorthands};
+  return form;
+}
+
+RecallSpec recall_spec(const R& config, uint64_t seed) {
+  return {.task = config.task,
+          .seed = seed,
+          .vocab = config.vocab,
+          .power = config.power,
+          .random_filler = config.random_filler,
+          .distractors = config.distractors,
+          .questions = config.questions,
+          .text = config.haystack,
+          .gap = config.gap};
+}
+
+std::vector<RecallCase> recall_cases(const R& config) {
+  return parse_recall_cases(config.lengths, config.pairs);
+}
+
+LanguageConfig changed_recall_config(const R& config, LanguageConfig base) {
+  return changed_language_config(config.mixer, config.model_options, std::move(base));
+}
+
+LanguageConfig recall_model_config(const R& config, const RecallSource& source) {
+  LanguageConfig base = language_preset(config.model);
+  base.vocab = source.vocab();
+  base.block = 1;
+  for (const RecallCase& size : recall_cases(config)) {
+    base.block = std::max(base.block, size.length);
+  }
+  return changed_recall_config(config, base);
+}
+
+}  // namespace tost

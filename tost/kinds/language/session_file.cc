@@ -1,0 +1,165 @@
+#include "tost/kinds/language/session_file.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safetensors.h"
+#include "tost/nn/state_dict.h"
+#include "tost/store/metadata.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using torch::Tensor;
+
+constexpr char kSessionKey[] = "tost.session";
+constexpr int64_t kMostTokens = int64_t{1} << 50;
+
+// Whatever the precision the model runs in: the sum is over the weights' upper 16 bits, which
+// bfloat16 keeps up to rounding, so weights are rounded first.
+int64_t weight_sum(const LanguageModel& model) {
+  int64_t sum = 0;
+  for (const auto& [name, tensor] : state_dict(model)) {
+    const auto bits = tensor.to(torch::kBFloat16).contiguous().view(torch::kShort);
+    sum = int64_t(uint64_t(sum) * 31 + uint64_t(bits.to(torch::kLong).sum().item<int64_t>()));
+  }
+  return sum;
+}
+
+Tensor to_tensor(const std::vector<int64_t>& values) {
+  return torch::tensor(values, torch::kLong);
+}
+
+std::string block_key(size_t block, const std::string& name) {
+  return cat("block.", block, ".", name);
+}
+
+std::vector<int64_t> ids_from(const SafetensorsFile& content, const char* name, int64_t vocab,
+                              const std::string& where) {
+  const auto found = content.tensors.find(name);
+  if (found == content.tensors.end()) fail_data(where, " lacks '", name, "'.");
+  const auto& tensor = found->second;
+  if (tensor.scalar_type() != torch::kLong || tensor.dim() != 1) {
+    fail_data(where, " has '", name, "' of another type than a list of token ids.");
+  }
+  const auto* ids = tensor.const_data_ptr<int64_t>();
+  std::vector<int64_t> values(ids, ids + tensor.numel());
+  for (const int64_t id : values) {
+    if (id < 0 || id >= vocab) {
+      fail_data(where, " has the token ", id, " in '", name, "', outside the vocabulary of ", vocab,
+                ".");
+    }
+  }
+  return values;
+}
+
+// At most the beginning of one character.
+std::string held_from(const SafetensorsFile& content, const std::string& where) {
+  const auto found = content.tensors.find("held");
+  if (found == content.tensors.end() || found->second.scalar_type() != torch::kByte ||
+      found->second.dim() != 1 || found->second.numel() > 3) {
+    fail_data(where, " has no 'held' of up to three bytes.");
+  }
+  const auto* bytes = found->second.const_data_ptr<uint8_t>();
+  return std::string(bytes, bytes + found->second.numel());
+}
+
+// A tensor as the model at hand would have made it: of `cached` tokens if it is a cache, else of
+// the example's sizes.
+Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name, int64_t cached,
+               const std::string& where) {
+  bool fits = tensor.dim() == example.dim() && tensor.is_floating_point() &&
+              (tensor.scalar_type() == torch::kDouble) == (example.scalar_type() == torch::kDouble);
+  const bool cache = name == "k" || name == "v";
+  for (int64_t i = 0; fits && i < tensor.dim(); ++i) {
+    fits = tensor.size(i) == (cache && i == 2 ? cached : example.size(i));
+  }
+  if (!fits) {
+    fail_data(where, " has '", name, "' of type ", tensor.scalar_type(), " and sizes ",
+              tensor.sizes(), ", which this model does not keep.");
+  }
+  if (!tensor.isfinite().all().item<bool>()) {
+    fail_data(where, " has values in '", name, "' that are not finite.");
+  }
+  return tensor.to(example.options());
+}
+
+void read_state(const SafetensorsFile& content, LanguageModel& model, const std::string& where,
+                LanguageState& state) {
+  LanguageState example;
+  model.extend(torch::zeros({1, 1}, torch::kLong), example);
+  const int64_t window = model.config().options.window, position = state.position;
+  const int64_t cached = window > 0 ? std::min(position, window - 1) : position;
+  size_t used = 0;
+  state.blocks.resize(example.blocks.size());
+  for (size_t i = 0; i < example.blocks.size(); ++i) {
+    for (const auto& [name, tensor] : example.blocks[i]) {
+      const auto found = content.tensors.find(block_key(i, name));
+      if (found == content.tensors.end()) fail_data(where, " lacks '", block_key(i, name), "'.");
+      state.blocks[i][name] = checked(found->second, tensor, name, cached, where);
+      ++used;
+    }
+  }
+  if (used + 4 != content.tensors.size()) {
+    fail_data(where, " holds ", content.tensors.size(), " tensors where this model keeps ",
+              used + 4, ".");
+  }
+}
+
+}  // namespace
+
+void save_session(const fs::path& file, const TextSession& session, const LanguageModel& model) {
+  const auto held = torch::empty({int64_t(session.held.size())}, torch::kByte);
+  std::copy(session.held.begin(), session.held.end(), held.data_ptr<uint8_t>());
+  std::map<std::string, Tensor> tensors{{"pending", to_tensor(session.pending)},
+                                        {"history", to_tensor(session.history)},
+                                        {"seen", to_tensor(session.seen)},
+                                        {"held", held}};
+  for (size_t i = 0; i < session.state.blocks.size(); ++i) {
+    for (const auto& [name, tensor] : session.state.blocks[i]) {
+      tensors[block_key(i, name)] = tensor.contiguous();
+    }
+  }
+  const json head{{"position", session.state.position},
+                  {"draws", session.draws},
+                  {"config", to_json(model.config())},
+                  {"weight_sum", weight_sum(model)}};
+  save_safetensors(file, tensors, {{kSessionKey, json_text(head)}});
+}
+
+TextSession load_session(const fs::path& file, LanguageModel& model) {
+  const std::string where = cat("Session '", file.string(), "'");
+  const SafetensorsFile content = load_safetensors(file);
+  if (!content.metadata.count(kSessionKey)) fail_data(where, " is not a session of this program.");
+  const json head = metadata_json(content.metadata, kSessionKey, where);
+  expect_keys(head, {"position", "draws", "config", "weight_sum"}, where);
+  return read_from(where, [&] {
+    if (head["config"] != to_json(model.config()) || head["weight_sum"] != weight_sum(model)) {
+      fail_data("it was written with another model; use that one, or start a new session.");
+    }
+    TextSession session;
+    session.draws = whole_number(head["draws"]);
+    session.state.position = whole_number(head["position"]);
+    const int64_t position = session.state.position;
+    if (position < 1 || position > std::min(model.max_context(), kMostTokens)) {
+      fail_data("its position is ", position, ".");
+    }
+    const int64_t vocab = model.config().vocab;
+    session.pending = ids_from(content, "pending", vocab, "it");
+    session.history = ids_from(content, "history", vocab, "it");
+    session.seen = ids_from(content, "seen", vocab, "it");
+    const bool learned = model.config().positions == "learned";
+    const auto remembered = int64_t(session.history.size());
+    if (remembered < (learned ? position : 0) || remembered > (learned ? model.max_context() : 0)) {
+      fail_data("it remembers ", remembered, " tokens at position ", position, ".");
+    }
+    session.held = held_from(content, "it");
+    read_state(content, model, "it", session.state);
+    return session;
+  });
+}
+
+}  // namespace tost

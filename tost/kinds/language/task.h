@@ -1,0 +1,66 @@
+// Training a language model: text, model, loss and score for the loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tost/data/token_data.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/language/model.h"
+#include "tost/kinds/language/train_config.h"
+#include "tost/train/train_task.h"
+
+namespace tost {
+
+class LanguageTask : public TrainTask {
+ public:
+  // Opens the text and makes the model. Weights are drawn from torch's default generator, or taken
+  // from config.from. `known`: the description a resumed run was started with; the text is then cut
+  // by its tokenizer. `has_checkpoint`: a known model's weights come from there, config.from is not
+  // read. Usage Errors for settings that do not fit each other, data Errors for files.
+  explicit LanguageTask(const LanguageTrainConfig& config,
+                        std::optional<LanguageInfo> known = std::nullopt,
+                        bool has_checkpoint = false);
+
+  const LanguageInfo& info() const { return info_; }
+
+  torch::nn::Module& model() override { return *model_; }
+  std::vector<ParamGroup> param_groups() override;
+  std::string unit() const override { return "tokens"; }
+  int64_t samples_per_batch() const override { return config_.batch * info_.config.block; }
+  int64_t batches_per_epoch() const override;
+  void start_epoch(int64_t epoch, int64_t first_batch) override;
+  void fetch() override;
+  MicroBatch next_batch() override { return computed(take_input()); }
+  bool has_parts() const override { return true; }
+  TaskInput take_input() override;
+  TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
+  double wait_seconds() const override { return wait_seconds_; }
+  // loss (nats a token), perplexity, bits_per_byte (where the text's size is known), split, tokens.
+  // Mean over eval_batches batches of random crops, the same at every call.
+  std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
+  BestMetric best_metric() const override { return {"loss", false}; }
+  std::string sample(int64_t step) override;
+  // Of crops of the scored text, the same at every call.
+  nlohmann::json measure_bound() override;
+  nlohmann::json model_description() const override;
+  std::map<std::string, std::string> model_metadata() const override;
+
+ private:
+  void choose_scored_split();
+  void check_lengths() const;
+
+  LanguageTrainConfig config_;
+  TextData data_;
+  LanguageInfo info_;
+  std::shared_ptr<LanguageModel> model_;
+  std::shared_ptr<const TokenSource> scored_;
+  std::string scored_split_;
+  int64_t scored_bytes_ = 0;
+  int64_t next_ = 0;  // index of the next training batch in the stream of all
+  std::optional<std::pair<torch::Tensor, torch::Tensor>> fetched_;  // ids and targets
+  double wait_seconds_ = 0;
+};
+
+}  // namespace tost

@@ -1,0 +1,106 @@
+#include "tost/kinds/language/text.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/path.h"
+#include "tost/data/text_layout.h"
+#include "tost/kinds/language/rows.h"
+#include "tost/kinds/language/tokenizer.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Whether the model was trained on this file, as far as names tell: on the file itself, or on a
+// folder whose only text it is.
+bool learned_from(const LanguageInfo& info, const fs::path& file) {
+  const json data = info.training.is_object() ? info.training.value("data", json()) : json();
+  const fs::path path = absolute_path(file);
+  return data == path.filename().string() ||
+         (path.filename() == "input.txt" && data == path.parent_path().filename().string());
+}
+
+// Of the model's own training text what was held back, so that it is not scored on what it learned.
+std::string default_split(const TextLayout& layout, const LanguageInfo& info) {
+  if (is_folder(layout.path)) {
+    return layout.parts.contains("test") ? "test" : "validation";
+  }
+  const bool held_back = layout.parts.contains("validation") && learned_from(info, layout.path);
+  return held_back ? "validation" : "whole";
+}
+
+// Texts one after the other, an end of text after each.
+class RowStream {
+ public:
+  RowStream(const LanguageInfo& info, const std::string& path) : tokenizer_(*info.tokenizer) {
+    if (tokenizer_.end_of_text() < 0) {
+      fail_usage("A text in rows ('", path, "') needs an end-of-text token, which the model's ",
+                 tokenizer_.kind(), " tokenizer lacks; use the usual protocol on plain text.");
+    }
+  }
+
+  void add(std::string_view text, const std::string& where) {
+    try {
+      const std::vector<int32_t> ids = tokenizer_.encode(text);
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+    } catch (const Error& error) {
+      throw Error(error.kind(), cat(where, ": ", error.what()));
+    }
+    ids_.push_back(tokenizer_.end_of_text());
+    bytes_ += static_cast<int64_t>(text.size());
+  }
+
+  LanguageText finish(const std::string& name, const std::string& split) const {
+    return {std::make_shared<TokenSource>(ids_, name), bytes_, split};
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> ids_;
+  int64_t bytes_ = 0;
+};
+
+LanguageText from_json_rows(const LanguageTextSpec& spec, const LanguageInfo& info) {
+  if (!spec.split.empty()) {
+    fail_usage("'", spec.path, "' holds rows, which have no splits; leave out the split.");
+  }
+  RowStream stream(info, spec.path);
+  for (const JsonRow& row : read_rows(spec.path)) stream.add(string_of(row, "text"), row.where);
+  return stream.finish(cat("'", spec.path, "'"), "");
+}
+
+LanguageText from_lines(const TextPart& part, const std::string& split, const LanguageInfo& info) {
+  const TextFile file(part);
+  const std::string name = cat("'", part.file.string(), "' (", split, ")");
+  RowStream stream(info, part.file.string());
+  std::string_view rest = file.text();
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = rest.find('\n');
+    std::string_view line = rest.substr(0, end == rest.npos ? end : end + 1);
+    rest.remove_prefix(line.size());
+    if (line.find_first_not_of(" \t\r\n\v\f") == line.npos) line = {};
+    stream.add(line, cat(name, " line ", number));
+  }
+  return stream.finish(name, split);
+}
+
+}  // namespace
+
+LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info) {
+  const bool jsonl = fs::path(spec.path).extension() == ".jsonl";
+  const TextLayout layout = jsonl ? TextLayout{} : find_text(spec.path, spec.holdout);
+  if (!layout.tokens) {
+    needed_tokenizer(info, cat("the text '", spec.path, "' cannot be scored"));
+  }
+  if (jsonl) return from_json_rows(spec, info);
+  const std::string split = spec.split.empty() ? default_split(layout, info) : spec.split;
+  if (spec.rows && !layout.tokens) return from_lines(find_text_part(layout, split), split, info);
+  const TextSplit opened = open_text_split(
+      {.path = spec.path, .tokenizer = "auto", .holdout = spec.holdout}, split, info.tokenizer);
+  return {opened.tokens, opened.bytes, split};
+}
+
+}  // namespace tost

@@ -1,0 +1,34 @@
+// The tokens that a language model is scored on: a split of a text, as the protocol wants it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tost/data/token_data.h"
+#include "tost/kinds/language/file.h"
+
+namespace tost {
+
+struct LanguageTextSpec {
+  std::string path;  // text or token files (see text_layout.h), or rows (.jsonl) with a "text" each
+  // train, validation, test, whole; empty: of a folder the test split, else the validation split;
+  // of a file all of it, but of the text that the model was trained on the validation split.
+  std::string split{};
+  double holdout = 0.1;  // where the text has no validation file
+  // The official protocol: an end of text after every line, or after every row. Lines keep their
+  // newline; blank ones are nothing but the end of text. Token files stay as they are.
+  bool rows = false;
+};
+
+struct LanguageText {
+  std::shared_ptr<const TokenSource> tokens;
+  int64_t bytes = 0;  // of text; 0: unknown
+  std::string split;  // "" for rows
+};
+
+// Rows always end in an end of text. Throws a usage Error where rows are wanted of a tokenizer that
+// has no end of text, data Errors where the model has no tokenizer and text is given, the text
+// cannot be expressed, or token files are another tokenizer's.
+LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info);
+
+}  // namespace tost

@@ -1,0 +1,102 @@
+#include "tost/kinds/language/train_config.h"
+
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/kinds/language/model.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using enum OnResume;
+using L = LanguageTrainConfig;
+
+std::string kept_tokenizer(const std::string& name) {
+  for (const std::string_view place : {"gpt2:", "file:"}) {
+    if (name.starts_with(place)) return cat(place, absolute_where_found(name.substr(place.size())));
+  }
+  return name;
+}
+
+FieldTable<L> make_language_fields() {
+  FieldTable<L> t;
+  t.choice("recipe", &L::recipe, names_of(language_recipes()), kFree, "named set of defaults")
+      .choice("model", &L::model, language_preset_names(), kFixed, "model preset")
+      .path("from", &L::from, absolute_setting, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
+      .path("data", &L::data, absolute_where_found, kWarn,
+            "text file, folder of text, or token file")
+      .path("tokenizer", &L::tokenizer, kept_tokenizer, kFixed,
+            "auto, bytes, chars, words:N, gpt2[:FOLDER], file:JSON")
+      .number("holdout", &L::holdout, 0, 0.9, kFixed,
+              "share of the text kept for validation where the data has no such split")
+      .integer("batch", &L::batch, 1, 65536, kFixed, "sequences a batch")
+      .integer("eval_batches", &L::eval_batches, 1, 1'000'000, kWarn,
+               "batches of random crops an evaluation takes, the same every time")
+      .text("sample_prompt", &L::sample_prompt, kFree, "what samples begin with")
+      .integer("sample_tokens", &L::sample_tokens, 1, 1'000'000, kFree, "tokens a sample")
+      .number("sample_temperature", &L::sample_temperature, 0, 100, kFree,
+              "temperature of samples (0: the likeliest token)");
+  return t.include(loop_fields()).include(step_fields());
+}
+
+// What each field of LanguageConfig that stands beside model_options is for.
+const std::vector<std::pair<const char*, const char*>>& language_shorthand_help() {
+  static const std::vector<std::pair<const char*, const char*>> kHelp = {
+      {"block", "context in tokens"},
+      {"dim", "width"},
+      {"depth", "blocks"},
+      {"heads", "heads"},
+      {"dropout", "dropout while training"},
+      {"layer_scale", "initial scale of both branches of a block"},
+      {"positions", "position vectors: learned, or none (context without limit)"},
+      {"bias_positions", "first positions with a membership bias (-1: the block)"},
+      {"conv", "taps of a causal convolution on the projected tokens (0: none)"},
+      {"decay", "forgetting of the statistics, a rate a head: none, fixed, learned"},
+      {"scale_pi", "memberships times heads"},
+      {"means", "first moments beside the second ones: none, tokens, values"},
+      {"gate", "output gate"},
+      {"window", "tokens that softmax sees (0: all)"},
+      {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
+      {"hybrid_mixer", "mixer of those blocks"},
+  };
+  return kHelp;
+}
+
+void check_language(const L& config) {
+  check_loop_config(config);
+  if (config.data.empty()) {
+    fail_usage("data is empty; name a text file, a folder of text or a token file.");
+  }
+  if (config.from.empty()) language_config(config);
+}
+
+}  // namespace
+
+const ConfigForm<L>& language_train_form() {
+  static const ConfigForm<L> form{
+      make_language_fields(), language_recipes(), check_language,
+      shorthand_fields(language_shorthand_help(), to_json(LanguageConfig{}))};
+  return form;
+}
+
+LanguageConfig changed_language_config(const std::string& mixer, const json& model_options,
+                                       LanguageConfig base) {
+  if (!mixer.empty()) base.mixer = mixer;
+  try {
+    base = language_config_from_json(model_options, base);
+    validate(base);
+  } catch (const Error& error) {
+    fail_usage("The model cannot be made: ", error.what());
+  }
+  return base;
+}
+
+LanguageConfig language_config(const L& config) {
+  return changed_language_config(config.mixer, config.model_options, language_preset(config.model));
+}
+
+}  // namespace tost

@@ -1,0 +1,46 @@
+// Everything that decides the training of a language model, and its JSON form.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tost/kinds/language/config.h"
+#include "tost/train/config_form.h"
+#include "tost/train/loop_config.h"
+
+namespace tost {
+
+// Lengths are in optimiser steps; an epoch is as many tokens as the training text has.
+struct LanguageTrainConfig : LoopConfig {
+  std::string recipe = "char";
+
+  std::string model = "tost_gpt_char";
+  std::string from;   // a model file to fine-tune; its architecture and tokenizer are kept
+  std::string mixer;  // "": the preset's
+  nlohmann::json model_options = nlohmann::json::object();  // further fields of LanguageConfig
+
+  std::string data;
+  std::string tokenizer = "auto";
+  double holdout = 0.1;
+
+  int64_t batch = 12;          // sequences of the model's block
+  int64_t eval_batches = 100;  // random crops of the validation text, the same every time
+
+  std::string sample_prompt = "\n";
+  int64_t sample_tokens = 200;
+  double sample_temperature = 0.8;
+};
+
+// Recipes char, char-gpu, gpt2, gpt2-medium, gpt2-large. Fields of LanguageConfig can be given
+// without model_options: block, conv and so on.
+const ConfigForm<LanguageTrainConfig>& language_train_form();
+std::vector<Recipe<LanguageTrainConfig>> language_recipes();
+
+// The preset, changed by mixer and model_options. Throws a usage Error with the reason for what
+// does not fit.
+LanguageConfig language_config(const LanguageTrainConfig& config);
+// `base` changed the same way; mixer "": its own.
+LanguageConfig changed_language_config(const std::string& mixer,
+                                       const nlohmann::json& model_options, LanguageConfig base);
+
+}  // namespace tost

@@ -1,0 +1,82 @@
+#include "tost/kinds/quantize.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/path.h"
+#include "tost/base/text.h"
+#include "tost/io/safetensors.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/sequence/file.h"
+#include "tost/store/quantized_file.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class Loaded>
+QuantizeResult write(const Loaded& loaded, const fs::path& out, const std::string& precision) {
+  const auto stored = store_weights(*loaded.model, precision);
+  auto metadata = to_metadata(loaded.info);
+  metadata[kPrecisionKey] = precision;
+  save_safetensors(out, stored.tensors, metadata);
+  QuantizeResult result;
+  result.precision = precision;
+  result.before = loaded.precision;
+  for (const auto& [name, tensor] : state_dict(*loaded.model)) {
+    ++result.tensors;
+    result.bytes_before += int64_t(tensor.nbytes());
+  }
+  result.rounded = stored.rounded;
+  result.bytes_after = file_bytes(out);
+  result.largest_error = stored.largest_error;
+  result.mean_error = stored.mean_error;
+  return result;
+}
+
+}  // namespace
+
+void check_quantize_output(const fs::path& out, const std::string& precision) {
+  const auto known = stored_precisions();
+  if (std::find(known.begin(), known.end(), precision) == known.end()) {
+    fail_usage("Weights cannot be stored in '", precision, "'; use ", join(known, ", "), ".",
+               did_you_mean(precision, known));
+  }
+  if (out.extension() != ".safetensors") {
+    fail_usage("'", out.string(), "' does not end in .safetensors, as model files do.");
+  }
+  if (is_taken(out)) {
+    fail_usage("'", out.string(), "' exists; name a file that does not.");
+  }
+}
+
+QuantizeResult quantize_model(const fs::path& in, const fs::path& out, const std::string& precision,
+                              Weights weights) {
+  check_quantize_output(out, precision);
+  const std::string kind = model_kind(in, weights);
+  QuantizeResult result;
+  if (kind == "language") {
+    result = write(load_language_file(in, weights), out, precision);
+  } else if (kind == "sequence") {
+    result = write(load_sequence_file(in, weights), out, precision);
+  } else {
+    result = write(load_model_file(in, weights), out, precision);
+  }
+  result.kind = kind;
+  return result;
+}
+
+nlohmann::json to_json(const QuantizeResult& r) {
+  return {{"kind", r.kind},
+          {"precision", r.precision},
+          {"precision_before", r.before},
+          {"tensors", r.tensors},
+          {"rounded_tensors", r.rounded},
+          {"bytes_before", r.bytes_before},
+          {"bytes_after", r.bytes_after},
+          {"largest_weight_error", r.largest_error},
+          {"mean_weight_error", r.mean_error}};
+}
+
+}  // namespace tost

@@ -1,0 +1,179 @@
+#include "tost/kinds/run_kinds.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/base/text.h"
+#include "tost/data/dataset.h"
+#include "tost/data/sequence_dataset.h"
+#include "tost/data/text_layout.h"
+#include "tost/kinds/language/recall_run.h"
+#include "tost/kinds/language/run.h"
+#include "tost/kinds/sequence/run.h"
+#include "tost/kinds/vision/run.h"
+#include "tost/store/weights_file.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool has_field(const RunKind& kind, const std::string& key) {
+  return std::any_of(kind.fields.begin(), kind.fields.end(),
+                     [&](const FieldInfo& field) { return field.key == key; });
+}
+
+// The kind one of whose `names` is `name`.
+const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::string& what,
+                         const std::string& name) {
+  std::vector<std::string> all;
+  for (const RunKind& kind : run_kinds()) {
+    if (has(kind.*names, name)) return kind;
+    all.insert(all.end(), (kind.*names).begin(), (kind.*names).end());
+  }
+  fail_usage("Unknown ", what, " '", name, "' (known: ", join(all, ", "), ").",
+             did_you_mean(name, all));
+}
+
+const RunKind& kind_named(const std::string& name) {
+  for (const RunKind& kind : run_kinds()) {
+    if (kind.name == name) return kind;
+  }
+  fail_usage("Models of kind '", name, "' cannot be trained.");
+}
+
+std::string with_article(const std::string& noun) {
+  return (std::string("aeiou").find(noun.front()) == std::string::npos ? "a " : "an ") + noun;
+}
+
+// What says of which kind a run is, and the kind it says.
+struct Hint {
+  const RunKind* kind;
+  std::string reason;  // "tost_gpt_char is a language model"
+};
+
+std::string text_of(const json& values, const char* key) {
+  const auto found = values.find(key);
+  return found != values.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// A saved configuration always names its recipe, so that the file `from` is not needed again.
+std::vector<Hint> hints(const json& values, bool saved) {
+  std::vector<Hint> found;
+  const std::string model = text_of(values, "model"), recipe = text_of(values, "recipe");
+  if (!model.empty()) {
+    const RunKind& kind = kind_with(&RunKind::models, "model", model);
+    found.push_back({&kind, cat(model, " is ", with_article(kind.noun))});
+  }
+  const std::string from =
+      absolute_setting(text_of(values, "from"));  // as the configuration has it
+  if (!from.empty() && !saved) {
+    const std::string files = model_kind(from);
+    // A recipe distinguishes the kinds that write the same files.
+    const bool told =
+        !recipe.empty() && kind_with(&RunKind::recipes, "recipe", recipe).files == files;
+    const RunKind& kind = kind_named(files);
+    if (!told) found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
+  }
+  if (!recipe.empty()) {
+    const RunKind& kind = kind_with(&RunKind::recipes, "recipe", recipe);
+    found.push_back({&kind, cat("recipe ", recipe, " is for ", kind.noun, "s")});
+  }
+  return found;
+}
+
+Hint agreed(const std::vector<Hint>& found) {
+  for (const Hint& hint : found) {
+    if (hint.kind != found.front().kind) {
+      fail_usage(found.front().reason, " but ", hint.reason, "; leave one out.");
+    }
+  }
+  return found.front();
+}
+
+// A fine-tuned model has the architecture of its file.
+void check_model_and_from(const json& values, const json& from_values) {
+  const std::string model = text_of(values, "model"), from = text_of(from_values, "from");
+  if (model.empty() || from.empty()) return;
+  fail_usage("model ", model, " cannot be given together with from: the model is that of '", from,
+             "'; leave one out.");
+}
+
+void check_keys(const Hint& chosen, const json& values) {
+  for (const auto& [key, value] : values.items()) {
+    if (has_field(*chosen.kind, key)) continue;
+    for (const RunKind& other : run_kinds()) {
+      if (!has_field(other, key)) continue;
+      fail_usage(key, " is a setting of ", other.noun, "s; ", chosen.reason, ".");
+    }
+  }
+}
+
+// Whether the file is of a kind that is read as text.
+bool is_text_file(const std::string& path) {
+  const std::string start = read_beginning(path, 4096);
+  return !start.empty() && start.find('\0') == std::string::npos;
+}
+
+std::string kind_name_of_data(const std::string& path) {
+  if (is_plain_file(path)) {
+    if (!is_text_file(path)) return "";
+    return ends_with(to_lower(path), ".tsv") ? "sequence" : "language";
+  }
+  if (is_sequence_data({.path = path})) return "sequence";
+  try {
+    image_dataset_format({.path = path});
+    return "vision";
+  } catch (const Error&) {
+  }
+  try {
+    find_text(path, 0);
+    return "language";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Without a hint image models are trained; data that is plainly no pictures deserves one.
+void check_pictures(const std::string& data, const RunKind& usual) {
+  const RunKind* kind = kind_of_data(data);
+  if (kind == nullptr || kind == &usual) return;
+  fail_usage("'", data, "' is data for ", with_article(kind->noun),
+             ", and without recipe, model or from ", usual.noun, "s are trained; add --recipe ",
+             kind->recipes.front(), ".");
+}
+
+}  // namespace
+
+const RunKind* kind_of_data(const std::string& path) {
+  const std::string name = path.empty() ? "" : kind_name_of_data(path);
+  return name.empty() ? nullptr : &kind_named(name);
+}
+
+const std::vector<RunKind>& run_kinds() {
+  static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind(),
+                                          sequence_run_kind(), recall_run_kind()};
+  return kinds;
+}
+
+const RunKind& choose_run_kind(const json& values, const json* saved) {
+  check_model_and_from(values, saved != nullptr ? *saved : values);
+  std::vector<Hint> found = hints(saved != nullptr ? *saved : values, saved != nullptr);
+  if (found.empty()) {
+    const RunKind& usual = run_kinds().front();
+    check_pictures(text_of(values, "data"), usual);
+    found.push_back({&usual, cat("without model, recipe or from, ", usual.noun, "s are trained")});
+  }
+  const Hint chosen = agreed(found);
+  check_keys(chosen, values);
+  return *chosen.kind;
+}
+
+}  // namespace tost

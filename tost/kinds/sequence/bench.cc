@@ -1,0 +1,99 @@
+#include "tost/kinds/sequence/bench.h"
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/kinds/sequence/engine.h"
+#include "tost/kinds/sequence/file.h"
+#include "tost/kinds/sequence/runner.h"
+#include "tost/nn/state_dict.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+class BenchSequence : public BenchModel {
+ public:
+  explicit BenchSequence(std::shared_ptr<SequenceClassifier> model) : model_(std::move(model)) {
+    model_->eval();
+  }
+
+  const char* kind() const override { return "sequence"; }
+  std::string mixer() const override { return model_->config().mixer; }
+  std::vector<std::string> tests() const override { return {"forward"}; }
+  int64_t default_size() const override { return model_->config().max_length; }
+
+  Tensor draw_input(const BenchTask& task) const override {
+    torch::manual_seed(input_seed(task));
+    return torch::randint(1, model_->config().vocab, {task.batch, task.size}, torch::kLong);
+  }
+
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
+                          bool engine) override {
+    BenchRunner runner;
+    const int64_t weights = parameter_count(*model_);
+    if (engine) {
+      if (precision == "int4") fail_precision(kind(), engine, precision);
+      auto made = std::make_shared<SequenceEngine>(*model_, precision);
+      const bool pairs = model_->config().pairs;
+      model_.reset();  // the engine has weights of its own; the mixers it shares it holds
+      runner.weight_bytes = weights * (precision == "fp32" ? 4 : precision == "bf16" ? 2 : 1);
+      runner.run = [made, input, pairs] {
+        const torch::InferenceMode no_grad;
+        const SequenceInput ids{input, {}};
+        return pairs ? made->forward(ids, ids) : made->forward(ids);
+      };
+      return runner;
+    }
+    if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
+    runner.weight_bytes = 4 * weights;  // rounded at every use
+    model_->to(task.device);
+    auto plain =
+        std::make_shared<SequenceRunner>(*model_, precision, /*engine=*/false, task.graphs);
+    SequenceBatch batch;
+    batch.ids = input.to(task.device);
+    if (model_->config().pairs) batch.second = batch.ids;
+    runner.by_graphs = [plain] { return plain->call().replays() > 0; };
+    runner.run = [model = model_, plain, batch] { return plain->logits(batch); };
+    return runner;
+  }
+
+  std::vector<Product> products(const BenchTask& task) const override {
+    return sequence_products(*model_, task.batch, task.size);
+  }
+
+  void save(const std::string&) const override {
+    fail_usage("Weights of sequence models cannot be written without the data they belong to.");
+  }
+
+ private:
+  std::shared_ptr<SequenceClassifier> model_;
+};
+
+}  // namespace
+
+std::vector<Product> sequence_products(const SequenceClassifier& model, int64_t batch,
+                                       int64_t tokens) {
+  std::vector<Product> products;
+  const int64_t own = tokens + (model.config().pool == "class" ? 1 : 0);
+  const int64_t documents = model.config().pairs ? 2 : 1;
+  add_linears(
+      model,
+      [&](const std::string& name) {
+        return starts_with(name, "blocks.") ? batch * own * documents : batch;
+      },
+      products);
+  return products;
+}
+
+std::unique_ptr<BenchModel> open_bench_sequence(const BenchModelSource& source, bool file) {
+  if (file) return std::make_unique<BenchSequence>(load_sequence_file(source.name).model);
+  SequenceConfig config = sequence_preset(source.name);
+  if (!source.mixer.empty()) config.mixer = source.mixer;
+  config.dropout = 0;
+  auto model = make_sequence_classifier(config);
+  show_every_layer(*model);
+  return std::make_unique<BenchSequence>(std::move(model));
+}
+
+}  // namespace tost

@@ -1,0 +1,90 @@
+// Classifiers of token sequences and of pairs of them, as the Long Range Arena asks for
+// (arXiv 2011.04006): embedding, positions, blocks around any token mixer, pooling, head.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/kinds/sequence/config.h"
+#include "tost/kinds/sequence/embedding.h"
+#include "tost/nn/block.h"
+#include "tost/nn/weight_init.h"
+#include "tost/torch.h"
+
+namespace tost {
+
+// A padded batch of sequences.
+struct SequenceInput {
+  torch::Tensor ids;  // [B, N] int64, 1 ... vocab - 1; behind each sequence anything, 0 as a rule
+  torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
+};
+
+// Throws the data Error of SequenceClassifier::forward() for what a model of this configuration
+// would not read. On a GPU shapes and types alone are looked at.
+void check_sequence_input(const SequenceConfig& config, const SequenceInput& input);
+
+// What a model of pairs ends in: a, b, a * b and a - b side by side through two layers with GELU
+// between.
+class PairHead : public torch::nn::Module {
+ public:
+  explicit PairHead(const SequenceConfig& config);
+
+  // a, b [B, C] → logits [B, classes].
+  torch::Tensor forward(const torch::Tensor& a, const torch::Tensor& b) const;
+
+  std::shared_ptr<Linear> fc1, fc2;  // [MLP width, 4 C], [classes, MLP width]
+};
+
+class SequenceClassifier : public torch::nn::Module {
+ public:
+  // New weights: init_linears() (layers.h), draw_weights() of the mixers and of the embedding.
+  explicit SequenceClassifier(const SequenceConfig& config,
+                              WeightInit init = WeightInit::kOfficial);
+
+  const SequenceConfig& config() const { return config_; }
+
+  // Logits [B, classes] of single sequences, on the model's device. ids and lengths lie together
+  // there or on the CPU, from where they are moved once they have been checked. Each depends on its
+  // own sequence alone, and not on how far the batch was padded. Throws a data Error for a model of
+  // pairs, and of ids on the CPU for those outside the vocabulary, and sequences without tokens or
+  // longer than max_length where positions are learned; looking on a GPU would wait for it.
+  torch::Tensor forward(const SequenceInput& input);
+  // The same for pairs; for a model of pairs only. Both have B sequences.
+  torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
+
+  // One vector a sequence before the head [B, C]. With `trace`, what each block lets be seen, the
+  // class token in front where there is one.
+  torch::Tensor encode(const SequenceInput& input, std::vector<BlockTrace>* trace = nullptr);
+
+ private:
+  torch::Tensor pool(const torch::Tensor& x, const torch::Tensor& lengths) const;
+
+  SequenceConfig config_;
+  std::shared_ptr<SequenceEmbedding> embed_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<LayerNorm> norm_;
+  std::shared_ptr<Linear> head_;         // of single sequences
+  std::shared_ptr<PairHead> pair_head_;  // of pairs
+};
+
+std::shared_ptr<SequenceClassifier> make_sequence_classifier(
+    const SequenceConfig& config, WeightInit init = WeightInit::kOfficial);
+
+// Presets for the six tasks of the Long Range Arena (listops, text, retrieval, image, pathfinder,
+// pathx): tost_lra_TASK with the benchmark's base sizes, tost_lra for all of them, tost_s4_TASK
+// with the sizes of S4's models; and tost_seq_tiny for a first look.
+std::vector<std::string> sequence_preset_names();
+SequenceConfig sequence_preset(const std::string& name);
+
+// Bytes that one training step on `batch` sequences of `tokens` tokens needs at least: parameters
+// with gradients and the two moments of AdamW, and what the blocks keep for the backward pass. An
+// estimate, within a factor of about 1.5 of what is measured.
+int64_t sequence_training_bytes(const SequenceConfig& config, int64_t batch, int64_t tokens);
+
+// Multiply-adds of one forward pass of one sequence of `tokens` tokens (of both documents of a
+// pair, each that long), matrix products alone.
+int64_t sequence_multiply_adds(const SequenceConfig& config, int64_t tokens);
+
+}  // namespace tost

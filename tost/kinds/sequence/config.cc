@@ -1,0 +1,103 @@
+#include "tost/kinds/sequence/config.h"
+
+#include <cmath>
+
+#include "tost/nn/config_json.h"
+#include "tost/nn/token_mixer.h"
+
+namespace tost {
+namespace {
+
+// Far above any model of the benchmark (width 512, depth 6, 16,384 tokens), far below what would
+// overflow or exhaust memory on a hostile file's say-so.
+constexpr int64_t kMaxDim = 16384, kMaxDepth = 1024, kMaxLength = 1 << 24, kMaxVocab = 1 << 24,
+                  kMaxClasses = 1'000'000;
+constexpr double kMaxParameters = 2e10;
+
+// Every field with its key and whether a JSON form may leave it out; see config_json.h.
+constexpr auto kFields = [](auto& c, auto&& visit) {
+  visit("name", c.name, true);
+  visit("mixer", c.mixer, false);
+  visit("vocab", c.vocab, false);
+  visit("max_length", c.max_length, false);
+  visit("dim", c.dim, false);
+  visit("depth", c.depth, false);
+  visit("heads", c.heads, false);
+  visit("mlp_hidden", c.mlp_hidden, true);
+  visit("classes", c.classes, false);
+  visit("pairs", c.pairs, true);
+  visit("pool", c.pool, true);
+  visit("positions", c.positions, true);
+  visit("layer_scale", c.layer_scale, true);
+  visit("dropout", c.dropout, true);
+  visit("qkv_bias", c.qkv_bias, true);
+  visit("hybrid_every", c.hybrid_every, true);
+  visit("hybrid_mixer", c.hybrid_mixer, true);
+};
+
+void check_size(const SequenceConfig& c) {
+  const double width = double(c.dim), hidden = double(mlp_hidden(c));
+  const double positions = double(position_count(c));
+  const double head =
+      double(c.classes) * (c.pairs ? hidden : width) + (c.pairs ? 4 * width * hidden : 0);
+  const double parameters = double(c.depth) * width * (4 * width + 2 * hidden) +
+                            (double(c.vocab) + positions) * width + head;
+  if (parameters > kMaxParameters) {
+    fail_usage("A model of width ", c.dim, ", depth ", c.depth, ", ", c.vocab, " tokens and ",
+               c.max_length, " positions would have about ", parameters,
+               " parameters; the limit is ", kMaxParameters, ".");
+  }
+}
+
+}  // namespace
+
+int64_t mlp_hidden(const SequenceConfig& c) {
+  return c.mlp_hidden > 0 ? c.mlp_hidden : 4 * c.dim;
+}
+
+int64_t position_count(const SequenceConfig& c) {
+  return c.positions == "learned" ? c.max_length + (c.pool == "class" ? 1 : 0) : 0;
+}
+
+const std::string& mixer_of_block(const SequenceConfig& c, int64_t index) {
+  const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
+  return hybrid ? c.hybrid_mixer : c.mixer;
+}
+
+void validate(const SequenceConfig& c) {
+  check_field_range("vocab", c.vocab, 2, kMaxVocab);
+  check_field_range("max_length", c.max_length, 1, kMaxLength);
+  check_field_range("dim", c.dim, 1, kMaxDim);
+  check_field_range("depth", c.depth, 1, kMaxDepth);
+  check_field_range("heads", c.heads, 1, c.dim);
+  check_field_range("mlp_hidden", c.mlp_hidden, 0, 64 * kMaxDim);
+  check_field_range("classes", c.classes, 1, kMaxClasses);
+  check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);
+  check_field_choice("pool", c.pool, {"class", "mean"});
+  check_field_choice("positions", c.positions, {"learned", "sinusoidal", "none"});
+  const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
+  check_mixer(c.mixer, mixer);
+  check_mixer(c.hybrid_mixer, mixer);
+  if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
+  if (!(c.dropout >= 0 && c.dropout < 1)) {
+    fail_usage("Model setting 'dropout' is ", c.dropout, "; it must be at least 0 and below 1.");
+  }
+  check_size(c);
+}
+
+nlohmann::json to_json(const SequenceConfig& config) {
+  return config_to_json(config, kFields);
+}
+
+SequenceConfig sequence_config_from_json(const nlohmann::json& json) {
+  SequenceConfig config;
+  config_from_json(json, kFields, /*partial=*/false, config);
+  return config;
+}
+
+SequenceConfig sequence_config_from_json(const nlohmann::json& json, SequenceConfig base) {
+  config_from_json(json, kFields, /*partial=*/true, base);
+  return base;
+}
+
+}  // namespace tost

@@ -1,0 +1,96 @@
+// Work and memory of a classifier of sequences, from its configuration alone.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tost/kinds/sequence/classifier.h"
+#include "tost/nn/state_dict.h"
+
+namespace tost {
+namespace {
+
+constexpr double kFloatBytes = 4;
+// Of a parameter: itself, its gradient and two moments.
+constexpr double kCopies = 4;
+
+// Numbers that a mixer keeps for the backward pass, as multiples of the width: per token the inputs
+// of its maps and of what lies between them, and once a layer. Measured; a mixer that is not listed
+// counts as the last.
+struct Kept {
+  const char* mixer;
+  double per_token, per_layer;
+  bool joined = false;  // without dropout its maps are part of branch.h's functions
+};
+constexpr std::array kKept{Kept{"tssa", 3, 0, true}, Kept{"tssa-uniform", 5, 0, true},
+                           Kept{"none", 2, 0, true}, Kept{"softmax", 6, 0}, Kept{"xca", 9, 0},
+                           Kept{"linear", 9, 0}, Kept{"tssa-tied", 7, 0},
+                           // The Toeplitz matrices of its chunks, and what they are made of.
+                           Kept{"ssm", 10, 21'000}};
+
+double kept_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
+  const Kept* found = &kKept.back();
+  for (const auto& entry : kKept) {
+    if (name == entry.mixer) found = &entry;
+  }
+  // A joined map keeps the input of the norm before it, which the block counts, not its own.
+  const double spared = found->joined && c.dropout == 0 ? 1 : 0;
+  return double(c.dim) * (tokens * (found->per_token - spared) + found->per_layer);
+}
+
+MixerConfig mixer_of(const SequenceConfig& c) {
+  return {.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
+}
+
+double head_parameters(const SequenceConfig& c) {
+  const double from = c.pairs ? double(mlp_hidden(c)) : double(c.dim);
+  return double(c.classes) * (from + 1) + (c.pairs ? (4 * double(c.dim) + 1) * from : 0);
+}
+
+double parameters_of(const SequenceConfig& c) {
+  const double dim = double(c.dim), hidden = double(mlp_hidden(c));
+  double total = (double(c.vocab) + double(position_count(c))) * dim;
+  total += (c.pool == "class" ? dim : 0) + 2 * dim + head_parameters(c);
+  for (int64_t i = 0; i < c.depth; ++i) {
+    total += double(parameter_count(*make_mixer(mixer_of_block(c, i), mixer_of(c))));
+    total += 2 * dim * hidden + hidden + dim + 6 * dim;  // MLP; two norms, two scales
+  }
+  return total;
+}
+
+// Per token, what a block keeps beside its mixer: the inputs of both norms, the mixer's output and
+// the input of GELU; with dropout, where its parts are functions of their own, also the MLP's
+// output, the inputs of its two maps, and what dropout kept.
+double kept_by_block(const SequenceConfig& c) {
+  const double dim = double(c.dim), hidden = double(mlp_hidden(c));
+  return c.dropout > 0 ? 5.5 * dim + 2 * hidden : 3 * dim + hidden;
+}
+
+}  // namespace
+
+int64_t sequence_training_bytes(const SequenceConfig& c, int64_t batch, int64_t tokens) {
+  validate(c);
+  const double dim = double(c.dim), hidden = double(mlp_hidden(c));
+  // In double: a product of hostile sizes must not wrap.
+  const double read = double(std::max<int64_t>(0, batch)) * (c.pairs ? 2 : 1) *
+                      (double(std::max<int64_t>(0, tokens)) + (c.pool == "class" ? 1 : 0));
+  // The embedding, the final norm, and gradients on their way through the last block.
+  double kept = read * (2 * dim + hidden + 2 * dim);
+  for (int64_t i = 0; i < c.depth; ++i) {
+    kept += read * kept_by_block(c) + kept_by_mixer(mixer_of_block(c, i), c, read);
+  }
+  const double bytes = kFloatBytes * (kCopies * parameters_of(c) + kept);
+  return bytes < 9e18 ? std::llround(bytes) : INT64_MAX;
+}
+
+int64_t sequence_multiply_adds(const SequenceConfig& c, int64_t tokens) {
+  const int64_t read = tokens + (c.pool == "class" ? 1 : 0);
+  int64_t total = 0;
+  for (int64_t i = 0; i < c.depth; ++i) {
+    total += mixer_multiply_adds(mixer_of_block(c, i), mixer_of(c), read);
+    total += 2 * read * c.dim * mlp_hidden(c);
+  }
+  return (c.pairs ? 2 : 1) * total + (c.pairs ? 4 * c.dim * mlp_hidden(c) : 0) +
+         c.classes * (c.pairs ? mlp_hidden(c) : c.dim);
+}
+
+}  // namespace tost

@@ -1,0 +1,92 @@
+#include "tost/kinds/sequence/eval.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "tost/base/error.h"
+#include "tost/kinds/sequence/runner.h"
+#include "tost/nn/evaluation_mode.h"
+#include "tost/nn/metrics.h"
+
+namespace tost {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<int64_t> by_length(const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return lengths[size_t(a)] < lengths[size_t(b)]; });
+  return order;
+}
+
+// `right` and `lengths` are in the order of the lengths.
+std::vector<LengthQuarter> quarters_of(const std::vector<bool>& right,
+                                       const std::vector<int64_t>& lengths) {
+  constexpr size_t kQuarters = 4;
+  std::vector<LengthQuarter> quarters;
+  for (size_t q = 1, begin = 0; q <= kQuarters; ++q) {
+    size_t end = q * right.size() / kQuarters;
+    // Equal lengths stay together.
+    while (end > 0 && end < right.size() && lengths[end] == lengths[end - 1]) ++end;
+    if (end <= begin) continue;
+    const auto hits =
+        std::count(right.begin() + int64_t(begin), right.begin() + int64_t(end), true);
+    quarters.push_back({lengths[begin], lengths[end - 1], int64_t(end - begin),
+                        double(hits) / double(end - begin)});
+    begin = end;
+  }
+  return quarters;
+}
+
+}  // namespace
+
+torch::Tensor forward_batch(SequenceClassifier& model, const SequenceBatch& batch) {
+  if (!batch.second.defined()) return model.forward({batch.ids, batch.lengths});
+  return model.forward({batch.ids, batch.lengths}, {batch.second, batch.second_lengths});
+}
+
+std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
+                                           const SequenceDataset& dataset,
+                                           const SequenceEvalOptions& options) {
+  if (options.batch < 1) fail_usage("The batch is ", options.batch, "; at least 1 is needed.");
+  if (dataset.size() == 0) fail_usage("There is no sequence to score.");
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(model);
+  SequenceRunner runner(model, options.precision, options.engine, options.graphs);
+  const auto start = Clock::now();
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
+  const std::vector<int64_t> order = by_length(lengths);
+  std::sort(lengths.begin(), lengths.end());
+  ClassificationMeter meter(model.config().classes);
+  std::vector<bool> right;
+  for (size_t begin = 0; begin < order.size();) {
+    const size_t end = std::min(order.size(), begin + size_t(options.batch));
+    const std::vector<int64_t> rows(order.begin() + int64_t(begin), order.begin() + int64_t(end));
+    const SequenceBatch batch = read_watched(
+        options.read_guard, [&dataset, rows] { return make_sequence_batch(dataset, rows); });
+    const torch::Tensor logits = runner.logits(batch);
+    meter.add(logits, batch.labels);
+    const torch::Tensor hits = logits.argmax(1).eq(batch.labels);
+    for (int64_t i = 0; i < hits.size(0); ++i) right.push_back(hits[i].item<bool>());
+    if (options.progress) options.progress(int64_t(end), dataset.size());
+    if (options.stop != nullptr && options.stop->load()) return std::nullopt;
+    begin = end;
+  }
+  const std::chrono::duration<double> seconds = Clock::now() - start;
+  return SequenceEvalResult{.top1 = meter.top1(),
+                            .loss = meter.loss(),
+                            .sequences = meter.images(),
+                            .seconds = seconds.count(),
+                            .confusion = meter.confusion(),
+                            .quarters = quarters_of(right, lengths)};
+}
+
+nlohmann::json to_json(const SequenceEvalResult& r) {
+  return {{"top1", r.top1}, {"loss", r.loss}, {"sequences", r.sequences}, {"seconds", r.seconds}};
+}
+
+}  // namespace tost

@@ -1,0 +1,58 @@
+// Scores a classifier of sequences over a data set.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/data/sequence_batch.h"
+#include "tost/data/sequence_dataset.h"
+#include "tost/data/watched_read.h"
+#include "tost/kinds/sequence/classifier.h"
+
+namespace tost {
+
+struct SequenceEvalOptions {
+  int64_t batch = 32;
+  std::string precision = "fp32";  // or bf16, or int8 with `engine`
+  bool engine = false;             // where the inference engine supports the model (runner.h)
+  std::string graphs = "auto";     // of a model on a GPU, see graphs_wanted()
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
+  ReadGuard read_guard = {};                                            // of every batch
+};
+
+// A quarter of the sequences, from the shortest to the longest; more where one length would lie in
+// two quarters.
+struct LengthQuarter {
+  int64_t shortest = 0, longest = 0;  // tokens; of pairs those of the longer one
+  int64_t sequences = 0;
+  double top1 = 0;
+};
+
+struct SequenceEvalResult {
+  double top1 = 0;  // share, 0 ... 1
+  double loss = 0;  // mean cross-entropy in nats
+  int64_t sequences = 0;
+  double seconds = 0;                   // of the whole pass, data included
+  torch::Tensor confusion;              // [K, K] int64, row true class, column prediction
+  std::vector<LengthQuarter> quarters;  // fewer than four for few sequences or lengths
+};
+
+// Every sequence once, sorted by length so that little is padding, without gradients and with the
+// model in evaluation mode; its mode is put back. Nothing when `stop` ended it. Throws a usage
+// Error for a batch below 1 and an empty data set, and as forward() and sample() do. Deterministic.
+std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
+                                           const SequenceDataset& dataset,
+                                           const SequenceEvalOptions& options = {});
+
+// Logits of a batch, whether of single sequences or of pairs.
+torch::Tensor forward_batch(SequenceClassifier& model, const SequenceBatch& batch);
+
+// top1, loss, sequences, seconds.
+nlohmann::json to_json(const SequenceEvalResult& result);
+
+}  // namespace tost

@@ -1,0 +1,57 @@
+// A trained classifier of sequences in one safetensors file: weights, architecture, coding,
+// classes.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tost/data/sequence_dataset.h"
+#include "tost/kinds/sequence/classifier.h"
+#include "tost/store/weights_file.h"
+
+namespace tost {
+
+struct SequenceInfo {
+  SequenceConfig config;
+  SequenceCoding coding;             // of the data it was trained on
+  int64_t cut = 0;                   // sequences are cut to this many tokens; 0: not
+  std::vector<std::string> classes;  // by label; config.classes of them
+  nlohmann::json training = nlohmann::json::object();  // facts about its training, free in form
+};
+
+struct LoadedSequence {
+  std::shared_ptr<SequenceClassifier> model;  // float32, in evaluation mode
+  SequenceInfo info;
+  std::filesystem::path file;      // what was read
+  std::string precision = "fp32";  // that the file holds its weights in
+};
+
+nlohmann::json to_json(const SequenceInfo& info);
+// Strict: a data Error naming `where` for unknown or missing keys, wrong types, impossible values,
+// and a coding or class names that do not fit the model.
+SequenceInfo sequence_info_from_json(const nlohmann::json& json, const std::string& where);
+
+// As string metadata of a safetensors file: "tost.kind": "sequence", "tost.config", "tost.coding",
+// "tost.classes", "tost.training" (JSON texts) and "format": "pt".
+std::map<std::string, std::string> to_metadata(const SequenceInfo& info);
+SequenceInfo sequence_info_from_metadata(const std::map<std::string, std::string>& metadata,
+                                         const std::string& where);
+
+// `path` as for find_model_file. Throws a data Error naming the file; for a model of another kind
+// it says which.
+LoadedSequence load_sequence_file(const std::filesystem::path& path,
+                                  Weights weights = Weights::kRaw);
+
+// Atomic and durable: the old file stays whole on failure.
+void save_sequence_file(const std::filesystem::path& file, const SequenceClassifier& model,
+                        const SequenceInfo& info);
+
+// Throws a usage Error where the data was cut into tokens in another way than the model's, or has
+// other classes: the names must be the model's, in its order. `data` names it in the message.
+void check_sequence_data(const SequenceInfo& info, const SequenceDataset& dataset,
+                         const std::string& data);
+
+}  // namespace tost

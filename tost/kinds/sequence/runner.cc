@@ -1,0 +1,45 @@
+#include "tost/kinds/sequence/runner.h"
+
+#include "tost/base/error.h"
+#include "tost/kinds/sequence/eval.h"
+#include "tost/nn/module_device.h"
+#include "tost/nn/precision.h"
+
+namespace tost {
+
+SequenceRunner::SequenceRunner(SequenceClassifier& model, const std::string& precision, bool engine,
+                               const std::string& graphs)
+    : model_(model),
+      precision_(precision),
+      call_(device_of(model), graphs_wanted(graphs, device_of(model)), [this](const Tensors& t) {
+        const PrecisionScope scope(precision_, device_of(model_));
+        return Tensors{forward_batch(model_, {t[0], t[1], t[2], t[3], {}})};
+      }) {
+  if (graphs == "on") call_.demand_graphs();
+  if (engine && SequenceEngine::supports(model)) {
+    engine_.emplace(model, precision);
+  } else if (precision == "int8") {
+    fail_usage("int8 needs the inference engine, which ",
+               engine ? "runs float32 models on the CPU" : "is switched off",
+               "; use fp32 or bf16.");
+  } else {
+    const PrecisionScope known(precision);
+  }
+}
+
+torch::Tensor SequenceRunner::logits(const SequenceBatch& batch) {
+  if (!engine_) {
+    const torch::InferenceMode no_grad;
+    const bool checked_here = !device_of(model_).is_cpu();
+    if (checked_here) check_sequence_input(model_.config(), {batch.ids, batch.lengths});
+    if (checked_here && batch.second.defined()) {
+      check_sequence_input(model_.config(), {batch.second, batch.second_lengths});
+    }
+    return call_({batch.ids, batch.lengths, batch.second, batch.second_lengths})[0].to(torch::kCPU);
+  }
+  const SequenceInput first{batch.ids, batch.lengths};
+  if (!batch.second.defined()) return engine_->forward(first);
+  return engine_->forward(first, {batch.second, batch.second_lengths});
+}
+
+}  // namespace tost

@@ -1,0 +1,143 @@
+#include "tost/kinds/sequence/train_config.h"
+
+#include "tost/base/error.h"
+#include "tost/data/named_sets.h"
+#include "tost/kinds/sequence/classifier.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using enum OnResume;
+using S = SequenceTrainConfig;
+
+constexpr int64_t kMany = int64_t{1} << 40;
+
+void add_sequence_model_fields(FieldTable<S>& t) {
+  t.choice("recipe", &S::recipe, names_of(sequence_recipes()), kFree, "named set of defaults")
+      .choice("model", &S::model, sequence_preset_names(), kFixed, "model preset")
+      .path("from", &S::from, absolute_setting, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &S::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &S::model_options, kFixed, "further model fields, as in model.json")
+      .integer("batch", &S::batch, 1, 65536, kFixed, "sequences a batch")
+      .integer("eval_batch", &S::eval_batch, 1, 65536, kFree, "sequences a batch of evaluation")
+      .integer("length_groups", &S::length_groups, 1, 1'000'000, kFixed,
+               "shuffled batches that are sorted by length together, so that less is padding (1: "
+               "none)");
+}
+
+std::string kept_sequence_data(const std::string& data) {
+  return means_generated(data, "auto") ? data : absolute_where_found(data);
+}
+
+void add_sequence_data_fields(FieldTable<S>& t) {
+  t.path("data", &S::data, kept_sequence_data, kWarn,
+         "file or folder; or generated: listops, pathfinder, pathx")
+      .choice("data_format", &S::data_format,
+              {"auto", "listops", "text", "retrieval", "pixels", "pathfinder"}, kFixed,
+              "format of the data")
+      .integer("max_length", &S::max_length, 0, kMany, kFixed,
+               "tokens that sequences are cut to (0: nothing is cut)")
+      .number("holdout", &S::holdout, -1, 0.9, kFixed,
+              "share of the training sequences kept for validation where the data has no such "
+              "split (-1: 5 %, at most 5000; 0: none, the test split is scored instead)")
+      .integer("data_seed", &S::data_seed, 0, kMany, kFixed, "seed of generated data")
+      .integer("train_size", &S::train_size, 1, 10'000'000, kFixed, "generated training sequences")
+      .integer("test_size", &S::test_size, 1, 10'000'000, kFixed,
+               "generated test sequences, and as many for validation")
+      .integer("min_tokens", &S::min_tokens, 0, kMany, kFixed,
+               "ListOps: expressions are longer than this")
+      .integer("max_tokens", &S::max_tokens, 1, kMany, kFixed,
+               "ListOps: and shorter than this, in tokens without parentheses")
+      .integer("max_depth", &S::max_depth, 1, 1000, kFixed, "ListOps: deepest nesting")
+      .integer("max_arguments", &S::max_arguments, 2, 1000, kFixed,
+               "ListOps: most arguments of an operator")
+      .integer("side", &S::side, 1, 1024, kFixed, "Pathfinder: side of the pictures")
+      .integer(
+          "contour_length", &S::contour_length, 3, 20, kFixed,
+          "Pathfinder: dashes of a contour (the benchmark's: 6 easy, 9 intermediate, 14 hard)");
+}
+
+FieldTable<S> make_sequence_fields() {
+  FieldTable<S> table;
+  add_sequence_model_fields(table);
+  add_sequence_data_fields(table);
+  return table.include(loop_fields())
+      .include(epoch_fields())
+      .integer("warmup_steps", &S::warmup_steps, 0, kMany, kWarn,
+               "length of the linear warm-up in steps (0: warmup_epochs)")
+      .integer("evaluate_every_steps", &S::evaluate_every_steps, 0, kMany, kWarn,
+               "steps between evaluations (0: evaluate_every)");
+}
+
+// What each field of SequenceConfig that stands beside model_options is for.
+const std::vector<std::pair<const char*, const char*>>& sequence_shorthand_help() {
+  static const std::vector<std::pair<const char*, const char*>> kHelp = {
+      {"dim", "width"},
+      {"depth", "blocks"},
+      {"heads", "heads"},
+      {"mlp_hidden", "hidden units of the MLP (0: four times the width)"},
+      {"pool", "class: a class token in front; mean: of the sequence's tokens"},
+      {"positions", "position vectors: learned, sinusoidal, none"},
+      {"layer_scale", "initial scale of both branches of a block"},
+      {"dropout", "dropout while training"},
+      {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
+      {"hybrid_mixer", "mixer of those blocks"},
+  };
+  return kHelp;
+}
+
+void check_sequence(const S& config) {
+  check_loop_config(config);
+  if (config.data.empty()) {
+    fail_usage(
+        "data is empty; name a file or folder of sequences, or listops, pathfinder or pathx,"
+        " which are generated.");
+  }
+  if (config.from.empty()) sequence_config(config);
+}
+
+}  // namespace
+
+const ConfigForm<S>& sequence_train_form() {
+  static const ConfigForm<S> form{
+      make_sequence_fields(), sequence_recipes(), check_sequence,
+      shorthand_fields(sequence_shorthand_help(), to_json(SequenceConfig{}))};
+  return form;
+}
+
+SequenceSpec sequence_spec(const S& c) {
+  return {.path = c.data,
+          .format = c.data_format,
+          .max_length = c.max_length,
+          .holdout = c.holdout,
+          .seed = uint64_t(c.data_seed),
+          .train_size = c.train_size,
+          .test_size = c.test_size,
+          .min_tokens = c.min_tokens,
+          .max_tokens = c.max_tokens,
+          .max_depth = c.max_depth,
+          .max_arguments = c.max_arguments,
+          .side = c.side,
+          .contour_length = c.contour_length};
+}
+
+SequenceConfig changed_sequence_config(const S& config, SequenceConfig base) {
+  if (!config.mixer.empty()) base.mixer = config.mixer;
+  try {
+    base = sequence_config_from_json(config.model_options, base);
+    validate(base);
+  } catch (const Error& error) {
+    fail_usage("The model cannot be made: ", error.what());
+  }
+  return base;
+}
+
+SequenceConfig sequence_config(const S& config) {
+  SequenceConfig base = sequence_preset(config.model);
+  if (config.max_length > 0) base.max_length = config.max_length;
+  return changed_sequence_config(config, base);
+}
+
+}  // namespace tost

@@ -1,0 +1,26 @@
+// A training run from settings to a finished run folder: the call behind `tost train`.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+
+#include "tost/train/run_folder.h"
+#include "tost/train/trainer.h"
+
+namespace tost {
+
+struct TrainRun {
+  std::filesystem::path out;
+  RunMode mode = RunMode::kNew;
+  nlohmann::json values =
+      nlohmann::json::object();  // config file merged with flags; kResume: what is to change
+};
+
+// What is trained follows from the values (see choose_run_kind), or from the folder of a resumed
+// run. Layout of the folder: tost/store/run_layout.h. Throws usage and data Errors as described at
+// the configurations, RunFolder, the tasks and Trainer. A new run that fails before its first step
+// leaves no folder behind, and where it was to replace another, that one.
+TrainResult train(const TrainRun& run, TrainListener& listener,
+                  const std::atomic<bool>* stop = nullptr);
+
+}  // namespace tost

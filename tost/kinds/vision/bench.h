@@ -1,0 +1,18 @@
+// How `tost bench model` measures image classifiers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tost/bench/bench_model.h"
+#include "tost/kinds/vision/image_classifier.h"
+
+namespace tost {
+
+std::unique_ptr<BenchModel> open_bench_vision(const BenchModelSource& source, bool file);
+
+// The products of ImageClassifier::forward(); those of attention itself (token by token) are left
+// out. side: of the pictures.
+std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side);
+
+}  // namespace tost

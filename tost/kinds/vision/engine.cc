@@ -1,0 +1,153 @@
+#include "tost/kinds/vision/engine.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/kinds/vision/engine_class.h"
+#include "tost/kinds/vision/engine_tokens.h"
+#include "tost/kinds/vision/engine_weights.h"
+#include "tost/kinds/vision/engine_workspace.h"
+#include "tost/kinds/vision/fourier_position.h"
+#include "tost/kinds/vision/transformer.h"
+#include "tost/nn/device_autocast.h"
+#include "tost/ops/kernel_call.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+// Rows of a tile at most, and of the pictures that a thread carries at a time. bfloat16 and int8
+// products are so fast that reading the weights once for 200 rows would hold them up.
+int64_t tile_rows_of(Packing products) {
+  return products == Packing::kFloat32 ? 208 : 400;
+}
+constexpr int64_t kCarriedRows = 200, kCarriedRowsHalf = 800;
+constexpr int64_t kMostImages = 32;  // of one pass
+
+const VisionTransformer& transformer(const ImageClassifier& model) {
+  if (VisionEngine::supports(model)) return dynamic_cast<const VisionTransformer&>(model);
+  fail_usage("The engine runs vision transformers with float32 weights on the CPU; model '",
+             model.config().name, "' is not one of them.");
+}
+
+}  // namespace
+
+class VisionEngine::Run {
+ public:
+  Run(const VisionTransformer& model, Packing products)
+      : config_(model.config()),
+        weights_(pack_vision_weights(model, products)),
+        half_(products != Packing::kFloat32),
+        tile_rows_(tile_rows_of(products)) {
+    for (const auto& block : weights_.blocks) {
+      modules_ = modules_ || block.mixer == EngineMixer::kModule;
+    }
+  }
+
+  Tensor forward(const Tensor& images) {
+    Tensor logits = torch::empty({images.dim() > 0 ? images.size(0) : 0, config_.classes});
+    const c10::InferenceMode no_grad;
+    const DeviceAutocast own_precision{Autocast::kOff};
+    check(images);
+    const Tensor pictures = images.to(torch::kFloat).contiguous();
+    const int64_t batch = pictures.size(0), classes = config_.classes;
+    for (int64_t first = 0; first < batch; first += kMostImages) {
+      const int64_t count = std::min(kMostImages, batch - first);
+      pass(pictures.narrow(0, first, count), logits.mutable_data_ptr<float>() + first * classes);
+    }
+    return logits;
+  }
+
+ private:
+  void check(const Tensor& images) const {
+    const int64_t patch = config_.patch;
+    if (images.dim() != 4 || !images.is_floating_point() || images.size(1) != config_.in_channels ||
+        images.size(0) < 1) {
+      fail_data("Model '", config_.name, "' takes images [B, ", config_.in_channels,
+                ", Y, X] of a floating type, at least one; got ", images.sizes(), " of ",
+                images.dtype().name(), ".");
+    }
+    if (images.size(2) % patch != 0 || images.size(3) % patch != 0 || images.numel() == 0) {
+      fail_data("Images of ", images.size(2), " x ", images.size(3),
+                " pixels do not divide into patches of ", patch, " x ", patch, " (model '",
+                config_.name, "'); resize them to multiples of ", patch, ".");
+    }
+  }
+
+  void prepare(const Tensor& images) {
+    VisionShape shape{.images = images.size(0),
+                      .rows = images.size(2) / config_.patch,
+                      .columns = images.size(3) / config_.patch,
+                      .threads = at::get_num_threads()};
+    shape.patches = shape.rows * shape.columns;
+    shape.tokens = shape.patches + config_.registers;
+    if (workspace_ != nullptr) {
+      const VisionShape& kept = workspace_->shape;
+      if (kept.rows == shape.rows && kept.columns == shape.columns &&
+          kept.threads == shape.threads && kept.images >= shape.images) {
+        return;
+      }
+    }
+    workspace_.reset();
+    workspace_ = std::make_unique<VisionWorkspace>(config_, weights_, shape, tile_rows_);
+    position_ = torch::linear(FourierPosition::table(shape.rows, shape.columns), weights_.position,
+                              weights_.position_bias)
+                    .contiguous();
+  }
+
+  int64_t carried_together() const {
+    const int64_t rows = half_ ? kCarriedRowsHalf : kCarriedRows;
+    return std::max<int64_t>(1, rows / workspace_->shape.tokens);
+  }
+
+  void pass(const Tensor& images, float* logits) {
+    prepare(images);
+    const float* pictures = images.const_data_ptr<float>();
+    const int64_t count = images.size(0), threads = at::get_num_threads();
+    const TokenPass tokens(config_, weights_, *workspace_, position_.const_data_ptr<float>());
+    const int64_t together = carried_together();
+    // Pictures that threads carry on their own; a module brings its own threads.
+    const int64_t carried = modules_ || threads == 1 ? 0 : count / threads * threads;
+    if (carried > 0) {
+      at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+        const int64_t last = carried / threads * end;
+        for (int64_t i = carried / threads * begin; i < last; i += together) {
+          tokens.run(pictures, i, std::min(together, last - i), serial_for, 1);
+        }
+      });
+    }
+    const int64_t at_once = threads == 1 && !modules_ ? together : count;
+    for (int64_t i = carried; i < count; i += at_once) {
+      tokens.run(pictures, i, std::min(at_once, count - i), torch_parallel, threads);
+    }
+    ClassPass(config_, weights_, *workspace_, half_).run(count, logits);
+  }
+
+  const VisionConfig config_;
+  const VisionWeights weights_;
+  const bool half_;
+  const int64_t tile_rows_;
+  bool modules_ = false;
+  std::unique_ptr<VisionWorkspace> workspace_;
+  Tensor position_;  // [N, C]
+};
+
+bool VisionEngine::supports(const ImageClassifier& model) {
+  return dynamic_cast<const VisionTransformer*>(&model) != nullptr && packable(model) &&
+         model.config().class_blocks > 0 && model.config().depth > 0;
+}
+
+VisionEngine::VisionEngine(const ImageClassifier& model, const std::string& precision)
+    : precision_(precision),
+      run_(std::make_unique<Run>(transformer(model), packing_of(precision))) {}
+
+VisionEngine::~VisionEngine() = default;
+
+torch::Tensor VisionEngine::forward(const torch::Tensor& images) {
+  return run_->forward(images);
+}
+
+}  // namespace tost

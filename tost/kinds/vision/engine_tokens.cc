@@ -1,0 +1,204 @@
+#include "tost/kinds/vision/engine_tokens.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tost/base/rounding.h"
+#include "tost/kernels/row_ops.h"
+#include "tost/kernels/tssa.h"
+#include "tost/kinds/vision/engine_stem.h"
+#include "tost/nn/device_autocast.h"
+
+namespace tost {
+namespace {
+
+// Rows in tiles of at most `most`, nearly alike, as many for one thread as for the other. Of one
+// thread they are whole blocks of the matrix units.
+struct EvenTiles {
+  EvenTiles(int64_t rows, int64_t most, int64_t threads)
+      : tiles(threads * std::max<int64_t>(1, divide_up(rows, threads * most))),
+        each(divide_up(rows, tiles)) {
+    constexpr int64_t kUnit = 16;
+    if (threads == 1 && most % kUnit == 0) each = divide_up(each, kUnit) * kUnit;
+  }
+
+  int64_t tiles, each;
+};
+
+}  // namespace
+
+template <class Body>
+void TokenPass::for_tiles(int64_t first, int64_t count, ParallelFor parallel, int64_t threads,
+                          const Body& body) const {
+  const EvenTiles cut(count, workspace_.tile_rows, threads);
+  parallel(cut.tiles, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t own = std::min(cut.each, count - t * cut.each);
+      if (own > 0) body(Rows{first + t * cut.each, own});
+    }
+    PackedLinear::release();
+  });
+}
+
+void TokenPass::run(const float* images, int64_t first, int64_t count, ParallelFor parallel,
+                    int64_t threads) const {
+  const int64_t tokens = workspace_.shape.tokens;
+  for (int64_t image = first; image < first + count; ++image) {
+    embed(images, image, parallel, threads);
+  }
+  const auto& blocks = weights_.blocks;
+  for (size_t i = 0; i <= blocks.size(); ++i) {
+    const float* shift = i > 0 ? data(blocks[i - 1].fc2_shift) : nullptr;
+    // One block's end and the next one's beginning touch the same rows.
+    for_tiles(first * tokens, count * tokens, parallel, threads, [&](Rows rows) {
+      const bool last = rows.first + rows.count == (first + count) * tokens;
+      if (i > 0) {
+        back(blocks[i - 1], rows, i < blocks.size() ? blocks[i].in.ahead() : kernels::FetchAhead());
+      }
+      if (i < blocks.size()) {
+        front(blocks[i], shift, rows, blocks[last || i == 0 ? i : i - 1].out.ahead());
+      }
+    });
+    if (i < blocks.size()) mix(blocks[i], shift, first, count, parallel, threads);
+  }
+  for (int64_t image = first; image < first + count; ++image) {
+    for_tiles(0, workspace_.shape.patches, parallel, threads,
+              [&](Rows rows) { class_rows(image, rows); });
+  }
+}
+
+void TokenPass::embed(const float* images, int64_t image, ParallelFor parallel,
+                      int64_t threads) const {
+  const auto& shape = workspace_.shape;
+  const int64_t pixels = shape.patches * config_.patch * config_.patch;
+  const float* picture = images + image * config_.in_channels * pixels;
+  const int64_t owner = at::get_thread_num();
+  const void* planes = half() ? rounded_picture(picture, owner, parallel) : picture;
+  int64_t outputs = pixels;
+  for (size_t s = 0; s < weights_.stem.size(); ++s) {
+    const StemStage& stage = weights_.stem[s];
+    outputs /= stage.stride * stage.stride;
+    const EvenTiles cut(outputs, stem_tile_rows(stage), threads);
+    parallel(cut.tiles, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t own = std::min(cut.each, outputs - t * cut.each);
+        if (own > 0) stem_rows(s, planes, image, owner, {t * cut.each, own});
+      }
+      PackedLinear::release();
+    });
+  }
+  if (weights_.registers.defined()) {
+    std::copy_n(data(weights_.registers), weights_.registers.numel(),
+                stream(image * shape.tokens + shape.patches));
+  }
+}
+
+// As bfloat16, since each pixel is gathered several times.
+const void* TokenPass::rounded_picture(const float* picture, int64_t owner,
+                                       ParallelFor parallel) const {
+  void* planes = workspace_.pictures[static_cast<size_t>(owner)][0];
+  const int64_t columns = workspace_.shape.columns * config_.patch;
+  parallel(config_.in_channels * workspace_.shape.rows, [&](int64_t begin, int64_t end) {
+    kernels::FinishRowsArgs copy;
+    copy.rows = (end - begin) * config_.patch;
+    copy.columns = copy.sums_stride = copy.out_stride = columns;
+    copy.sums = picture + begin * config_.patch * columns;
+    copy.out = at(planes, begin * config_.patch, columns);
+    copy.out_dtype = dtype();
+    kernels::finish_rows(copy);
+  });
+  return planes;
+}
+
+// `owner` is the thread whose pictures these are.
+void TokenPass::stem_rows(size_t index, const void* planes, int64_t image, int64_t owner,
+                          Rows rows) const {
+  const auto& shape = workspace_.shape;
+  const auto& between = workspace_.pictures[static_cast<size_t>(owner)];
+  const StemStage& stage = weights_.stem[index];
+  int64_t shrunk = 1;
+  for (size_t s = 0; s < index; ++s) shrunk *= weights_.stem[s].stride;
+  const StemCall call{.stage = stage,
+                      .half = half(),
+                      .planes = index == 0 ? planes : nullptr,
+                      .picture = index == 0 ? nullptr : between[index],
+                      .rows = shape.rows * config_.patch / shrunk,
+                      .columns = shape.columns * config_.patch / shrunk,
+                      .gathered = scratch().gathered,
+                      .scratch = scratch().product};
+  PackedResult result{.stride = stage.to};
+  if (index + 1 < weights_.stem.size()) {
+    result.data = at(between[index + 1], rows.first, stage.to);
+    result.dtype = dtype();
+    result.activation = kernels::Activation::kGelu;
+  } else {
+    float* to = stream(image * shape.tokens + rows.first);
+    std::copy_n(position_ + rows.first * config_.dim, rows.count * config_.dim, to);
+    result.data = to;
+    result.add = true;
+  }
+  run_stem_stage(call, rows.first, rows.count, result);
+}
+
+void TokenPass::mix(const TokenBlockWeights& block, const float* shift, int64_t first,
+                    int64_t count, ParallelFor parallel, int64_t threads) const {
+  if (block.mixer == EngineMixer::kNone) return;
+  if (block.mixer == EngineMixer::kModule) return mix_by_module(block, shift, first, count);
+  const int64_t tokens = workspace_.shape.tokens, dim = config_.dim;
+  kernels::TssaForwardArgs args;
+  args.shape = {count, tokens, config_.heads, dim / config_.heads};
+  args.dtype = dtype();
+  args.w = {at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
+  args.temp = data(block.temp);
+  args.y = {at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
+  kernels::tssa_forward(args, static_cast<char*>(workspace_.tssa) + first * workspace_.tssa_bytes,
+                        parallel, static_cast<int>(threads));
+}
+
+// Normalised tokens through the mixer's own forward, onto the stream.
+void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift, int64_t first,
+                              int64_t count) const {
+  const int64_t tokens = workspace_.shape.tokens;
+  const Rows rows{first * tokens, count * tokens};
+  const c10::InferenceMode no_grad;
+  auto x = torch::empty({count, tokens, config_.dim});
+  auto norm = norm_args(block.norm1, shift, rows);
+  norm.y = x.mutable_data_ptr<float>();
+  kernels::norm_rows(norm);
+  torch::Tensor y;
+  {
+    const DeviceAutocast autocast(half() ? Autocast::kBfloat16 : Autocast::kAsItIs);
+    y = block.module->forward(x, {});
+  }
+  y = y.to(torch::kFloat).contiguous();
+  add_rows(y.const_data_ptr<float>(), block.gamma1, rows);
+}
+
+// Rows of a picture's patches for all class blocks; see ClassState in class_attention.h.
+void TokenPass::class_rows(int64_t image, Rows rows) const {
+  const int64_t dim = config_.dim, patches = workspace_.shape.patches;
+  const Rows stored{image * workspace_.shape.tokens + rows.first, rows.count};
+  for (size_t i = 0; i < weights_.class_blocks.size(); ++i) {
+    const ClassBlockWeights& block = weights_.class_blocks[i];
+    const float* shift = i == 0 ? data(weights_.blocks.back().fc2_shift) : nullptr;
+    auto norm1 = norm_args(block.norm1, shift, stored);
+    norm1.y = at(workspace_.classed[i], image * (1 + patches) + 1 + rows.first, dim);
+    norm1.y_type = half() ? kernels::RowType::kBfloat16 : kernels::RowType::kFloat32;
+    kernels::norm_rows(norm1);
+    if (i + 1 == weights_.class_blocks.size()) break;
+    norm(block.norm1, nullptr, stored, /*as_float=*/true);
+    add_rows(static_cast<const float*>(scratch().normed), block.gamma1, stored);
+    if (block.doubled.weight.defined()) {
+      auto norm2 = norm_args(block.doubled, nullptr, stored);
+      norm2.y = stream(stored.first);
+      kernels::norm_rows(norm2);
+    } else {
+      float* x = stream(stored.first);
+      for (int64_t k = 0; k < rows.count * dim; ++k) x[k] *= 2;
+    }
+  }
+}
+
+}  // namespace tost

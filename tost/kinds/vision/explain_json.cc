@@ -1,0 +1,308 @@
+#include "tost/kinds/vision/explain_json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tost/explain/numbers.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using torch::Tensor;
+
+// Nine significant digits hold a float32 exactly, so that the order of memberships is kept.
+json as_float32(const Tensor& tensor) {
+  return nested(tensor, [](double value) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.9g", value);
+    return std::strtod(buffer, nullptr);
+  });
+}
+
+json to_json(const Spread& s) {
+  return {
+      {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
+}
+
+json to_json(const RankedClass& c) {
+  return {{"label", c.label}, {"class", c.name}, {"probability", number_or_null(c.probability)}};
+}
+
+// [..., N] as [..., rows, columns].
+Tensor as_grid(const Tensor& values, const PictureMaps& maps) {
+  if (!values.defined()) return values;
+  auto shape = values.sizes().vec();
+  shape.back() = maps.rows;
+  shape.push_back(maps.columns);
+  return values.reshape(shape);
+}
+
+json to_json(const PictureMaps& maps) {
+  json layers = json::array(), blocks = json::array(), top = json::array();
+  for (size_t i = 0; i < maps.layers.size(); ++i) {
+    const PictureLayer& layer = maps.layers[i];
+    const Tensor likeliest =
+        layer.likeliest.defined() ? layer.likeliest.to(torch::kDouble) + 1 : Tensor();
+    layers.push_back(
+        {{"layer", i + 1},
+         {"memberships", as_float32(as_grid(layer.memberships, maps))},
+         {"likeliest_head", rounded(as_grid(likeliest, maps), 0)},
+         {"entropy", as_float32(as_grid(layer.entropy, maps))},
+         {"entropy_mean",
+          layer.entropy.defined() ? number_or_null(layer.entropy.mean().item<double>()) : json()},
+         {"norms", rounded(as_grid(layer.norms, maps), 4)},
+         {"register_norms", rounded(layer.register_norms, 4)}});
+  }
+  for (size_t i = 0; i < maps.class_attention.size(); ++i) {
+    blocks.push_back({{"block", i + 1},
+                      {"attention", rounded(as_grid(maps.class_attention[i], maps), 6)},
+                      {"on_itself", rounded(maps.class_on_itself[i], 6)}});
+  }
+  for (const RankedClass& ranked : maps.top) top.push_back(to_json(ranked));
+  const PictureInput& input = maps.input;
+  return {{"name", input.name},
+          {"truth", input.truth.empty() ? json() : json(input.truth)},
+          {"width", input.width},
+          {"height", input.height},
+          {"resized", input.resized},
+          {"input_width", input.seen.width},
+          {"input_height", input.seen.height},
+          {"top", top},
+          {"rows", maps.rows},
+          {"columns", maps.columns},
+          {"layers", layers},
+          {"class_attention", blocks}};
+}
+
+json to_json(const NormStatistics& n) {
+  return {{"tokens", n.tokens},
+          {"mean", number_or_null(n.mean)},
+          {"std", number_or_null(n.deviation)},
+          {"median", number_or_null(n.median)},
+          {"max", number_or_null(n.largest)},
+          {"share_beyond_mean_plus_4_std", number_or_null(n.beyond_deviations)},
+          {"share_beyond_3_medians", number_or_null(n.beyond_medians)},
+          {"histogram", n.histogram},
+          {"register_mean", number_or_null(n.register_mean)}};
+}
+
+json to_json(const RateGap& g) {
+  return {{"scale", g.scale},
+          {"bound", to_json(g.bound)},
+          {"exact_in_heads", to_json(g.exact_heads)},
+          {"exact_in_space", to_json(g.exact_space)},
+          {"gap", to_json(g.gap)},
+          {"relative_gap", number_or_null(g.gap.mean / g.bound.mean)}};
+}
+
+json to_json(const ObjectiveStep& o) {
+  return {{"before", to_json(o.before)},
+          {"stepped", to_json(o.stepped)},
+          {"unscaled", to_json(o.unscaled)},
+          {"share_lowered", number_or_null(o.lowered)},
+          {"share_lowered_unscaled", number_or_null(o.lowered_unscaled)}};
+}
+
+json to_json(const LayerStatistics& layer, const VisionReport& report, bool chosen) {
+  json object = {{"entropy", to_json(layer.entropy)},
+                 {"compression",
+                  {{"input", to_json(layer.rate_input)},
+                   {"output_before_residual", to_json(layer.rate_output)},
+                   {"after_residual", to_json(layer.rate_after)},
+                   {"after_less_input", to_json(layer.rate_change)}}},
+                 {"compression_share_lowered", number_or_null(layer.rate_lowered)}};
+  if (layer.off_diagonal.defined()) {
+    object["correlation"] = {
+        {"mean_off_diagonal", number_or_null(layer.off_diagonal_mean)},
+        {"by_head", rounded(layer.off_diagonal, 5)},
+        {"centered_mean_off_diagonal", number_or_null(layer.centered_off_diagonal_mean)},
+        {"centered_by_head", rounded(layer.centered_off_diagonal, 5)},
+        {"by_chance", number_or_null(layer.off_diagonal_chance)},
+        {"diagonal_share", to_json(layer.diagonal_share)},
+        {"diagonal_share_unit_heads", to_json(layer.diagonal_share_unit)}};
+    if (chosen) {
+      json matrices = json::array();
+      for (const int64_t head : report.heads) {
+        matrices.push_back({{"head", head},
+                            {"absolute", rounded(layer.correlations[head - 1], 3)},
+                            {"centered", rounded(layer.centered[head - 1], 3)}});
+      }
+      object["correlation"]["matrices"] = matrices;
+    }
+  }
+  if (layer.norms.tokens > 0) object["norms"] = to_json(layer.norms);
+  for (const RateGap& gap : layer.gaps) object["bound"].push_back(to_json(gap));
+  if (!layer.gaps.empty()) object["objective"] = to_json(layer.objective);
+  return object;
+}
+
+json to_json(const MaskScore& score) {
+  if (score.group == 0) return {};
+  return {{"group", score.group},
+          {"complement", score.complement},
+          {"iou_where_chosen", number_or_null(score.chosen)},
+          {"iou", number_or_null(score.iou)},
+          {"std", number_or_null(score.deviation)},
+          {"chance", number_or_null(score.chance)}};
+}
+
+json to_json(const BestMask& best, const char* first, const char* second) {
+  if (best.layer == 0) return {};
+  json object = to_json(best.score);
+  object["layer"] = best.layer;
+  object["of"] = best.second ? second : first;
+  object["pictures"] = best.score.ious.size();
+  return object;
+}
+
+// The mean over pictures with its standard error.
+json difference_json(const MaskScore& first, const MaskScore& second) {
+  const Spread difference = paired_difference(first, second);
+  return {{"mean", number_or_null(difference.mean)},
+          {"standard_error", number_or_null(standard_error(difference))}};
+}
+
+json to_json(const Segmentation& s) {
+  json layers = json::array();
+  for (size_t i = 0; i < s.layers.size(); ++i) {
+    const SegmentationLayer& layer = s.layers[i];
+    json heads = json::array();
+    for (size_t head = 0; head < layer.heads.size(); ++head) {
+      const HeadScore& score = layer.heads[head];
+      heads.push_back({{"head", head + 1},
+                       {"hard_iou", number_or_null(score.hard_iou)},
+                       {"soft_iou", number_or_null(score.soft_iou)},
+                       {"auc", number_or_null(score.auc)},
+                       {"average_precision", number_or_null(score.average_precision)}});
+    }
+    layers.push_back({{"layer", i + 1},
+                      {"heads", heads},
+                      {"best_hard", to_json(layer.hard)},
+                      {"best_soft", to_json(layer.soft)},
+                      {"k_means_on_projected", to_json(layer.k_means_w)},
+                      {"k_means_on_output", to_json(layer.k_means_z)},
+                      {"auc_head", layer.auc_head},
+                      {"auc", number_or_null(layer.auc)},
+                      {"average_precision", number_or_null(layer.average_precision)}});
+  }
+  return {{"pictures", s.pictures},
+          {"skipped", s.skipped},
+          {"object_share", number_or_null(s.object_share)},
+          {"average_object", to_json(s.average_object)},
+          {"best_head", to_json(s.head, "likeliest", "membership above its mean")},
+          {"best_k_means", to_json(s.k_means, "projected", "output")},
+          {"best_head_less_k_means", difference_json(s.head.score, s.k_means.score)},
+          {"best_head_less_average_object", difference_json(s.head.score, s.average_object)},
+          {"layers", layers}};
+}
+
+json to_json(const SplitStatistics& split, const VisionReport& report) {
+  json layers = json::array();
+  for (size_t i = 0; i < split.layers.size(); ++i) {
+    const auto number_of = int64_t(i) + 1;
+    const bool chosen =
+        std::find(report.layers.begin(), report.layers.end(), number_of) != report.layers.end();
+    json layer = to_json(split.layers[i], report, chosen);
+    layer["layer"] = number_of;
+    layers.push_back(std::move(layer));
+  }
+  json object = {{"split", split.split},
+                 {"pictures", split.pictures},
+                 {"top1", number_or_null(double(split.right) / double(split.pictures))},
+                 {"layers", layers}};
+  if (split.segmentation) object["segmentation"] = to_json(*split.segmentation);
+  return object;
+}
+
+json to_json(const HeadSpectra& s) {
+  return {{"singular_values", rounded(s.singular_values, 6)},
+          {"overlap", rounded(s.overlap, 5)},
+          {"overlap_mean", number_or_null(s.mean_overlap)},
+          {"overlap_by_chance", number_or_null(s.chance_overlap)},
+          {"sum_singular_values", rounded(s.sum_values, 6)},
+          {"basis_singular_values", rounded(s.basis_values, 6)},
+          {"rank", s.rank},
+          {"effective_rank", number_or_null(s.effective_rank)},
+          {"basis_effective_rank", number_or_null(s.basis_effective_rank)},
+          {"directions_of_99_percent", s.energy_rank}};
+}
+
+json to_json(const PictureSummary& p) {
+  return {{"name", p.name},
+          {"truth", p.truth.empty() ? json() : json(p.truth)},
+          {"top", to_json(p.top)},
+          {"entropy", number_or_null(p.entropy)}};
+}
+
+json header_json(const VisionReport& r) {
+  const VisionConfig& config = r.info.config;
+  const bool linear = config.architecture == "linear";
+  json left_out = json::array();
+  for (const LeftOut& item : r.left_out) {
+    left_out.push_back({{"panel", item.panel}, {"reason", item.reason}});
+  }
+  return {{"kind", "vision"},
+          {"model", config.name},
+          {"checkpoint", r.checkpoint},
+          {"data", r.data.empty() ? json() : json(r.data)},
+          {"parameters", r.parameters},
+          {"mixer", linear ? json() : json(config.mixer)},
+          {"layers", linear ? 0 : config.depth},
+          {"heads", linear ? 0 : config.heads},
+          {"registers", config.registers},
+          {"left_out", left_out},
+          {"class_names_differ", r.class_warning.empty() ? json() : json(r.class_warning)}};
+}
+
+}  // namespace
+
+json to_json(const VisionReport& r) {
+  json report = header_json(r);
+  report["config"] = to_json(r.info.config);
+  report["classes"] = r.info.classes;
+  report["chosen_layers"] = r.layers;
+  report["chosen_heads"] = r.heads;
+  report["compression_ceiling"] =
+      r.spectra.empty() ? json()
+                        : json(compression_ceiling(r.info.config.dim / r.info.config.heads));
+  for (const char* key : {"pictures", "other_pictures", "splits", "spectra"}) {
+    report[key] = json::array();
+  }
+  for (const PictureMaps& maps : r.pictures) report["pictures"].push_back(to_json(maps));
+  for (const PictureSummary& other : r.others) report["other_pictures"].push_back(to_json(other));
+  for (const SplitStatistics& split : r.splits) {
+    report["splits"].push_back(to_json(split, r));
+  }
+  for (size_t i = 0; i < r.spectra.size(); ++i) {
+    json layer = to_json(r.spectra[i]);
+    layer["layer"] = i + 1;
+    report["spectra"].push_back(std::move(layer));
+  }
+  return report;
+}
+
+json summary_json(const VisionReport& r) {
+  json summary = header_json(r);
+  summary["pictures"] = json::array();
+  for (const PictureMaps& maps : r.pictures) {
+    summary["pictures"].push_back({{"name", maps.input.name}, {"top", to_json(maps.top.front())}});
+  }
+  summary["pictures_summarised"] = r.others.size();
+  for (const SplitStatistics& split : r.splits) {
+    json layers = json::array();
+    for (const LayerStatistics& layer : split.layers) {
+      layers.push_back({{"entropy", number_or_null(layer.entropy.mean)},
+                        {"compression", number_or_null(layer.rate_after.mean)}});
+    }
+    summary["splits"][split.split] = {
+        {"pictures", split.pictures},
+        {"top1", number_or_null(double(split.right) / double(split.pictures))},
+        {"layers", layers}};
+  }
+  return summary;
+}
+
+}  // namespace tost

@@ -1,0 +1,34 @@
+// The sections of a report's page; each adds itself, or nothing where its numbers are missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tost/kinds/vision/explain_report.h"
+#include "tost/report/page.h"
+
+namespace tost {
+
+void add_picture_sections(Page& page, const VisionReport& report);
+void add_other_pictures(Page& page, const VisionReport& report);
+
+void add_entropy_section(Page& page, const VisionReport& report);
+void add_compression_section(Page& page, const VisionReport& report);
+void add_correlation_section(Page& page, const VisionReport& report);
+void add_spectra_section(Page& page, const VisionReport& report);
+void add_norm_section(Page& page, const VisionReport& report);
+void add_segmentation_section(Page& page, const VisionReport& report);
+void add_bound_section(Page& page, const VisionReport& report);
+
+// How large maps over pictures are, and of which layers (from 1) they are made, so that
+// `pictures` times layers times heads of them stay within the page's bound.
+struct MapPlan {
+  int64_t side = 0;
+  std::vector<int64_t> layers;
+};
+MapPlan plan_maps(int64_t pictures, int64_t layers, int64_t heads);
+
+// The split whose numbers panels show that show one; null without data.
+const SplitStatistics* main_split(const VisionReport& report);
+
+}  // namespace tost

@@ -1,0 +1,74 @@
+#include "tost/kinds/vision/explain_picture_maps.h"
+
+#include "tost/explain/measures.h"
+#include "tost/explain/trace_on_cpu.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+// The entry of the one picture in the batch, or nothing.
+Tensor of_picture(const std::vector<Tensor>& traced, size_t index) {
+  if (index >= traced.size() || !traced[index].defined()) return {};
+  return traced[index][0].to(torch::kDouble);
+}
+
+PictureLayer layer_of(const VisionTrace& trace, size_t index) {
+  const int64_t patches = trace.rows * trace.columns;
+  PictureLayer layer;
+  if (const Tensor pi = of_picture(trace.memberships, index); pi.defined()) {
+    layer.memberships = pi.narrow(1, 0, patches);
+    layer.likeliest = layer.memberships.argmax(0);
+    layer.entropy = membership_entropy(layer.memberships);
+  }
+  const Tensor norms = of_picture(trace.block_outputs, index).norm(2, 1);
+  layer.norms = norms.narrow(0, 0, patches);
+  layer.register_norms = norms.narrow(0, patches, trace.registers);
+  return layer;
+}
+
+std::vector<RankedClass> best_classes(const Tensor& logits, const ModelInfo& info) {
+  const auto probabilities = logits.to(torch::kDouble).softmax(0);
+  const auto [sorted, labels] = probabilities.sort(/*stable=*/true, 0, /*descending=*/true);
+  std::vector<RankedClass> top;
+  for (int64_t k = 0; k < std::min<int64_t>(3, sorted.size(0)); ++k) {
+    const int64_t label = labels[k].item<int64_t>();
+    top.push_back({label, info.classes[size_t(label)], sorted[k].item<double>()});
+  }
+  return top;
+}
+
+}  // namespace
+
+PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureInput input) {
+  const torch::NoGradGuard no_grad;
+  VisionTrace trace;
+  const auto logits = model.forward_traced(input.tensor.unsqueeze(0), trace);
+  move_to_cpu(trace);
+  PictureMaps maps;
+  maps.input = std::move(input);
+  maps.top = best_classes(on_cpu(logits[0]), info);
+  maps.rows = trace.rows;
+  maps.columns = trace.columns;
+  for (size_t i = 0; i < trace.block_outputs.size(); ++i) {
+    maps.layers.push_back(layer_of(trace, i));
+  }
+  for (const Tensor& weights : trace.class_attention) {
+    const auto shares = weights[0].to(torch::kDouble);  // [H, 1 + N]
+    maps.class_on_itself.push_back(shares.select(1, 0));
+    maps.class_attention.push_back(shares.narrow(1, 1, shares.size(1) - 1));
+  }
+  return maps;
+}
+
+void move_to_cpu(VisionTrace& trace) {
+  trace.stem_output = on_cpu(trace.stem_output);
+  for (auto* all :
+       {&trace.mixer_inputs, &trace.projections, &trace.memberships, &trace.mixer_outputs,
+        &trace.mixed, &trace.block_outputs, &trace.class_attention}) {
+    *all = on_cpu(std::move(*all));
+  }
+}
+
+}  // namespace tost

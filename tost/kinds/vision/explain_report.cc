@@ -1,0 +1,162 @@
+#include "tost/kinds/vision/explain_report.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/explain/selection.h"
+#include "tost/explain/trace_on_cpu.h"
+#include "tost/kinds/vision/explain_layers.h"
+
+namespace tost {
+namespace {
+
+bool stopped(const VisionExplainOptions& options) {
+  return options.stop != nullptr && options.stop->load();
+}
+
+PictureSummary summary_of(const PictureMaps& maps) {
+  PictureSummary summary{maps.input.name, maps.input.truth, maps.top.front()};
+  std::vector<double> entropies;
+  for (const PictureLayer& layer : maps.layers) {
+    if (layer.entropy.defined()) entropies.push_back(layer.entropy.mean().item<double>());
+  }
+  summary.entropy = spread_of(entropies).mean;
+  return summary;
+}
+
+// Where pictures come from: files, or evenly spaced ones of the data.
+struct PictureSource {
+  int64_t count = 0;
+  std::function<PictureInput(int64_t)> read;
+};
+
+PictureSource picture_source(const ModelInfo& info, const VisionExplainOptions& o) {
+  if (!o.images.empty()) {
+    return {int64_t(o.images.size()),
+            [&](int64_t i) { return read_picture(o.images[size_t(i)], info.preprocess); }};
+  }
+  const auto data = o.held ? o.held : o.train;
+  if (!data) {
+    fail_usage("There is no picture to explain: give image files, or --data with the data set. ",
+               o.no_data);
+  }
+  const auto indices = spaced_indices(data->size(), std::min(kPicturesFromData, o.shown));
+  return {int64_t(indices.size()), [data, indices, &info](int64_t i) {
+            return dataset_picture(*data, indices[size_t(i)], info.preprocess);
+          }};
+}
+
+bool add_pictures(VisionReport& report, ImageClassifier& model, const VisionExplainOptions& o) {
+  const PictureSource source = picture_source(report.info, o);
+  for (int64_t i = 0; i < source.count; ++i) {
+    if (stopped(o)) return false;
+    PictureMaps maps = picture_maps(model, report.info, source.read(i));
+    if (i < o.shown) {
+      report.pictures.push_back(std::move(maps));
+    } else {
+      report.others.push_back(summary_of(maps));
+    }
+    if (o.progress) o.progress(i + 1, source.count, "pictures");
+  }
+  return true;
+}
+
+bool add_split(VisionReport& report, ImageClassifier& model, const ImageDataset& data,
+               const std::string& split, bool full, const VisionExplainOptions& o) {
+  StatisticsOptions wanted;
+  wanted.samples = o.samples;
+  wanted.full = full;
+  wanted.bound = full && o.bound;
+  wanted.segment = full && data.has_mask() && !report.spectra.empty();
+  wanted.stop = o.stop;
+  if (o.progress) {
+    wanted.progress = [&](int64_t done, int64_t total) {
+      o.progress(done, total, split + " pictures");
+    };
+  }
+  auto statistics = split_statistics(model, report.info, data, split, wanted);
+  if (!statistics) return false;
+  report.splits.push_back(std::move(*statistics));
+  return true;
+}
+
+void add_spectra(VisionReport& report, const ImageClassifier& model) {
+  for (const auto& block : blocks_of(model)) {
+    const auto u = block->attn->subspaces();
+    if (!u.defined()) return;
+    report.spectra.push_back(head_spectra(on_cpu(u)));
+  }
+}
+
+void note_mixer(VisionReport& report) {
+  const VisionConfig& config = report.info.config;
+  if (config.architecture == "linear") {
+    report.left_out.push_back(
+        {"Layers", "The linear model has no layers and no tokens: predictions are all there is."});
+  } else if (report.spectra.empty()) {
+    report.left_out.push_back(
+        {cat("Memberships, compression, correlations, spectra", report.bound ? ", bound" : ""),
+         cat("Layers of the mixer '", config.mixer,
+             "' have neither memberships nor head subspaces; class attention and token norms "
+             "remain. Train with --mixer tssa to see them.")});
+  } else if (config.mixer == "tssa-uniform") {
+    report.left_out.push_back({"Differences between heads' memberships",
+                               cat("The mixer tssa-uniform fixes every membership to 1/H, here 1/",
+                                   config.heads, ": the maps are flat by construction.")});
+  }
+}
+
+void check_classes(const ModelInfo& info, const ImageDataset* data, const std::string& name) {
+  if (data == nullptr || int64_t(data->classes().size()) == info.config.classes) return;
+  fail_usage("The data '", name, "' has ", data->classes().size(), " classes but the model has ",
+             info.config.classes, "; give the data it was trained for.");
+}
+
+std::string class_warning(const ModelInfo& info, const VisionExplainOptions& o) {
+  for (const auto* data : {&o.train, &o.held}) {
+    if (*data == nullptr || (*data)->classes() == info.classes) continue;
+    return cat("The classes of '", o.data,
+               "' have other names than those the model was trained on (",
+               (*data)->classes().front(), ", ... against ", info.classes.front(),
+               ", ...); they are matched by number.");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
+                                           const VisionExplainOptions& o) {
+  const VisionConfig& config = loaded.info.config;
+  const bool linear = config.architecture == "linear";
+  if (o.samples < 1) fail_usage("--samples is ", o.samples, "; at least 1 is needed.");
+  check_classes(loaded.info, o.train.get(), o.data);
+  check_classes(loaded.info, o.held.get(), o.data);
+  VisionReport report;
+  report.info = loaded.info;
+  report.checkpoint = loaded.file.string();
+  report.data = o.data;
+  report.bound = o.bound;
+  report.class_warning = class_warning(loaded.info, o);
+  const int64_t depth = linear ? 0 : config.depth;
+  report.layers = choose_numbers(o.layers, depth, "layer");
+  if (o.layers.empty()) report.layers = spread_numbers(depth, 3);
+  report.heads = choose_numbers(o.heads, linear ? 0 : config.heads, "head");
+  for (const auto& parameter : loaded.model->parameters()) report.parameters += parameter.numel();
+  add_spectra(report, *loaded.model);
+  note_mixer(report);
+  if (!o.no_data.empty()) {
+    report.left_out.push_back({"Statistics over data", o.no_data});
+  }
+  if (!add_pictures(report, *loaded.model, o)) return std::nullopt;
+  const bool both = o.train && o.held;
+  if (o.train && !add_split(report, *loaded.model, *o.train, "train", !both, o)) {
+    return std::nullopt;
+  }
+  if (o.held && !add_split(report, *loaded.model, *o.held, o.held_split, true, o)) {
+    return std::nullopt;
+  }
+  return report;
+}
+
+}  // namespace tost

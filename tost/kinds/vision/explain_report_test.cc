@@ -1,0 +1,360 @@
+// Reports of tiny models: what is in them, what is left out, and that nothing breaks them.
+#include "tost/kinds/vision/explain_report.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/data/shapes.h"
+#include "tost/explain/numbers.h"
+#include "tost/io/safetensors.h"
+#include "tost/kinds/vision/explain_images.h"
+#include "tost/kinds/vision/explain_json.h"
+#include "tost/kinds/vision/explain_page.h"
+#include "tost/nn/state_dict.h"
+#include "tost/testing/errors.h"
+#include "tost/testing/shared.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+LoadedModel tiny_model(VisionConfig config) {
+  torch::manual_seed(5);
+  config.dim = 16;
+  config.depth = 2;
+  config.heads = 2;
+  LoadedModel loaded;
+  const ShapesDataset data(0, "train", 16, 4);
+  config.classes = int64_t(data.classes().size());
+  loaded.info = {config, data.classes(), {}};
+  loaded.info.preprocess.size = config.image_size;
+  loaded.model = make_image_classifier(config);
+  loaded.model->eval();
+  loaded.file = "model.safetensors";
+  return loaded;
+}
+
+LoadedModel tiny_model(const std::string& mixer = "tssa") {
+  VisionConfig config;
+  config.mixer = mixer;
+  config.patch = 4;
+  config.image_size = 16;
+  return tiny_model(config);
+}
+
+VisionExplainOptions with_data(int64_t samples = 6) {
+  VisionExplainOptions options;
+  options.samples = samples;
+  options.train = std::make_shared<ShapesDataset>(0, "train", 16, 8);
+  options.held = std::make_shared<ShapesDataset>(0, "validation", 16, 8);
+  options.held_split = "validation";
+  options.data = "shapes";
+  return options;
+}
+
+std::vector<std::string> sections(const std::string& html) {
+  std::vector<std::string> found;
+  for (const char* id : {"model", "pictures", "entropy", "compression", "correlations", "spectra",
+                         "norms", "segmentation", "bound", "other-pictures"}) {
+    if (html.find(cat("id=\"", id, "\"")) != std::string::npos) found.emplace_back(id);
+  }
+  return found;
+}
+
+// A NaN or infinity in words, which base64 (no spaces, no brackets) cannot hold by accident.
+bool shows_broken_number(const std::string& html) {
+  for (const char* text : {">nan", " nan", "-nan", ">inf", " inf ", "-inf"}) {
+    if (html.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(VisionReport, HoldsEveryPanelAndNumber) {
+  VisionExplainOptions options = with_data();
+  options.bound = true;
+  const auto report = explain_vision(tiny_model(), options);
+  ASSERT_TRUE(report.has_value());
+  const std::string html = vision_page(*report).html();
+  EXPECT_EQ(sections(html),
+            (std::vector<std::string>{"model", "pictures", "entropy", "compression", "correlations",
+                                      "spectra", "norms", "segmentation", "bound"}));
+  EXPECT_EQ(html.find("http:"), std::string::npos);
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+  EXPECT_FALSE(shows_broken_number(html));
+  const json numbers = to_json(*report);
+  ASSERT_EQ(numbers["pictures"].size(), 4u);
+  const json& layer = numbers["pictures"][0]["layers"][1];
+  ASSERT_EQ(layer["memberships"].size(), 2u);
+  ASSERT_EQ(layer["memberships"][0].size(), 4u);
+  EXPECT_NEAR(
+      layer["memberships"][0][3][2].get<double>() + layer["memberships"][1][3][2].get<double>(), 1,
+      2e-5);
+  const json& split = numbers["splits"][1];
+  EXPECT_EQ(split["split"], "validation");
+  EXPECT_EQ(split["pictures"], 6);
+  EXPECT_EQ(split["layers"][0]["correlation"]["matrices"][1]["absolute"].size(), 8u);
+  EXPECT_LE(split["layers"][0]["compression"]["after_residual"]["mean"].get<double>(),
+            numbers["compression_ceiling"].get<double>() + 1e-9);
+  for (const json& gap : split["layers"][1]["bound"]) {
+    EXPECT_GE(gap["gap"]["mean"].get<double>(), 0);
+  }
+  EXPECT_EQ(split["segmentation"]["layers"].size(), 2u);
+  EXPECT_EQ(numbers["spectra"].size(), 2u);
+}
+
+TEST(VisionReport, IsDeterministic) {
+  const LoadedModel loaded = tiny_model();
+  const auto first = explain_vision(loaded, with_data());
+  const auto second = explain_vision(loaded, with_data());
+  EXPECT_EQ(to_json(*first), to_json(*second));
+  EXPECT_EQ(vision_page(*first).html(), vision_page(*second).html());
+}
+
+TEST(VisionReport, ClassAttentionSumsToOne) {
+  const LoadedModel loaded = tiny_model();
+  const auto maps = picture_maps(*loaded.model, loaded.info,
+                                 dataset_picture(*with_data().held, 0, loaded.info.preprocess));
+  ASSERT_EQ(maps.class_attention.size(), 2u);
+  const auto sums = maps.class_attention[1].sum(1) + maps.class_on_itself[1];
+  EXPECT_TRUE(torch::allclose(sums, torch::ones({2}, torch::kDouble), 0, 1e-6));
+}
+
+TEST(VisionReport, OtherMixersSayWhatIsLeft) {
+  for (const char* mixer : {"softmax", "xca", "linear", "none"}) {
+    const auto report = explain_vision(tiny_model(mixer), with_data());
+    EXPECT_EQ(sections(vision_page(*report).html()),
+              (std::vector<std::string>{"model", "pictures", "norms"}))
+        << mixer;
+    ASSERT_EQ(report->left_out.size(), 1u);
+    EXPECT_EQ(vision_page(*report).html().find("The membership Π"), std::string::npos);
+    EXPECT_NE(report->left_out[0].reason.find("class attention and token norms"),
+              std::string::npos);
+  }
+  const auto uniform = explain_vision(tiny_model("tssa-uniform"), with_data());
+  EXPECT_DOUBLE_EQ(to_json(*uniform)["pictures"][0]["layers"][0]["memberships"][0][0][0], 0.5);
+  EXPECT_NE(uniform->left_out[0].reason.find("1/2"), std::string::npos);
+  VisionConfig linear;
+  linear.architecture = "linear";
+  linear.image_size = 16;
+  const auto plain = explain_vision(tiny_model(linear), with_data());
+  EXPECT_EQ(sections(vision_page(*plain).html()), (std::vector<std::string>{"model", "pictures"}));
+}
+
+TEST(VisionReport, RegistersStandBesideThePatches) {
+  VisionConfig config;
+  config.patch = 4;
+  config.image_size = 16;
+  config.registers = 3;
+  const auto report = explain_vision(tiny_model(config), with_data());
+  const json layer = to_json(*report)["pictures"][0]["layers"][0];
+  EXPECT_EQ(layer["register_norms"].size(), 3u);
+  EXPECT_EQ(layer["memberships"][0].size(), 4u);
+  EXPECT_TRUE(to_json(*report)["splits"][1]["layers"][0]["norms"]["register_mean"].is_number());
+}
+
+TEST(VisionReport, OneTokenAndAConstantPicture) {
+  testing::TempDir dir;
+  write_png((dir.path() / "flat.png").string(), Image(7, 5, 3));
+  VisionConfig config;
+  config.patch = 4;
+  config.image_size = 4;
+  VisionExplainOptions options = with_data();
+  options.images = {(dir.path() / "flat.png").string()};
+  options.bound = true;
+  const auto report = explain_vision(tiny_model(config), options);
+  const json picture = to_json(*report)["pictures"][0];
+  EXPECT_TRUE(picture["resized"]);
+  EXPECT_EQ(picture["rows"], 1);
+  EXPECT_FALSE(shows_broken_number(vision_page(*report).html()));
+  config.image_size = 16;
+  const auto flat = explain_vision(tiny_model(config), options);
+  EXPECT_NE(vision_page(*flat).html().find(
+                "7 × 5 pixels, shorter side resized to 16, then the central 16 × 16 taken"),
+            std::string::npos);
+}
+
+TEST(VisionReport, WeightsThatAreNotFinite) {
+  const LoadedModel loaded = tiny_model();
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : loaded.model->parameters()) parameter.fill_(NAN);
+  VisionExplainOptions options = with_data();
+  options.bound = true;
+  const auto report = explain_vision(loaded, options);
+  EXPECT_EQ(sections(vision_page(*report).html()).size(), 9u);
+  EXPECT_NE(to_json(*report).dump().find("null"), std::string::npos);
+}
+
+TEST(VisionReport, HostileNamesAreEscaped) {
+  testing::TempDir dir;
+  const std::string file = (dir.path() / "<img src=x onerror=alert(1)>.png").string();
+  write_png(file, Image(16, 16, 3));
+  LoadedModel loaded = tiny_model();
+  for (std::string& name : loaded.info.classes) name = "<script>alert(2)</script>";
+  loaded.info.config.name = "\"><b>";
+  VisionExplainOptions options;
+  options.images = {file};
+  const auto report = explain_vision(loaded, options);
+  for (const std::string title : {"", "<title>&</title>"}) {
+    const std::string html = vision_page(*report, title).html();
+    EXPECT_EQ(html.find("<script"), std::string::npos);
+    EXPECT_EQ(html.find("<img src=x"), std::string::npos);
+    EXPECT_EQ(html.find("\"><b>"), std::string::npos);
+    EXPECT_NE(html.find("&lt;script&gt;"), std::string::npos);
+  }
+}
+
+TEST(VisionReport, WithoutDataStatisticsAreLeftOut) {
+  testing::TempDir dir;
+  const std::string file = (dir.path() / "a.png").string();
+  write_png(file, Image(16, 16, 3));
+  VisionExplainOptions options;
+  options.images = {file};
+  options.no_data = "There is no data; give --data.";
+  const auto report = explain_vision(tiny_model(), options);
+  EXPECT_EQ(sections(vision_page(*report).html()),
+            (std::vector<std::string>{"model", "pictures", "spectra"}));
+  EXPECT_NE(vision_page(*report).html().find("give --data"), std::string::npos);
+}
+
+TEST(VisionReport, ClassesOfOtherNamesAreTold) {
+  LoadedModel loaded = tiny_model();
+  EXPECT_EQ(explain_vision(loaded, with_data())->class_warning, "");
+  loaded.info.classes[0] = "zebra";
+  const auto report = explain_vision(loaded, with_data());
+  EXPECT_NE(report->class_warning.find("against zebra, ...); they are matched by number"),
+            std::string::npos);
+  EXPECT_NE(vision_page(*report).html().find("against zebra"), std::string::npos);
+  EXPECT_TRUE(to_json(*report)["class_names_differ"].is_string());
+}
+
+TEST(VisionReport, MembershipsKeepTheirOrderInJson) {
+  const auto report = explain_vision(tiny_model(), with_data());
+  const json numbers = to_json(*report);
+  for (size_t i = 0; i < 2; ++i) {
+    const json& layer = numbers["pictures"][0]["layers"][i];
+    const auto& pi = report->pictures[0].layers[i].memberships;
+    for (int64_t token = 0; token < 16; ++token) {
+      for (int64_t head = 0; head < 2; ++head) {
+        EXPECT_EQ(float(layer["memberships"][size_t(head)][size_t(token / 4)][size_t(token % 4)]),
+                  pi[head][token].item<float>());
+      }
+    }
+  }
+}
+
+TEST(VisionReport, CompressionIsComparedInTheSamePicture) {
+  const auto report = explain_vision(tiny_model(), with_data());
+  for (const LayerStatistics& layer : report->splits[1].layers) {
+    EXPECT_NEAR(layer.rate_change.mean, layer.rate_after.mean - layer.rate_input.mean, 1e-9);
+    EXPECT_EQ(layer.rate_change.count, 6);
+    EXPECT_LT(layer.rate_change.deviation,
+              layer.rate_after.deviation + layer.rate_input.deviation + 1e-9);
+    EXPECT_NEAR(6 * layer.rate_lowered, std::round(6 * layer.rate_lowered), 1e-9);
+  }
+}
+
+TEST(VisionReport, NumbersShowWhatTellsThemApart) {
+  EXPECT_EQ(range_of(torch::tensor({0.2500001, 0.2500023}, torch::kDouble)),
+            "0.2500001 – 0.2500023");
+  EXPECT_EQ(range_of(torch::tensor({0.1, 0.9}, torch::kDouble)), "0.1 – 0.9");
+  EXPECT_EQ(range_of(torch::tensor({0.25, 0.25}, torch::kDouble)), "0.25 – 0.25");
+  EXPECT_EQ(near_one(1 - 2.34e-6), "1 − 2.3e-06");
+  EXPECT_EQ(near_one(0.98765), "0.9877");
+  EXPECT_EQ(near_one(1), "1");
+  EXPECT_EQ(with_deviation(0.64, 0.1, 1), "0.64");
+  EXPECT_EQ(with_deviation(0.64, 0.1, 2), "0.64 ± 0.1");
+}
+
+TEST(VisionReport, OnePictureIsNoSpread) {
+  VisionExplainOptions options = with_data(1);
+  options.bound = true;
+  const std::string html = vision_page(*explain_vision(tiny_model(), options)).html();
+  EXPECT_EQ(html.find("± 0<"), std::string::npos);
+  EXPECT_NE(html.find("raise --samples"), std::string::npos);
+  options.samples = 2;
+  EXPECT_NE(vision_page(*explain_vision(tiny_model(), options)).html().find("Change: from input"),
+            std::string::npos);
+}
+
+TEST(VisionReport, RefusesWhatDoesNotExist) {
+  const LoadedModel loaded = tiny_model();
+  const auto refusal = [&](VisionExplainOptions options) -> std::string {
+    return testing::error_of([&] { explain_vision(loaded, options); });
+  };
+  VisionExplainOptions options = with_data();
+  options.layers = {1, 3};
+  EXPECT_EQ(refusal(options), "There is no layer 3; the model has 2 layers, counted from 1.");
+  options.layers = {};
+  options.heads = {0};
+  EXPECT_EQ(refusal(options), "There is no head 0; the model has 2 heads, counted from 1.");
+  options.heads = {};
+  options.samples = 0;
+  EXPECT_NE(refusal(options).find("--samples is 0"), std::string::npos);
+  EXPECT_NE(refusal({}).find("no picture to explain"), std::string::npos);
+  options.samples = 1;
+  options.images = {"nowhere.png"};
+  EXPECT_NE(refusal(options).find("nowhere.png"), std::string::npos);
+}
+
+TEST(VisionReport, StopsWhenAsked) {
+  const std::atomic<bool> stop = true;
+  VisionExplainOptions options = with_data();
+  options.stop = &stop;
+  EXPECT_FALSE(explain_vision(tiny_model(), options).has_value());
+}
+
+TEST(VisionReportSlow, HundredsOfPicturesStaySmall) {
+  testing::TempDir dir;
+  VisionExplainOptions options;
+  const ShapesDataset data(0, "test", 64, 300);
+  for (int64_t i = 0; i < 300; ++i) {
+    options.images.push_back((dir.path() / cat(i, ".png")).string());
+    write_png(options.images.back(), data.image(i));
+  }
+  VisionConfig config;
+  config.patch = 4;
+  config.image_size = 64;
+  const auto report = explain_vision(tiny_model(config), options);
+  EXPECT_EQ(report->pictures.size(), 8u);
+  EXPECT_EQ(to_json(*report)["other_pictures"].size(), 292u);
+  const std::string html = vision_page(*report).html();
+  EXPECT_LT(html.size(), size_t{20} << 20);
+  EXPECT_NE(html.find("report.json holds all 292"), std::string::npos);
+}
+
+TEST(VisionReport, MembershipsEqualTheOfficialCode) {
+  TOST_SHARED_OR_SKIP(folder, "parity/vision_tssa_p16");
+  const auto expected = load_safetensors(folder / "expected.safetensors").tensors;
+  LoadedModel loaded;
+  VisionConfig& config = loaded.info.config;
+  config.patch = 16;
+  config.image_size = 64;
+  config.dim = 32;
+  config.depth = 2;
+  config.heads = 4;
+  config.classes = 10;
+  config.qkv_bias = false;
+  loaded.info.classes.assign(10, "class");
+  loaded.model = make_image_classifier(config, WeightInit::kNone);
+  load_state_dict(*loaded.model, load_safetensors(folder / "state.safetensors").tensors);
+  loaded.model->eval();
+  const auto& input = expected.at("input");
+  for (int64_t i = 0; i < input.size(0); ++i) {
+    PictureInput picture;
+    picture.tensor = input[i];
+    const PictureMaps maps = picture_maps(*loaded.model, loaded.info, picture);
+    for (size_t layer = 0; layer < 2; ++layer) {
+      const auto wanted = expected.at(cat("block.", layer, ".membership"))[i].to(torch::kDouble);
+      const auto found = maps.layers[layer].memberships;
+      EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-5) << i << " " << layer;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tost

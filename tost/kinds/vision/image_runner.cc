@@ -1,0 +1,37 @@
+#include "tost/kinds/vision/image_runner.h"
+
+#include "tost/base/error.h"
+#include "tost/nn/module_device.h"
+
+namespace tost {
+
+ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, bool engine,
+                         const std::string& graphs)
+    : model_(model),
+      precision_(precision),
+      call_(device_of(model), graphs_wanted(graphs, device_of(model)),
+            [this](const Tensors& images) {
+              const PrecisionScope scope(precision_, device_of(model_));
+              return Tensors{model_.forward(images[0])};
+            }) {
+  if (graphs == "on") call_.demand_graphs();
+  if (engine && VisionEngine::supports(model)) {
+    engine_.emplace(model, precision);
+  } else if (precision == "int8") {
+    fail_usage("int8 needs the inference engine, which ",
+               !device_of(model).is_cpu() ? "runs on the CPU"
+               : engine                   ? "does not run model '" + model.config().name + "'"
+                                          : "is switched off",
+               "; use fp32 or bf16.");
+  } else {
+    const PrecisionScope known(precision);
+  }
+}
+
+torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
+  if (engine_) return engine_->forward(images);
+  const torch::InferenceMode no_grad;
+  return call_({images})[0];
+}
+
+}  // namespace tost

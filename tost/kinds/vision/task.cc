@@ -1,0 +1,160 @@
+#include "tost/kinds/vision/task.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/views.h"
+#include "tost/kinds/vision/evaluate.h"
+#include "tost/kinds/vision/rates.h"
+#include "tost/kinds/vision/setup.h"
+#include "tost/nn/decay_groups.h"
+#include "tost/nn/layer_rates.h"
+#include "tost/nn/metrics.h"
+#include "tost/nn/state_dict.h"
+#include "tost/store/metadata.h"
+
+namespace tost {
+namespace {
+
+// Enough for a mean over pictures; a measurement stays far below an evaluation.
+constexpr int64_t kBoundPictures = 16;
+
+}  // namespace
+
+using torch::Tensor;
+
+VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo> known,
+                       bool has_checkpoint)
+    : config_(config) {
+  const DataSpec spec = data_spec(config);
+  const std::shared_ptr<const ImageDataset> train = open_image_dataset(spec, "train");
+  std::optional<LoadedModel> source;
+  if (!config.from.empty() && !(known && has_checkpoint)) source = load_model_file(config.from);
+  info_ =
+      known ? *std::move(known) : make_model_info(config, source ? &source->info : nullptr, *train);
+  check_classes(train->classes(), info_.classes, config.data);
+  const auto splits = image_dataset_splits(spec);
+  if (splits == std::vector<std::string>{"train"}) {
+    fail_usage("'", config.data, "' has training pictures alone, and holdout 0 keeps none of them ",
+               "back to validate on; set holdout above 0.");
+  }
+  scored_split_ = std::count(splits.begin(), splits.end(), "validation") ? "validation" : "test";
+  make_loaders(train);
+  model_ = make_image_classifier(info_.config);
+  if (source) take_weights(*source);
+  if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
+    fail_usage("bound_every_steps measures layers with memberships, which mixer ",
+               info_.config.mixer, " does not have; the mixers that do are ",
+               join(vision_mixers_with_rates(), ", "), ".");
+  }
+}
+
+void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
+  LoaderConfig loader{.batch_size = config_.batch,
+                      .train = true,
+                      .drop_last = true,
+                      .seed = uint64_t(config_.seed),
+                      .workers = config_.workers,
+                      .repeats = config_.repeats,
+                      .max_unreadable = config_.max_unreadable,
+                      .preprocess = info_.preprocess,
+                      .augment = augment_config(config_),
+                      .mix = mix_config(config_)};
+  train_loader_ = std::make_unique<ImageLoader>(std::move(train), loader);
+  loader.batch_size = config_.eval_batch;
+  loader.train = loader.drop_last = false;
+  loader.repeats = 1;
+  loader.mix = {};
+  eval_loader_ =
+      std::make_unique<ImageLoader>(open_image_dataset(data_spec(config_), scored_split_), loader);
+}
+
+// A head for another set of classes is made new: its weights mean nothing for these.
+void VisionTask::take_weights(const LoadedModel& source) {
+  StateDict weights = state_dict(*source.model);
+  if (source.info.classes != info_.classes) {
+    const StateDict fresh = state_dict(*model_);
+    for (const char* name : {"head.weight", "head.bias"}) weights[name] = fresh.at(name);
+    messages_.push_back(
+        cat("The head is new: '", config_.from, "' has ", source.info.classes.size(),
+            " classes, the data has ", info_.classes.size(),
+            source.info.classes.size() == info_.classes.size() ? " of other names." : "."));
+  }
+  load_state_dict(*model_, weights);
+}
+
+std::vector<ParamGroup> VisionTask::param_groups() {
+  const DecayGroups groups = vision_decay_groups(*model_);
+  return {
+      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
+      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
+}
+
+void VisionTask::start_epoch(int64_t epoch, int64_t first_batch) {
+  fetched_.reset();
+  train_loader_->start_epoch(epoch, first_batch);
+}
+
+void VisionTask::fetch() {
+  fetched_ = train_loader_->next();
+  if (!fetched_)
+    fail_data("The training data ended before its epoch did; was it changed while training?");
+}
+
+TaskInput VisionTask::take_input() {
+  if (!fetched_) fetch();
+  const std::optional<Batch> batch = std::exchange(fetched_, std::nullopt);
+  const std::vector<std::string>& unreadable = train_loader_->unreadable_messages();
+  messages_.insert(messages_.end(), unreadable.begin() + named_, unreadable.end());
+  named_ = int64_t(unreadable.size());
+  return {{batch->images, batch->labels, batch->targets}, batch->labels.size(0)};
+}
+
+TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
+  const Tensor &labels = tensors[1], &targets = tensors[2];
+  const Tensor logits = model_->forward(tensors[0]);
+  return {.loss = classification_loss(logits, labels, targets),
+          .correct = count_correct_here(logits.detach(), labels, targets)};
+}
+
+std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
+  EvalOptions options;
+  options.precision = config_.precision;
+  options.graphs = config_.graphs == "off" ? "off" : "auto";
+  options.stop = stop;
+  options.read_guard = read_guard_;
+  const std::optional<EvalResult> result = tost::evaluate(*model_, *eval_loader_, options);
+  if (!result) return std::nullopt;
+  nlohmann::json metrics = to_json(*result);
+  metrics["split"] = scored_split_;
+  return metrics;
+}
+
+torch::Tensor VisionTask::bound_pictures() const {
+  const std::shared_ptr<const ImageDataset> all =
+      open_image_dataset(data_spec(config_), scored_split_);
+  const int64_t count = std::min(kBoundPictures, all->size());
+  std::vector<int64_t> spread;
+  for (int64_t i = 0; i < count; ++i) spread.push_back(i * all->size() / count);
+  ImageLoader loader(std::make_shared<SubsetDataset>(all, spread),
+                     {.batch_size = count, .workers = 0, .preprocess = info_.preprocess});
+  loader.start_epoch(0, 0);
+  return loader.next()->images;
+}
+
+nlohmann::json VisionTask::measure_bound() {
+  const torch::NoGradGuard no_grad;
+  if (!bound_pictures_.defined()) {
+    bound_pictures_ = read_watched(read_guard_, [this] { return bound_pictures(); });
+  }
+  VisionTrace trace;
+  model_->forward_traced(bound_pictures_, trace);
+  return {{"samples", bound_pictures_.size(0)}, {"layers", to_json(layer_rates(*model_, trace))}};
+}
+
+std::vector<std::string> VisionTask::take_messages() {
+  return std::exchange(messages_, {});
+}
+
+}  // namespace tost

@@ -1,0 +1,136 @@
+#include "tost/kinds/vision/train_config.h"
+
+#include "tost/base/error.h"
+#include "tost/kinds/vision/presets.h"
+#include "tost/nn/token_mixer.h"
+
+namespace tost {
+namespace {
+
+using enum OnResume;
+using V = VisionTrainConfig;
+
+constexpr int64_t kMany = int64_t{1} << 40;
+
+void add_vision_model_fields(FieldTable<V>& t) {
+  t.choice("recipe", &V::recipe, names_of(vision_recipes()), kFree, "named set of defaults")
+      .choice("model", &V::model, vision_preset_names(), kFixed, "model preset")
+      .path("from", &V::from, absolute_setting, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &V::mixer, kFixed, "token mixer (empty: the preset's)")
+      .integer("image_size", &V::image_size, 0, 4096, kFixed,
+               "input side in pixels (0: the data's)")
+      .number("drop_path", &V::drop_path, -1, 0.99, kFixed, "stochastic depth (-1: the preset's)")
+      .object("model_options", &V::model_options, kFixed, "further model fields, as in model.json");
+}
+
+std::string kept_picture_data(const std::string& data) {
+  return data == "shapes" ? data : absolute_where_found(data);
+}
+
+void add_vision_data_fields(FieldTable<V>& t) {
+  t.path("data", &V::data, kept_picture_data, kWarn, "data folder, or shapes (generated)")
+      .choice("data_format", &V::data_format,
+              {"auto", "idx", "cifar10", "cifar100", "folder", "shapes"}, kFixed,
+              "format of the data")
+      .integer("data_seed", &V::data_seed, 0, kMany, kFixed, "seed of generated data")
+      .integer("data_side", &V::data_side, 8, 1024, kFixed, "side of generated pictures")
+      .integer("train_size", &V::train_size, 1, 10'000'000, kFixed, "generated training pictures")
+      .integer("test_size", &V::test_size, 1, 10'000'000, kFixed, "generated test pictures")
+      .number("holdout", &V::holdout, -1, 0.9, kFixed,
+              "share of the training pictures kept for validation where the data has no such split "
+              "(-1: 5 %, at "
+              "most 5000; 0: none, the test split is scored instead)")
+      .integer("batch", &V::batch, 1, 65536, kFixed, "pictures a batch")
+      .integer("eval_batch", &V::eval_batch, 1, 65536, kFree, "pictures a batch of evaluation")
+      .integer("workers", &V::workers, 0, 256, kFree, "threads that prepare batches")
+      .integer("repeats", &V::repeats, 1, 16, kFixed,
+               "repeated augmentation: times a picture comes in a row")
+      .integer("max_unreadable", &V::max_unreadable, 0, kMany, kFree,
+               "unreadable pictures replaced before giving up")
+      .choice("resize", &V::resize, {"crop", "squeeze"}, kFixed,
+              "evaluation: centre crop, or squeeze to a square")
+      .number("crop_ratio", &V::crop_ratio, 0.1, 1, kFixed, "evaluation: crop / short side")
+      .choice("interpolation", &V::interpolation, {"bilinear", "bicubic"}, kFixed,
+              "resampling filter");
+}
+
+void add_augment_fields(FieldTable<V>& t) {
+  t.choice("crop", &V::crop, {"none", "pad", "random"}, kFixed,
+           "training crop: none, pad and crop, random resized")
+      .integer("crop_pad", &V::crop_pad, 0, 512, kFixed, "pixels a side for crop pad")
+      .number("crop_min_scale", &V::crop_min_scale, 0.01, 1, kFixed, "smallest area of crop random")
+      .flag("fast_decode", &V::fast_decode, kWarn,
+            "with crop random, decode JPEGs at 1/2, 1/4 or 1/8 where the part has pixels to spare; "
+            "pixels then differ slightly; evaluation always decodes whole")
+      .number("flip", &V::flip, 0, 1, kFixed, "probability of a horizontal flip")
+      .integer("randaugment", &V::randaugment, 0, 16, kFixed,
+               "RandAugment operations a picture (0: off)")
+      .number("randaugment_magnitude", &V::randaugment_magnitude, 0, 10, kFixed,
+              "RandAugment strength")
+      .number("randaugment_noise", &V::randaugment_noise, 0, 10, kFixed,
+              "RandAugment spread of the strength")
+      .number("color_jitter", &V::color_jitter, 0, 1, kFixed,
+              "brightness, contrast, saturation by up to this")
+      .number("erase", &V::erase, 0, 1, kFixed, "probability of random erasing")
+      .number("mixup", &V::mixup, 0, 100, kFixed, "mixup alpha (0: off)")
+      .number("cutmix", &V::cutmix, 0, 100, kFixed, "cutmix alpha (0: off)")
+      .number("mix_probability", &V::mix_probability, 0, 1, kFixed,
+              "share of batches that are mixed")
+      .number("mix_switch", &V::mix_switch, 0, 1, kFixed, "share of mixed batches that take cutmix")
+      .number("label_smoothing", &V::label_smoothing, 0, 0.99, kFixed, "label smoothing");
+}
+
+FieldTable<V> make_vision_fields() {
+  FieldTable<V> table;
+  add_vision_model_fields(table);
+  add_vision_data_fields(table);
+  table.include(loop_fields()).include(epoch_fields());
+  add_augment_fields(table);
+  return table;
+}
+
+void check_vision(const VisionTrainConfig& config) {
+  check_loop_config(config);
+  check_augment(augment_config(config));
+  check_mix(mix_config(config));
+  if (!config.mixer.empty()) check_mixer_name(config.mixer);
+}
+
+}  // namespace
+
+const ConfigForm<VisionTrainConfig>& vision_train_form() {
+  static const ConfigForm<VisionTrainConfig> form{make_vision_fields(), vision_recipes(),
+                                                  check_vision};
+  return form;
+}
+
+DataSpec data_spec(const VisionTrainConfig& c) {
+  return {.path = c.data,
+          .format = c.data_format,
+          .holdout = c.holdout,
+          .seed = uint64_t(c.data_seed),
+          .side = c.data_side,
+          .train_size = c.train_size,
+          .test_size = c.test_size};
+}
+
+AugmentConfig augment_config(const VisionTrainConfig& c) {
+  AugmentConfig augment;
+  augment.crop = c.crop;
+  augment.pad = c.crop_pad;
+  augment.min_scale = c.crop_min_scale;
+  augment.interpolation = c.interpolation;
+  augment.reduce = c.fast_decode;
+  augment.flip = c.flip;
+  augment.rand_augment = {c.randaugment, c.randaugment_magnitude, c.randaugment_noise};
+  augment.color_jitter = c.color_jitter;
+  augment.erase = c.erase;
+  return augment;
+}
+
+MixConfig mix_config(const VisionTrainConfig& c) {
+  return {c.mixup, c.cutmix, c.mix_probability, c.mix_switch, c.label_smoothing};
+}
+
+}  // namespace tost

@@ -1,0 +1,140 @@
+#include "tost/nn/block_pass.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "tost/kernels/tssa.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kHiddenColumns = 384;  // of an MLP, computed and used at a time
+
+}  // namespace
+
+ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
+                            Packing products, int64_t product_bytes) {
+  const int64_t size = products == Packing::kFloat32 ? 4 : 2;
+  ThreadScratch piece;
+  piece.normed = memory.take<char>(tile_rows * dim * 4);
+  piece.hidden = memory.take<char>(tile_rows * hidden * size);
+  piece.bytes = memory.take<uint8_t>(tile_rows * std::max(hidden, dim));
+  piece.scale = memory.take<float>(2 * tile_rows * 4);
+  piece.zero = memory.take<int32_t>(2 * tile_rows * 4);
+  piece.product = memory.take<char>(product_bytes);
+  return piece;
+}
+
+int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim) {
+  kernels::TssaForwardArgs args;
+  args.shape = {1, tokens, heads, dim / heads};
+  return aligned(kernels::tssa_forward_workspace(args));
+}
+
+const ThreadScratch& BlockPass::scratch() const {
+  return scratch_[static_cast<size_t>(at::get_thread_num())];
+}
+
+kernels::NormRowsArgs BlockPass::norm_args(const NormWeights& norm, const float* shift,
+                                           Rows rows) const {
+  kernels::NormRowsArgs args;
+  args.rows = rows.count;
+  args.width = args.x_stride = args.y_stride = dim_;
+  args.x = stream(rows.first);
+  args.weight = data(norm.weight);
+  args.bias = data(norm.bias);
+  args.shift = shift;
+  args.shifted = stream(rows.first);
+  return args;
+}
+
+void BlockPass::add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const {
+  kernels::FinishRowsArgs args;
+  args.rows = rows.count;
+  args.columns = args.sums_stride = args.out_stride = dim_;
+  args.sums = y;
+  args.add = true;
+  args.gamma = data(gamma);
+  args.out = stream(rows.first);
+  kernels::finish_rows(args);
+}
+
+void BlockPass::norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const {
+  const ThreadScratch& own = scratch();
+  const bool bytes = !as_float && products_ == Packing::kInt8;
+  kernels::NormRowsArgs args = norm_args(norm, shift, rows);
+  args.y = own.normed;
+  args.y_type = bytes                 ? kernels::RowType::kUint8
+                : as_float || !half() ? kernels::RowType::kFloat32
+                                      : kernels::RowType::kBfloat16;
+  args.scale = own.scale;
+  args.zero = own.zero;
+  kernels::norm_rows(args);
+}
+
+PackedRows BlockPass::normed_rows(const NormWeights& weights, const float* shift, Rows rows) const {
+  norm(weights, shift, rows, /*as_float=*/false);
+  const ThreadScratch& own = scratch();
+  if (products_ == Packing::kInt8) {
+    return {rows.count, own.normed, dim_, own.scale, own.zero};
+  }
+  return {.rows = rows.count, .data = own.normed, .stride = dim_};
+}
+
+// Stored tokens as a product wants them.
+PackedRows BlockPass::stored_rows(const void* data, int64_t width, int64_t count,
+                                  Packing packing) const {
+  if (packing != Packing::kInt8) return {.rows = count, .data = data, .stride = width};
+  const ThreadScratch& own = scratch();
+  float* scale = own.scale + count;
+  int32_t* zero = own.zero + count;
+  kernels::quantize_rows({count, width, data, width, dtype(), own.bytes, width, scale, zero});
+  return {count, own.bytes, width, scale, zero};
+}
+
+void BlockPass::front(const TokenBlockWeights& block, const float* shift, Rows rows,
+                      const kernels::FetchAhead& next) const {
+  if (block.mixer == EngineMixer::kModule) return;
+  const PackedRows x = normed_rows(block.norm1, shift, rows);
+  void* to = at(rows_.projected, rows.first, dim_);
+  block.in.run(x, {.data = to, .stride = dim_, .dtype = dtype(), .next = next}, scratch().product);
+}
+
+void BlockPass::back(const TokenBlockWeights& block, Rows rows,
+                     const kernels::FetchAhead& next) const {
+  if (block.mixer != EngineMixer::kModule) {
+    void* from = block.mixer == EngineMixer::kNone ? rows_.projected : rows_.mixed;
+    const PackedRows y =
+        stored_rows(at(from, rows.first, dim_), dim_, rows.count, block.out.packing());
+    block.out.accumulate(y, stream(rows.first), dim_, 0, dim_, scratch().product,
+                         block.fc1.ahead(0, block.fc1.panels_within(kHiddenColumns)));
+  }
+  mlp(block, normed_rows(block.norm2, data(block.out_shift), rows), rows, next);
+}
+
+// A part of the hidden columns at a time, as wide as it stays in the L2 cache.
+void BlockPass::mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
+                    const kernels::FetchAhead& next) const {
+  const ThreadScratch& own = scratch();
+  const int64_t panels = block.fc1.panels(), columns = block.fc1.panel_columns();
+  const int64_t at_once = block.fc1.panels_within(kHiddenColumns);
+  for (int64_t p = 0; p < panels; p += at_once) {
+    const int64_t last = std::min(panels, p + at_once);
+    const int64_t first = p * columns;
+    const int64_t count = std::min(block.fc1.outputs(), last * columns) - first;
+    block.fc1.run(x,
+                  {.data = own.hidden,
+                   .stride = count,
+                   .first_column = first,
+                   .dtype = dtype(),
+                   .activation = kernels::Activation::kGelu,
+                   .next = block.fc2.ahead_of_inputs(first, count)},
+                  own.product, p, last);
+    block.fc2.accumulate(stored_rows(own.hidden, count, rows.count, block.fc2.packing()),
+                         stream(rows.first), dim_, first, count, own.product,
+                         last < panels ? block.fc1.ahead(last, last + at_once) : next);
+  }
+}
+
+}  // namespace tost

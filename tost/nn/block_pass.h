@@ -1,0 +1,95 @@
+// Tiles of rows through the maps of a transformer block: what stands before its mixer and behind
+// it. Between these the engines let tokens meet.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tost/kernels/row_ops.h"
+#include "tost/nn/block_weights.h"
+#include "tost/nn/scratch_memory.h"
+#include "tost/ops/packed_linear.h"
+
+namespace tost {
+
+// Scratch of one thread; pieces have the sizes its comments name, T being the rows of a tile.
+struct ThreadScratch {
+  void* normed = nullptr;      // [T, C], what goes into a product
+  void* hidden = nullptr;      // [T, hidden]
+  uint8_t* bytes = nullptr;    // [T, max(C, hidden)], int8: rows that were stored, for a product
+  float* scale = nullptr;      // [2 T], int8: of normed and of stored rows
+  int32_t* zero = nullptr;     // [2 T], int8
+  void* product = nullptr;     // of PackedLinear
+  void* gathered = nullptr;    // pixels of a convolution, of pictures
+  float* attention = nullptr;  // [H, 1 + N], of pictures
+};
+
+// What the tiles of a block want of it; the other pieces are null.
+ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t dim, int64_t hidden,
+                            Packing products, int64_t product_bytes);
+
+// Bytes that TSSA over `tokens` tokens of one sample works in.
+int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim);
+
+// Tokens on their way. They are stored as float32, or bfloat16 where the products are not float32;
+// the residual stream is float32.
+struct BlockRows {
+  float* stream = nullptr;    // [rows, C]
+  void* projected = nullptr;  // [rows, C]: w
+  void* mixed = nullptr;      // [rows, C]: y
+};
+
+class BlockPass {
+ public:
+  struct Rows {
+    int64_t first, count;
+  };
+
+  // `products`: what the maps of the blocks compute with. `scratch`: one a thread, by its number.
+  // `rows` and `scratch` outlive it.
+  BlockPass(int64_t dim, Packing products, const BlockRows& rows,
+            const std::vector<ThreadScratch>& scratch)
+      : dim_(dim), products_(products), rows_(rows), scratch_(scratch) {}
+
+  // From the stream to what the mixer reads, in `projected`; nothing for a module. `shift` [C] or
+  // null is added to the stream first. `next`, here and below: weights that this thread reads after
+  // the call, a hint.
+  void front(const TokenBlockWeights& block, const float* shift, Rows rows,
+             const kernels::FetchAhead& next = {}) const;
+  // From the mixer's result in `mixed`, or for a module from the stream that has it, through the
+  // MLP; all but the last of its biases is on the stream then (TokenBlockWeights).
+  void back(const TokenBlockWeights& block, Rows rows, const kernels::FetchAhead& next = {}) const;
+
+  // Rows of the stream, normalised, in this thread's scratch: as float32, or as the products want
+  // them.
+  void norm(const NormWeights& norm, const float* shift, Rows rows, bool as_float) const;
+  // The same norm to somewhere else: y and its type are the caller's to set, float32 [rows, C]
+  // unless it does.
+  kernels::NormRowsArgs norm_args(const NormWeights& norm, const float* shift, Rows rows) const;
+  // y [rows, C] times gamma onto rows of the stream.
+  void add_rows(const float* y, const torch::Tensor& gamma, Rows rows) const;
+
+  bool half() const { return products_ != Packing::kFloat32; }
+  int64_t size() const { return half() ? 2 : 4; }
+  kernels::DType dtype() const {
+    return half() ? kernels::DType::kBfloat16 : kernels::DType::kFloat32;
+  }
+  const ThreadScratch& scratch() const;
+  float* stream(int64_t row) const { return rows_.stream + row * dim_; }
+  void* at(void* base, int64_t row, int64_t width) const {
+    return static_cast<char*>(base) + row * width * size();
+  }
+
+ private:
+  void mlp(const TokenBlockWeights& block, const PackedRows& x, Rows rows,
+           const kernels::FetchAhead& next) const;
+  PackedRows normed_rows(const NormWeights& norm, const float* shift, Rows rows) const;
+  PackedRows stored_rows(const void* data, int64_t width, int64_t count, Packing packing) const;
+
+  const int64_t dim_;
+  const Packing products_;
+  const BlockRows& rows_;
+  const std::vector<ThreadScratch>& scratch_;
+};
+
+}  // namespace tost

@@ -1,0 +1,156 @@
+#include "tost/nn/branch.h"
+
+#include <ATen/autocast_mode.h>
+
+#include "tost/nn/branch_calls.h"
+
+namespace tost {
+namespace {
+
+using branch::AddGradients;
+using branch::given;
+using branch::Optional;
+using branch::or_none;
+using branch::Raw;
+using branch::rows_of;
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+class NormAndMap : public Function<NormAndMap> {
+ public:
+  static variable_list forward(AutogradContext* context, const Tensor& x, const Tensor& norm_weight,
+                               const Optional& norm_shift, const Tensor& weight,
+                               const Optional& copy, const Optional& shift, double eps) {
+    const Tensor norm_bias = or_none(norm_shift), working = or_none(copy), bias = or_none(shift);
+    const auto type = branch::compute_type(x);
+    const Raw by_hand;
+    Tensor mean, rstd;
+    const Tensor n = branch::normed(rows_of(x), norm_weight, norm_bias, eps, type, &mean, &rstd);
+    const Tensor w = branch::in_type(weight, working, type);
+    const Tensor out = bias.defined() ? at::addmm(bias.to(type), n, w.t()) : at::mm(n, w.t());
+    context->save_for_backward({x, norm_weight, norm_bias, weight, working, bias, mean, rstd});
+    context->saved_data["eps"] = eps;
+    context->saved_data["type"] = type;
+    context->set_materialize_grads(false);
+    auto sizes = x.sizes().vec();
+    sizes.back() = weight.size(0);
+    return {x, out.view(sizes)};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const auto saved = context->get_saved_variables();
+    const double eps = context->saved_data["eps"].toDouble();
+    if (!grads[1].defined()) return {grads[0], {}, {}, {}, {}, {}, {}};
+    if (torch::GradMode::is_enabled()) return differentiable(saved, eps, grads);
+    const auto &x = saved[0], &norm_weight = saved[1], &norm_bias = saved[2], &weight = saved[3],
+               &working = saved[4], &bias = saved[5];
+    const Raw by_hand;
+    const auto type = context->saved_data["type"].toScalarType();
+    const Tensor rows = rows_of(x), grad = rows_of(grads[1].to(type));
+    const Tensor residual = grads[0].defined() ? rows_of(grads[0]) : Tensor();
+    variable_list result(7);
+    branch::give_weight(result, 3, working,
+                        at::mm(grad.t(), branch::normed(rows, norm_weight, norm_bias, eps, type)));
+    if (bias.defined()) result[5] = grad.sum(0, false, torch::kFloat);
+    const auto through =
+        branch::norm_gradients(at::mm(grad, branch::in_type(weight, working, type)), residual, rows,
+                               saved[6], saved[7], norm_weight, norm_bias.defined());
+    result[0] = through.x.view(x.sizes());
+    result[1] = through.weight;
+    result[2] = through.bias;
+    return result;
+  }
+
+ private:
+  static variable_list differentiable(const variable_list& saved, double eps,
+                                      const variable_list& grads) {
+    const auto &x = saved[0], &norm_weight = saved[1];
+    const Tensor n = torch::layer_norm(x, norm_weight.sizes(), norm_weight, saved[2], eps);
+    variable_list inputs(saved.begin(), saved.begin() + 6);
+    inputs.resize(7);
+    return branch::through_definition({x.view_as(x), torch::linear(n, saved[3], saved[5])}, inputs,
+                                      {grads[0], grads[1].to(torch::kFloat)});
+  }
+};
+
+class MapAndAdd : public Function<MapAndAdd> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& y,
+                        const Tensor& weight, const Optional& copy, const Optional& shift,
+                        const Tensor& gamma, const Optional& factors) {
+    const Tensor working = or_none(copy), bias = or_none(shift), keep = or_none(factors);
+    const auto type = branch::compute_type(x);
+    const Raw by_hand;
+    const Tensor value = at::mm(rows_of(y.to(type)), branch::in_type(weight, working, type).t());
+    context->save_for_backward({y, weight, working, bias, gamma, keep});
+    context->saved_data["type"] = type;
+    return branch::added(rows_of(x), value, bias, gamma, keep).view(x.sizes());
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const auto saved = context->get_saved_variables();
+    if (torch::GradMode::is_enabled()) return differentiable(saved, grads[0]);
+    const auto &y = saved[0], &weight = saved[1], &working = saved[2], &bias = saved[3],
+               &gamma = saved[4], &keep = saved[5];
+    const Raw by_hand;
+    const auto type = context->saved_data["type"].toScalarType();
+    AddGradients add(rows_of(grads[0]), keep, type);
+    add.of_parameters(rows_of(y.to(type)), weight, bias, gamma);
+    variable_list result(7);
+    result[0] = grads[0];
+    result[1] = add.of_input(weight, gamma).to(y.scalar_type()).view(y.sizes());
+    branch::give_weight(result, 2, working, add.weight);
+    result[4] = add.bias;
+    result[5] = add.gamma;
+    return result;
+  }
+
+ private:
+  static variable_list differentiable(const variable_list& saved, const Tensor& grad) {
+    const auto &y = saved[0], &weight = saved[1], &bias = saved[3], &gamma = saved[4],
+               &keep = saved[5];
+    Tensor value = gamma * torch::linear(y.to(torch::kFloat), weight, bias);
+    if (keep.defined()) value = value * keep.view({-1, 1, 1});
+    variable_list result =
+        branch::through_definition({value}, {y, weight, {}, bias, gamma, {}}, {grad});
+    result.insert(result.begin(), grad);
+    return result;
+  }
+};
+
+}  // namespace
+
+bool branches_apply(const Tensor& x, const torch::nn::Module& block, double dropout) {
+  const bool type = x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16;
+  const auto device = x.device().type();
+  const bool cast = !at::autocast::is_autocast_enabled(device) ||
+                    at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
+  const bool gradients = torch::GradMode::is_enabled(), training = block.is_training();
+  const bool asked =
+      gradients ? training && dropout == 0 : x.is_cuda() && !(training && dropout > 0);
+  if (!asked || x.numel() == 0 || !type || !cast || !branch::runs_on(x.device())) return false;
+  bool wanted = !gradients || x.requires_grad();
+  for (const Tensor& p : block.parameters()) {
+    if (p.device() != x.device() || p.scalar_type() != torch::kFloat || !p.is_contiguous())
+      return false;
+    wanted = wanted || p.requires_grad();
+  }
+  return wanted;
+}
+
+NormedMap norm_and_map(const Tensor& x, const LayerNorm& norm, const Linear& map) {
+  const auto both =
+      NormAndMap::apply(x.to(torch::kFloat), norm.weight, given(norm.bias), map.weight,
+                        given(working_values(map.copy)), given(map.bias), norm.eps());
+  return {both[0], both[1]};
+}
+
+Tensor map_and_add(const Tensor& x, const Tensor& y, const Linear& map, const Tensor& gamma,
+                   const Tensor& keep) {
+  return MapAndAdd::apply(x, y, map.weight, given(working_values(map.copy)), given(map.bias), gamma,
+                          given(keep));
+}
+
+}  // namespace tost

@@ -1,0 +1,46 @@
+// What the differentiable functions of branch*.cc share.
+#pragma once
+
+#include <optional>
+
+#include "tost/nn/device_autocast.h"
+#include "tost/ops/mlp_grad.h"
+#include "tost/torch.h"
+
+namespace tost::branch {
+
+using torch::Tensor;
+
+// Inside the functions every type is chosen by hand, and nothing is recorded.
+struct Raw {
+  at::AutoDispatchBelowAutograd below;
+  WithoutAutocast own_types;
+};
+
+// Inputs that may be missing, as torch's functions take them.
+using Optional = std::optional<Tensor>;
+inline Optional given(const Tensor& x) {
+  return x.defined() ? Optional(x) : std::nullopt;
+}
+inline Tensor or_none(const Optional& x) {
+  return x.has_value() ? *x : Tensor();
+}
+
+// Of matrix products: bfloat16 under autocast of x's device, else float32.
+torch::ScalarType compute_type(const Tensor& x);
+
+// A matrix in that type: itself, its working copy, or a rounded one.
+Tensor in_type(const Tensor& weight, const Tensor& working, torch::ScalarType type);
+
+// A matrix's gradient goes to its working copy, which stands behind it among the inputs, where that
+// asks for one.
+void give_weight(torch::autograd::variable_list& result, size_t place, const Tensor& working,
+                 Tensor gradient);
+
+// Gradients that can be differentiated again, from the definition's `outputs` of `inputs`, of which
+// some may be undefined or want no gradient.
+torch::autograd::variable_list through_definition(const torch::autograd::variable_list& outputs,
+                                                  const torch::autograd::variable_list& inputs,
+                                                  const torch::autograd::variable_list& grads);
+
+}  // namespace tost::branch

@@ -1,0 +1,141 @@
+#include "tost/nn/causal_attention.h"
+
+#include <algorithm>
+
+namespace tost {
+
+using torch::Tensor;
+
+CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(config) {
+  const int64_t c = config.dim;
+  c_attn = register_module("c_attn", std::make_shared<Linear>(c, 3 * c, config.bias));
+  c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
+  if (config.options.conv > 0) {
+    conv = register_module("conv", std::make_shared<CausalConv>(3 * c, config.options.conv));
+  }
+}
+
+Tensor CausalAttention::forward(const Tensor& x, const CausalCall& call) {
+  return c_proj->forward(attend(c_attn->forward(x), call.state));
+}
+
+Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {
+  const int64_t batch = projected.size(0), tokens = projected.size(1), dim = config_.dim;
+  auto qkv = projected;
+  if (conv != nullptr) qkv = conv->forward(qkv, state != nullptr ? &(*state)["conv"] : nullptr);
+  const auto parts =
+      qkv.view({batch, tokens, 3, config_.heads, dim / config_.heads}).permute({2, 0, 3, 1, 4});
+  auto y = mix(parts[0], parts[1], parts[2], state);
+  return y.transpose(1, 2).reshape({batch, tokens, dim});
+}
+
+namespace {
+
+// [queries, keys], true where a query may see a key; the queries are the last of the keys' tokens.
+Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device device) {
+  const auto whole = torch::dtype(torch::kLong).device(device);
+  const auto i = torch::arange(keys - queries, keys, whole).unsqueeze(1),
+             j = torch::arange(keys, whole);
+  auto seen = j <= i;
+  return window > 0 ? seen.logical_and(j > i - window) : seen;
+}
+
+// `kept` with `fresh` behind it along the tokens. Appends in place where the rows of kept's buffer
+// have room and nobody else holds it, else moves to a buffer twice as long: a token costs no copy
+// of the cache.
+Tensor append(const Tensor& kept, const Tensor& fresh) {
+  if (!kept.defined() || kept.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
+  const int64_t width = fresh.size(3), old = kept.size(2), count = old + fresh.size(2);
+  const int64_t row = kept.stride(1);
+  const bool whole_rows = row > 0 && kept.stride(3) == 1 && kept.stride(2) == width;
+  const bool room = whole_rows && kept.storage_offset() % row + count * width <= row &&
+                    kept.use_count() == 1 && !torch::GradMode::is_enabled();
+  Tensor all;
+  if (room) {
+    all = kept.as_strided({kept.size(0), kept.size(1), count, width}, kept.strides());
+  } else {
+    auto buffer = torch::empty({kept.size(0), kept.size(1), 2 * count, width}, kept.options());
+    all = buffer.narrow(2, 0, count);
+    all.narrow(2, 0, old).copy_(kept);
+  }
+  all.narrow(2, old, fresh.size(2)).copy_(fresh);
+  return all;
+}
+
+// The last `count` tokens of a cache; a copy unless one token came, so that dropped ones take no
+// memory after a prompt and cost none while writing.
+Tensor last_tokens(const Tensor& all, int64_t count, int64_t came) {
+  const int64_t first = std::max<int64_t>(0, all.size(2) - count);
+  if (first == 0) return all;
+  const auto kept = all.narrow(2, first, all.size(2) - first);
+  return came == 1 ? kept : kept.clone(at::MemoryFormat::Contiguous);
+}
+
+// A sliding window by blocks of queries, each against the keys it may see: linear in the tokens.
+Tensor windowed_attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t window,
+                          double dropout) {
+  const int64_t queries = q.size(2), before = k.size(2) - queries;
+  const int64_t block = std::max<int64_t>(window, 512);
+  std::vector<Tensor> out;
+  for (int64_t i = 0; i < queries; i += block) {
+    const int64_t count = std::min(block, queries - i), end = before + i + count;
+    const int64_t begin = std::max<int64_t>(0, before + i - window + 1);
+    out.push_back(at::scaled_dot_product_attention(
+        q.narrow(2, i, count), k.narrow(2, begin, end - begin), v.narrow(2, begin, end - begin),
+        visible(count, end - begin, window, q.device()), dropout));
+  }
+  return torch::cat(out, 2);
+}
+
+}  // namespace
+
+Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tensor& v_new,
+                               MixerState* state) {
+  const int64_t window = config_.options.window, queries = q.size(2);
+  Tensor k = k_new, v = v_new;
+  if (state != nullptr) {
+    auto &kept_k = (*state)["k"], &kept_v = (*state)["v"];
+    k = append(kept_k, k_new.detach());
+    v = append(kept_v, v_new.detach());
+    kept_k = window > 0 ? last_tokens(k, window - 1, queries) : k;
+    kept_v = window > 0 ? last_tokens(v, window - 1, queries) : v;
+  }
+  const int64_t keys = k.size(2);
+  const double dropout = is_training() ? config_.dropout : 0.0;
+  const bool cut = window > 0 && keys > window;
+  if (cut && queries > 0) return windowed_attention(q, k, v, window, dropout);
+  if (queries == 1) return at::scaled_dot_product_attention(q, k, v, {}, dropout);
+  if (keys == queries) {
+    return at::scaled_dot_product_attention(q, k, v, {}, dropout, /*is_causal=*/true);
+  }
+  return at::scaled_dot_product_attention(q, k, v, visible(queries, keys, 0, q.device()), dropout);
+}
+
+Tensor CausalLinearMixer::mix(const Tensor& q, const Tensor& k, const Tensor& v,
+                              MixerState* state) {
+  constexpr int64_t kChunk = 64;
+  if (q.size(2) == 0) return q;
+  const auto phi_q = torch::elu(q) + 1, phi_k = torch::elu(k) + 1;
+  const auto ones = torch::ones({v.size(0), v.size(1), v.size(2), 1}, v.options());
+  const auto values = torch::cat({v, ones}, -1);  // the last column sums φ(k)
+  Tensor moments;
+  if (state != nullptr) moments = (*state)["moments"];
+  if (!moments.defined()) {
+    moments = torch::zeros({q.size(0), q.size(1), q.size(3), q.size(3) + 1},
+                           q.options().dtype(torch::kDouble));
+  }
+  std::vector<Tensor> out;
+  for (int64_t t = 0; t < q.size(2); t += kChunk) {
+    const int64_t count = std::min(kChunk, q.size(2) - t);
+    const auto cq = phi_q.narrow(2, t, count), ck = phi_k.narrow(2, t, count),
+               cv = values.narrow(2, t, count);
+    const auto near = torch::matmul(torch::matmul(cq, ck.transpose(2, 3)).tril(), cv);
+    const auto sums = near + torch::matmul(cq, moments.to(cq.scalar_type()));
+    out.push_back(sums.narrow(-1, 0, v.size(3)) / (sums.narrow(-1, v.size(3), 1) + 1e-8));
+    moments = moments + torch::matmul(ck.transpose(2, 3), cv).to(torch::kDouble);
+  }
+  if (state != nullptr) (*state)["moments"] = moments.detach();
+  return torch::cat(out, 2);
+}
+
+}  // namespace tost

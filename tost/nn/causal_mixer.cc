@@ -1,0 +1,126 @@
+#include "tost/nn/causal_mixer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/nn/causal_attention.h"
+#include "tost/nn/causal_delta.h"
+#include "tost/nn/causal_means.h"
+#include "tost/nn/causal_ssm.h"
+#include "tost/nn/causal_tssa.h"
+
+namespace tost {
+namespace {
+
+template <class Mixer>
+std::shared_ptr<CausalMixer> make(const CausalMixerConfig& config) {
+  return std::make_shared<Mixer>(config);
+}
+
+// Which additions a mixer has; any has conv.
+struct CausalEntry {
+  const char* name;
+  std::shared_ptr<CausalMixer> (*make)(const CausalMixerConfig&);
+  bool bias, decay, means, scale, gate, window;
+};
+
+constexpr std::array kCausalMixers{
+    CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false},
+    CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, false, true},
+    CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false, false},
+    CausalEntry{"delta", make<CausalDeltaMixer>, false, true, false, false, true, false},
+    CausalEntry{"ssm", make<CausalSsmMixer>, false, false, false, false, false, false},
+    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false},
+    CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false},
+    CausalEntry{"tssa-means",
+                [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
+                  return std::make_shared<CausalMeansMixer>(c, false);
+                },
+                false, true, false, false, true, false},
+    CausalEntry{"tssa-means-uniform",
+                [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
+                  return std::make_shared<CausalMeansMixer>(c, true);
+                },
+                false, true, false, false, true, false},
+};
+
+const CausalEntry& find_causal_mixer(const std::string& name) {
+  for (const auto& entry : kCausalMixers) {
+    if (name == entry.name) return entry;
+  }
+  const auto names = causal_mixer_names();
+  fail_usage("There is no causal token mixer '", name, "'; the mixers are ", join(names, ", "), ".",
+             did_you_mean(name, names));
+}
+
+// Of the additions that are asked for, those that the mixer lacks.
+std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOptions& o) {
+  std::vector<std::string> names;
+  const auto look = [&](bool asked, bool has, const char* option) {
+    if (asked && !has) names.emplace_back(option);
+  };
+  look(o.bias_positions != -1, entry.bias, "bias_positions");
+  look(o.decay != "none", entry.decay, "decay");
+  look(o.means != "none", entry.means, "means");
+  look(o.scale_pi, entry.scale, "scale_pi");
+  look(o.gate, entry.gate, "gate");
+  look(o.window != 0, entry.window, "window");
+  return names;
+}
+
+void check_heads(const CausalMixerConfig& config) {
+  if (config.dim < 1 || config.heads < 1 || config.dim % config.heads != 0) {
+    fail_usage(config.heads, " heads do not divide the width ", config.dim,
+               "; choose a number of heads that divides it.");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> causal_mixer_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : kCausalMixers) names.emplace_back(entry.name);
+  return names;
+}
+
+void check_causal_mixer(const std::string& name, const CausalMixerConfig& config) {
+  const auto missing = lacking(find_causal_mixer(name), config.options);
+  check_heads(config);
+  if (missing.empty()) return;
+  fail_usage("The mixer '", name, "' has no ", missing[0], "; leave '", missing[0],
+             "' at its default, or choose another mixer.");
+}
+
+void check_hybrid(const std::string& name, const std::string& other,
+                  const CausalMixerConfig& config) {
+  check_heads(config);
+  const auto of_other = lacking(find_causal_mixer(other), config.options);
+  for (const auto& option : lacking(find_causal_mixer(name), config.options)) {
+    if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
+    fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option, "; leave '",
+               option, "' at its default, or choose another mixer.");
+  }
+}
+
+CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config) {
+  const auto& entry = find_causal_mixer(name);
+  const CausalMixerOptions none;
+  auto& o = config.options;
+  if (!entry.bias) o.bias_positions = none.bias_positions;
+  if (!entry.decay) o.decay = none.decay;
+  if (!entry.means) o.means = none.means;
+  if (!entry.scale) o.scale_pi = none.scale_pi;
+  if (!entry.gate) o.gate = none.gate;
+  if (!entry.window) o.window = none.window;
+  return config;
+}
+
+std::shared_ptr<CausalMixer> make_causal_mixer(const std::string& name,
+                                               const CausalMixerConfig& config) {
+  check_causal_mixer(name, config);
+  return find_causal_mixer(name).make(config);
+}
+
+}  // namespace tost

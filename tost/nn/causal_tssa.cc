@@ -1,0 +1,158 @@
+#include "tost/nn/causal_tssa.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "tost/nn/running_sums.h"
+#include "tost/ops/tssa_causal.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+CausalStatisticsMixer::CausalStatisticsMixer(const CausalMixerConfig& config) : config_(config) {
+  const int64_t c = config.dim;
+  c_attn = register_module("c_attn", std::make_shared<Linear>(c, c, config.bias));
+  c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
+  if (config.options.conv > 0) {
+    conv = register_module("conv", std::make_shared<CausalConv>(c, config.options.conv));
+  }
+  if (config.options.gate) {
+    gate = register_module("gate", std::make_shared<Linear>(c, c, config.bias));
+  }
+}
+
+Tensor CausalStatisticsMixer::project_in(const Tensor& x, MixerState* state) const {
+  const auto w = c_attn->forward(x);
+  if (conv == nullptr) return w;
+  return conv->forward(w, state != nullptr ? &(*state)["conv"] : nullptr);
+}
+
+Tensor CausalStatisticsMixer::project_out(const Tensor& y, const Tensor& x,
+                                          MixerTrace* trace) const {
+  if (gate == nullptr) return c_proj->forward(y);
+  const auto factor = torch::silu(gate->forward(x));
+  if (trace != nullptr) trace->gate = factor;
+  return c_proj->forward(y * factor);
+}
+
+Tensor CausalStatisticsMixer::subspaces() const {
+  return c_attn->weight.view({config_.heads, -1, config_.dim}).transpose(1, 2);
+}
+
+CausalTssaMixer::CausalTssaMixer(const CausalMixerConfig& config) : CausalStatisticsMixer(config) {
+  const int64_t wanted = config.options.bias_positions;
+  temp = register_parameter("temp", torch::ones({config.heads, 1}));
+  denom_bias = register_parameter(
+      "denom_bias", torch::zeros({config.heads, wanted < 0 ? config.block : wanted, 1}));
+  rates = register_module("rates",
+                          std::make_shared<ForgettingRates>(config.heads, config.options.decay));
+  if (config.options.means == "none") return;
+  means = register_module("means", std::make_shared<GroupMeans>(config.dim));
+  if (config.options.means == "values") {
+    values =
+        register_module("values", std::make_shared<Linear>(config.dim, config.dim, config.bias));
+  }
+}
+
+// The bias of the one token at `place`, 0 beyond the last [H, 1, 1] (none at all: [H, 0, 1]).
+Tensor CausalTssaMixer::bias_at(const Tensor& place) const {
+  const int64_t count = denom_bias.size(1);
+  if (count == 0) return denom_bias;
+  const auto inside = place.lt(count).to(denom_bias.scalar_type()).view({1, 1, 1});
+  return denom_bias.index_select(1, place.clamp_max(count - 1)) * inside;
+}
+
+std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
+                                                      const CausalCall& call) const {
+  const int64_t batch = w.size(0), tokens = w.size(1), heads = config_.heads;
+  const int64_t width = config_.dim / heads;
+  const auto log_rates = rates->log_rates();
+  const auto part = [&](const char* name) {
+    return call.state != nullptr ? &(*call.state)[name] : nullptr;
+  };
+  const auto split = w.to(torch::kFloat).view({batch, tokens, heads, width});
+  const auto squares = split.square();
+  const auto energy = running_sums(squares, log_rates, part("energy")).clamp_min(1e-12);
+  auto logits = (squares / energy).sum(-1);  // [B, T, H]
+  const auto biases = call.place != nullptr ? bias_at(*call.place) : denom_bias;
+  const int64_t first = call.place != nullptr ? 0 : call.position;
+  const int64_t biased = std::clamp<int64_t>(biases.size(1) - first, 0, tokens);
+  if (biased > 0) {
+    const auto bias = biases.narrow(1, first, biased).squeeze(2).t() * double(width);
+    logits = logits + torch::constant_pad_nd(bias, {0, 0, 0, tokens - biased});
+  }
+  const auto pi = (logits * temp.squeeze(1)).softmax(-1);
+  const auto share = pi.unsqueeze(3);
+  const auto sums =
+      running_sums(torch::cat({squares * share, share}, 3), log_rates, part("moments"));
+  const auto moment = sums.narrow(3, 0, width) / (sums.narrow(3, width, 1) + 1e-8);
+  const auto y = -(split * share) / (1 + moment);
+  return {y.reshape(w.sizes()).to(w.scalar_type()), pi};
+}
+
+MixerMaps CausalTssaMixer::maps() const {
+  if (gate != nullptr || values != nullptr) return {};  // these read x as well
+  return {c_attn.get(), c_proj.get()};
+}
+
+Tensor CausalTssaMixer::between(const Tensor& w) {
+  return mix(conv != nullptr ? conv->forward(w, nullptr) : w, {}, {});
+}
+
+Tensor CausalTssaMixer::forward(const Tensor& x, const CausalCall& call) {
+  return project_out(mix(project_in(x, call.state), x, call), x, call.trace);
+}
+
+Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const CausalCall& call) {
+  Tensor y, pi;  // pi [B, H, T]
+  if (config_.options.decay != "none") {
+    std::tie(y, pi) = forgetting(w, call);
+    pi = pi.transpose(1, 2);
+  } else {
+    std::optional<Tensor> before;
+    if (call.state != nullptr && call.state->count("statistics")) {
+      before = (*call.state)["statistics"];
+    }
+    Tensor after;
+    std::tie(y, pi, after) = call.place != nullptr
+                                 ? tssa_causal(w, temp, bias_at(*call.place), before)
+                                 : tssa_causal(w, temp, denom_bias, before, call.position);
+    if (call.state != nullptr) (*call.state)["statistics"] = after;
+  }
+  if (call.trace != nullptr) *call.trace = {w, pi};
+  if (config_.options.scale_pi) y = y * double(config_.heads);
+  if (means != nullptr) {
+    Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
+    const auto share = pi.transpose(1, 2) * double(config_.heads);
+    y = y +
+        means->forward(values != nullptr ? values->forward(x) : w, share, rates->log_rates(), sums);
+  }
+  return y;
+}
+
+Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {
+  const int64_t batch = x.size(0), tokens = x.size(1), heads = config_.heads;
+  const auto w = project_in(x, call.state);
+  const auto squares = w.to(torch::kFloat).pow(2).view({batch, tokens, heads, config_.dim / heads});
+  Tensor* carry = call.state != nullptr ? &(*call.state)["statistics"] : nullptr;
+  const auto sums = running_sums(squares, {}, carry).reshape({batch, tokens, config_.dim});
+  const auto seen =
+      call.place != nullptr
+          ? (*call.place + 1).to(sums.scalar_type())
+          : torch::arange(call.position + 1, call.position + tokens + 1, sums.options());
+  const auto damping = 1 / (1 + sums / seen.view({1, -1, 1}));
+  const double share = config_.options.scale_pi ? 1.0 : 1.0 / double(heads);
+  if (call.trace != nullptr) {
+    *call.trace = {w, torch::full({batch, heads, tokens}, 1.0 / double(heads), sums.options())};
+  }
+  return project_out(w * (-share * damping).to(w.scalar_type()), x, call.trace);
+}
+
+Tensor CausalNoMixer::forward(const Tensor& x, const CausalCall& call) {
+  const auto w = project_in(x, call.state);
+  if (call.trace != nullptr) call.trace->w = w;
+  return project_out(w, x, call.trace);
+}
+
+}  // namespace tost

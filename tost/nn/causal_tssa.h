@@ -1,0 +1,77 @@
+// Causal token-statistics mixers (arXiv 2412.17810, Eq. 28, in the official code's form), and their
+// additions.
+#pragma once
+
+#include <utility>
+
+#include "tost/nn/causal_conv.h"
+#include "tost/nn/causal_mixer.h"
+#include "tost/nn/group_means.h"
+#include "tost/nn/layers.h"
+
+namespace tost {
+
+// The projections shared by the family. Keys as in the official code: c_attn (despite its name one
+// C x C map) and c_proj.
+class CausalStatisticsMixer : public CausalMixer {
+ public:
+  explicit CausalStatisticsMixer(const CausalMixerConfig& config);
+
+  torch::Tensor subspaces() const override;
+  torch::Tensor project(const torch::Tensor& x) const override { return project_in(x, nullptr); }
+
+  std::shared_ptr<Linear> c_attn, c_proj;
+  std::shared_ptr<CausalConv> conv;  // on the projected tokens; null without
+  std::shared_ptr<Linear> gate;      // null without
+
+ protected:
+  torch::Tensor project_in(const torch::Tensor& x, MixerState* state) const;
+  torch::Tensor project_out(const torch::Tensor& y, const torch::Tensor& x,
+                            MixerTrace* trace) const;
+
+  CausalMixerConfig config_;
+};
+
+// State: "statistics" [B, 2C + H] float64, whatever the context; with decay "energy" [B, H, P] and
+// "moments" [B, H, P + 1] instead; with means "means" [B, H, P + 1] besides.
+class CausalTssaMixer : public CausalStatisticsMixer {
+ public:
+  explicit CausalTssaMixer(const CausalMixerConfig& config);
+  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  MixerMaps maps() const override;
+  torch::Tensor between(const torch::Tensor& w) override;
+
+  torch::Tensor temp;        // [H, 1], starts at 1
+  torch::Tensor denom_bias;  // [H, bias_positions, 1], starts at 0
+  std::shared_ptr<ForgettingRates> rates;
+  std::shared_ptr<GroupMeans> means;  // null without
+  std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
+
+ private:
+  torch::Tensor bias_at(const torch::Tensor& place) const;
+  // The operator's formula (ops/tssa_causal_plain.h) with forgetting sums; y and pi [B, T, H].
+  std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
+                                                     const CausalCall& call) const;
+  // The mixed tokens from the projected ones; `x` is read where means are of values.
+  torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const CausalCall& call);
+};
+
+// Membership fixed to 1/H. State: "statistics" [B, H, P] float64.
+class CausalUniformMixer : public CausalStatisticsMixer {
+ public:
+  using CausalStatisticsMixer::CausalStatisticsMixer;
+  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+};
+
+// The projections, and the convolution where there is one, with nothing between: the floor of every
+// comparison.
+class CausalNoMixer : public CausalStatisticsMixer {
+ public:
+  using CausalStatisticsMixer::CausalStatisticsMixer;
+  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  // It has no heads.
+  torch::Tensor subspaces() const override { return {}; }
+  torch::Tensor project(const torch::Tensor&) const override { return {}; }
+};
+
+}  // namespace tost

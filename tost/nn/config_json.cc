@@ -1,0 +1,52 @@
+#include "tost/nn/config_json.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void fail_type(const char* key, const char* expected, const json& found) {
+  fail_data("Model config: '", key, "' must be ", expected, ", found ", found.type_name(), ".");
+}
+
+}  // namespace
+
+void assign_field(const char* key, std::string& field, const json& value) {
+  if (!value.is_string()) fail_type(key, "a string", value);
+  field = value.get<std::string>();
+}
+
+void assign_field(const char* key, int64_t& field, const json& value) {
+  if (!value.is_number_integer()) fail_type(key, "an integer", value);
+  // Unsigned values beyond int64 would turn negative in get<int64_t>.
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) {
+    fail_data("Model config: '", key, "' is ", value.get<uint64_t>(), ", beyond any size.");
+  }
+  field = value.get<int64_t>();
+}
+
+void assign_field(const char* key, double& field, const json& value) {
+  if (!value.is_number()) fail_type(key, "a number", value);
+  field = value.get<double>();
+}
+
+void assign_field(const char* key, bool& field, const json& value) {
+  if (!value.is_boolean()) fail_type(key, "true or false", value);
+  field = value.get<bool>();
+}
+
+void check_field_range(const char* key, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high) {
+    fail_usage("Model setting '", key, "' is ", value, "; it must be from ", low, " to ", high,
+               ".");
+  }
+}
+
+void check_field_choice(const char* key, const std::string& value,
+                        const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+  fail_usage("Model setting '", key, "' is '", value, "'; it must be one of ", join(allowed, ", "),
+             ".", did_you_mean(value, allowed));
+}
+
+}  // namespace tost

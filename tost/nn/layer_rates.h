@@ -1,0 +1,86 @@
+// What each layer of a network does to its objective, in numbers: the variational bound, how far
+// the exact rate lies below it, the layer-wise compression of the paper's figure, and whether the
+// layer's own step lowers what it was derived from (arXiv 2412.17810, Theorem 1).
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/nn/layers.h"
+#include "tost/torch.h"
+
+namespace tost {
+
+// eps^2 of the layer-wise compression figure and of the theory's scale.
+inline constexpr double kEpsilonSquared = 0.01;
+
+// The measure of that figure: compression_bound of unit_heads(w) with scale P / eps^2, per sample
+// [B] float64; at most compression_ceiling(P) = 1/2 P log(1 + 1 / eps^2).
+torch::Tensor layer_compression(const torch::Tensor& w, const torch::Tensor& pi);
+double compression_ceiling(int64_t head_width);
+
+// Both at one scale (ops/coding_rate.h), per sample [B] float64; bound - exact is the gap, >= 0.
+struct BoundAndExact {
+  torch::Tensor bound;  // compression_bound of w
+  torch::Tensor exact;  // head_compression_rate of w
+};
+
+BoundAndExact bound_and_exact(const torch::Tensor& w, const torch::Tensor& pi, double scale);
+
+// Of one layer. Tensors are float64 [B], one entry a sample; all are undefined for a layer whose
+// mixer has no memberships, or for what was not wanted. z are the normalised tokens that go into
+// the mixer, w their projection, pi their memberships; registers count as tokens, as they do in the
+// layer. In causal models the sums run over the whole passage with every token's own membership,
+// where the layer itself sums over the tokens so far.
+struct LayerRates {
+  // Of w and pi, as the layer saw them.
+  BoundAndExact released;  // scale 1, the f of the released layer
+  BoundAndExact theory;    // scale C / eps^2: the theory's d / eps^2
+
+  // layer_compression: before, of w; after, of the tokens after the mixer's residual, through this
+  // layer's own norm and projection (its bias and convolution included) once more, with the same
+  // pi. Always there.
+  torch::Tensor compression_before, compression_after;
+
+  // compression_bound at scale 1 of z U, without bias or convolution, pi held fixed: at the input
+  // z, at z + gamma1 * mixer(z) as the network steps (LayerScale included), and at z + mixer(z).
+  torch::Tensor objective, objective_stepped, objective_unscaled;
+
+  bool defined() const { return compression_before.defined(); }
+};
+
+// What is computed of LayerRates beside the compression.
+struct WantedRates {
+  bool released = true, theory = true, objective = true;
+};
+
+// What one block computed; empty where its mixer has no memberships.
+struct BlockValues {
+  torch::Tensor z, w, pi, mixer_output, mixed;
+};
+
+// Of one block: its mixer (TokenMixer or CausalMixer), the norm before it and its LayerScale.
+// Without gradients.
+template <class Mixer>
+LayerRates layer_rates(const Mixer& mixer, const LayerNorm& norm, const torch::Tensor& gamma,
+                       const BlockValues& seen, const WantedRates& wanted);
+
+// One object a layer that has rates, all of which were wanted; of means over the samples: "layer"
+// from 1; "bound", "exact", "gap" (released scale) and the same with "theory_" before them; the
+// other members by their names.
+nlohmann::json to_json(const std::vector<LayerRates>& layers);
+
+// Whether a layer with this mixer has rates, from its smallest example.
+template <class Mixer>
+bool mixer_has_rates(const std::shared_ptr<Mixer>& mixer) {
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : mixer->parameters()) parameter.zero_();
+  return mixer->subspaces().defined();
+}
+
+// Whether any layer of the model has rates.
+bool has_layer_rates(const torch::nn::Module& model);
+
+}  // namespace tost

@@ -1,0 +1,71 @@
+#include "tost/nn/layers.h"
+
+#include "tost/ops/few_rows.h"
+
+namespace tost {
+
+torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight,
+                     const torch::Tensor& bias) {
+  if (few_rows_apply(x, weight, bias)) return linear_few_rows(x, weight, bias);
+  return torch::linear(x, weight, bias);
+}
+
+Linear::Linear(int64_t in, int64_t out, bool with_bias) {
+  weight = register_parameter("weight", torch::empty({out, in}));
+  if (with_bias) bias = register_parameter("bias", torch::empty({out}));
+}
+
+torch::Tensor Linear::forward_rows(const torch::Tensor& x, int64_t first, int64_t count) const {
+  return torch::linear(x, product_weight().narrow(0, first, count),
+                       bias.defined() ? bias.narrow(0, first, count) : bias);
+}
+
+Embedding::Embedding(int64_t rows, int64_t dim) {
+  weight = register_parameter("weight", torch::empty({rows, dim}));
+}
+
+LayerNorm::LayerNorm(int64_t dim, double eps, bool with_bias) : eps_(eps) {
+  weight = register_parameter("weight", torch::ones({dim}));
+  if (with_bias) bias = register_parameter("bias", torch::zeros({dim}));
+}
+
+torch::Tensor LayerNorm::forward(const torch::Tensor& x) const {
+  return torch::layer_norm(x, weight.sizes(), weight, bias, eps_);
+}
+
+torch::Tensor LayerNorm::forward_doubled(const torch::Tensor& x) const {
+  return torch::layer_norm(x, weight.sizes(), weight * 2, bias * 2, eps_);
+}
+
+Mlp::Mlp(int64_t dim, int64_t hidden) {
+  fc1 = register_module("fc1", std::make_shared<Linear>(dim, hidden, true));
+  fc2 = register_module("fc2", std::make_shared<Linear>(hidden, dim, true));
+}
+
+torch::Tensor Mlp::forward(const torch::Tensor& x) const {
+  return fc2->forward(torch::gelu(fc1->forward(x)));
+}
+
+torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
+                         const torch::Tensor& branch, double drop_path) {
+  if (drop_path <= 0) return torch::addcmul(x, gamma, branch);
+  return torch::addcmul(x, gamma * keep_factors(x, drop_path).view({-1, 1, 1}), branch);
+}
+
+torch::Tensor keep_factors(const torch::Tensor& x, double drop_path) {
+  if (drop_path <= 0) return {};
+  const double keep = 1 - drop_path;
+  return torch::empty({x.size(0)}, x.options().dtype(torch::kFloat)).bernoulli_(keep).div_(keep);
+}
+
+void init_linears(torch::nn::Module& module) {
+  torch::NoGradGuard no_grad;
+  for (const auto& child : module.modules(/*include_self=*/false)) {
+    auto* linear = child->as<Linear>();
+    if (linear == nullptr) continue;
+    linear->weight.normal_(0, 0.02);
+    if (linear->bias.defined()) linear->bias.zero_();
+  }
+}
+
+}  // namespace tost

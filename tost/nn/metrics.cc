@@ -1,0 +1,59 @@
+#include "tost/nn/metrics.h"
+
+#include <torch/nn/functional/loss.h>
+
+#include <algorithm>
+
+#include "tost/ops/device.h"
+
+namespace tost {
+
+using torch::Tensor;
+
+Tensor classification_loss(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
+  const Tensor wide = logits.scalar_type() == torch::kDouble ? logits : logits.to(torch::kFloat);
+  return torch::nn::functional::cross_entropy(
+      wide, to_device(targets.defined() ? targets : labels, logits.device()));
+}
+
+Tensor count_correct_here(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
+  const Tensor expected = targets.defined() ? targets.argmax(1) : labels;
+  return logits.argmax(1).eq(to_device(expected, logits.device())).sum();
+}
+
+int64_t count_correct(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
+  return count_correct_here(logits, labels, targets).item<int64_t>();
+}
+
+ClassificationMeter::ClassificationMeter(int64_t classes)
+    : confusion_(torch::zeros({classes, classes}, torch::kLong)) {}
+
+void ClassificationMeter::add(const Tensor& logits, const Tensor& labels) {
+  const torch::NoGradGuard no_grad;
+  const int64_t n = logits.size(0), classes = logits.size(1);
+  const Tensor wide = logits.to(torch::kCPU).to(torch::kDouble);
+  images_ += n;
+  loss_ += torch::nn::functional::cross_entropy(wide, labels).item<double>() * double(n);
+  const Tensor ranked = std::get<1>(wide.topk(std::min<int64_t>(5, classes), 1));
+  const Tensor hits = ranked.eq(labels.unsqueeze(1));
+  top1_ += hits.select(1, 0).sum().item<int64_t>();
+  top5_ += hits.any(1).sum().item<int64_t>();
+  const Tensor cells = labels * classes + ranked.select(1, 0);
+  confusion_ += cells.bincount({}, classes * classes).view({classes, classes});
+}
+
+double ClassificationMeter::loss() const {
+  return images_ == 0 ? 0 : loss_ / double(images_);
+}
+double ClassificationMeter::top1() const {
+  return images_ == 0 ? 0 : double(top1_) / double(images_);
+}
+double ClassificationMeter::top5() const {
+  return images_ == 0 ? 0 : double(top5_) / double(images_);
+}
+
+Tensor ClassificationMeter::class_accuracy() const {
+  return confusion_.diagonal().to(torch::kDouble) / confusion_.sum(1).to(torch::kDouble);
+}
+
+}  // namespace tost

@@ -1,0 +1,82 @@
+#include "tost/nn/state_dict.h"
+
+#include <vector>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+
+namespace tost {
+namespace {
+
+std::vector<std::string> names_of(const StateDict& state) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : state) names.push_back(name);
+  return names;
+}
+
+// The names in `wanted` that `have` lacks.
+std::vector<std::string> lacking(const StateDict& wanted, const StateDict& have) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : wanted) {
+    if (have.count(name) == 0) names.push_back(name);
+  }
+  return names;
+}
+
+// "'a'" or "'a' and 3 more".
+std::string first_of(const std::vector<std::string>& names) {
+  return names.size() == 1 ? cat("'", names[0], "'")
+                           : cat("'", names[0], "' and ", names.size() - 1, " more");
+}
+
+void check_names(const StateDict& model, const StateDict& state) {
+  const auto missing = lacking(model, state);
+  if (!missing.empty()) {
+    fail_data("The checkpoint lacks ", first_of(missing), " of the model's ", model.size(),
+              " tensors.", did_you_mean(missing[0], names_of(state)));
+  }
+  const auto unexpected = lacking(state, model);
+  if (!unexpected.empty()) {
+    fail_data("The checkpoint holds ", first_of(unexpected), ", which the model does not have.",
+              did_you_mean(unexpected[0], names_of(model)));
+  }
+}
+
+void check_tensor(const std::string& name, const torch::Tensor& wanted,
+                  const torch::Tensor& found) {
+  if (!found.defined()) fail_data("Tensor '", name, "' of the checkpoint is undefined.");
+  if (wanted.sizes() != found.sizes()) {
+    fail_data("Tensor '", name, "' has shape ", found.sizes(),
+              " in the checkpoint, the model needs ", wanted.sizes(), ".");
+  }
+  if (wanted.is_floating_point() != found.is_floating_point() || found.is_complex()) {
+    fail_data("Tensor '", name, "' has type ", found.dtype(),
+              " in the checkpoint, the model needs ", wanted.dtype(), ".");
+  }
+}
+
+}  // namespace
+
+StateDict state_dict(const torch::nn::Module& module) {
+  StateDict state;
+  for (const auto& item : module.named_parameters())
+    state.emplace(item.key(), item.value().detach());
+  for (const auto& item : module.named_buffers()) state.emplace(item.key(), item.value().detach());
+  return state;
+}
+
+void load_state_dict(torch::nn::Module& module, const StateDict& state) {
+  auto model = state_dict(module);
+  check_names(model, state);
+  for (const auto& [name, tensor] : model) check_tensor(name, tensor, state.at(name));
+  const torch::NoGradGuard no_grad;
+  for (auto& [name, tensor] : model) tensor.copy_(state.at(name));
+}
+
+int64_t parameter_count(const torch::nn::Module& module) {
+  int64_t count = 0;
+  for (const auto& parameter : module.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace tost

@@ -1,0 +1,25 @@
+// Parameters and buffers by checkpoint name, out of a module and into one.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tost/torch.h"
+
+namespace tost {
+
+using StateDict = std::map<std::string, torch::Tensor>;
+
+// Detached tensors that share the module's memory: later training steps show through. Clone to
+// keep.
+StateDict state_dict(const torch::nn::Module& module);
+
+// Copies every tensor in, converting between floating dtypes and across devices. Strict: a missing
+// or unexpected name (with the nearest), another shape, or a float where an integer belongs is a
+// data Error naming the tensor, and then nothing has been changed.
+void load_state_dict(torch::nn::Module& module, const StateDict& state);
+
+// Numbers in all parameters; buffers are not counted.
+int64_t parameter_count(const torch::nn::Module& module);
+
+}  // namespace tost

@@ -1,0 +1,87 @@
+#include "tost/nn/token_mixer.h"
+
+#include <array>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/nn/mixer_attention.h"
+#include "tost/nn/mixer_ssm.h"
+#include "tost/nn/mixer_tssa.h"
+#include "tost/nn/mixer_tssa_tied.h"
+
+namespace tost {
+namespace {
+
+template <class Mixer>
+std::shared_ptr<TokenMixer> make(const MixerConfig& config) {
+  return std::make_shared<Mixer>(config);
+}
+
+struct MixerEntry {
+  const char* name;
+  std::shared_ptr<TokenMixer> (*make)(const MixerConfig&);
+  int64_t projections;  // number of C x C maps
+  // Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
+  // work is left out, as in the usual counting.
+  int64_t (*core)(int64_t c, int64_t p, int64_t n);
+};
+
+constexpr std::array kMixers{
+    MixerEntry{"tssa", make<TssaMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
+    MixerEntry{"softmax", make<SoftmaxMixer>, 4,
+               [](int64_t c, int64_t, int64_t n) { return 2 * c * n; }},
+    MixerEntry{"xca", make<CrossCovarianceMixer>, 4,
+               [](int64_t c, int64_t p, int64_t) { return 2 * c * p; }},
+    MixerEntry{"linear", make<LinearAttentionMixer>, 4,
+               [](int64_t c, int64_t p, int64_t) { return 2 * c * p + c; }},
+    MixerEntry{"tssa-uniform", make<TssaUniformMixer>, 2,
+               [](int64_t c, int64_t, int64_t) { return c; }},
+    MixerEntry{"tssa-tied", make<TssaTiedMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
+    // Its one map is C -> 2 C.
+    MixerEntry{"ssm", make<SsmMixer>, 2,
+               [](int64_t c, int64_t, int64_t n) {
+                 return c * StateSpace::multiply_adds(SsmMixer::shape(c), n);
+               }},
+    MixerEntry{"none", make<NoMixer>, 2, [](int64_t, int64_t, int64_t) { return int64_t{0}; }},
+};
+
+const MixerEntry& find_mixer(const std::string& name) {
+  for (const auto& entry : kMixers) {
+    if (name == entry.name) return entry;
+  }
+  fail_usage("There is no token mixer '", name, "'; the mixers are ", join(mixer_names(), ", "),
+             ".", did_you_mean(name, mixer_names()));
+}
+
+}  // namespace
+
+std::vector<std::string> mixer_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : kMixers) names.emplace_back(entry.name);
+  return names;
+}
+
+void check_mixer_name(const std::string& name) {
+  find_mixer(name);
+}
+
+void check_mixer(const std::string& name, const MixerConfig& config) {
+  check_mixer_name(name);
+  if (config.dim < 1 || config.heads < 1 || config.dim % config.heads != 0) {
+    fail_usage(config.heads, " heads do not divide the width ", config.dim,
+               "; choose a number of heads that divides it.");
+  }
+}
+
+std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config) {
+  check_mixer(name, config);
+  return find_mixer(name).make(config);
+}
+
+int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens) {
+  const auto& entry = find_mixer(name);
+  const int64_t c = config.dim;
+  return tokens * (entry.projections * c * c + entry.core(c, c / config.heads, tokens));
+}
+
+}  // namespace tost

@@ -1,0 +1,172 @@
+#include "tost/store/checkpoint_store.h"
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/base/text.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safetensors.h"
+#include "tost/store/manifest.h"
+#include "tost/store/run_layout.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr char kPartial[] = ".partial";  // being written, or being removed
+constexpr char kStale[] = ".stale";      // being replaced
+constexpr int64_t kMaxStateBytes = int64_t{64} << 20;
+
+fs::path with_suffix(fs::path path, const char* suffix) {
+  return path += suffix;
+}
+
+int64_t tensor_bytes(const Checkpoint& checkpoint) {
+  int64_t bytes = 0;
+  for (const CheckpointPart& part : checkpoint.parts) {
+    for (const auto& [name, tensor] : part.tensors) bytes += int64_t(tensor.nbytes());
+  }
+  return bytes;
+}
+
+// Renamed first, so that a kill in between leaves a temporary and no half checkpoint.
+void remove_folder(const fs::path& folder) {
+  const fs::path doomed = with_suffix(folder, kPartial);
+  remove_tree(doomed);
+  rename_path(folder, doomed);
+  remove_tree(doomed);
+}
+
+// Empty also where the pointer names a folder that someone removed: no reason to stop training.
+fs::path best_folder(const fs::path& directory) {
+  try {
+    return follow_pointer(directory, kBestPointer);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Checkpoint read_checkpoint(const fs::path& folder) {
+  verify_checkpoint(folder);
+  Checkpoint checkpoint;
+  checkpoint.step = checkpoint_step(folder.filename().string());
+  const fs::path state = folder / kStateFile;
+  checkpoint.state = parse_json(read_file(state, kMaxStateBytes), cat("'", state.string(), "'"));
+  for (const char* file : {kModelFile, kEmaFile, kOptimizerFile}) {
+    if (!path_exists(folder / file)) continue;
+    SafetensorsFile content = load_safetensors(folder / file);
+    checkpoint.parts.push_back({file, std::move(content.tensors), std::move(content.metadata)});
+  }
+  return checkpoint;
+}
+
+fs::path made(fs::path directory) {
+  make_directories(directory);
+  sync_directory(directory.parent_path());
+  return directory;
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(fs::path directory, int64_t keep_last)
+    : directory_(made(std::move(directory))),
+      keep_last_(keep_last),
+      place_(directory_.parent_path()) {}
+
+int64_t CheckpointStore::clean() {
+  std::vector<fs::path> leftovers;
+  for (const FolderEntry& entry : folder_entries(directory_)) {
+    const std::string name = entry.path.stem().string();
+    const std::string suffix = entry.path.extension().string();
+    const bool own = checkpoint_step(name) >= 0 || name == kLatestPointer || name == kBestPointer;
+    if (own && (suffix == kPartial || suffix == kStale || suffix == ".tmp"))
+      leftovers.push_back(entry.path);
+  }
+  for (const fs::path& path : leftovers) {
+    const fs::path original = fs::path(path).replace_extension();
+    if (path.extension() == kStale && !path_exists(original)) {
+      rename_durably(path, original);  // killed between the two renames of a replacement
+    } else {
+      remove_tree(path);
+    }
+  }
+  return int64_t(leftovers.size());
+}
+
+fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
+  const fs::path folder = directory_ / checkpoint_name(checkpoint.step);
+  const fs::path partial = with_suffix(folder, kPartial);
+  place_.check();
+  discard(partial);
+  try {
+    make_directories(partial);
+    write_files(partial, checkpoint);
+    place_.check();  // it may just have been made again
+    put_in_place(partial, folder);
+    write_file_atomic(directory_ / kLatestPointer, folder.filename().string() + "\n");
+    if (best) write_file_atomic(directory_ / kBestPointer, folder.filename().string() + "\n");
+  } catch (const std::exception& error) {
+    place_.check();
+    discard(partial);
+    fail_data("Cannot save the checkpoint of step ", checkpoint.step, ", which needs about ",
+              human_bytes(tensor_bytes(checkpoint)), " where ", human_bytes(free_bytes(directory_)),
+              " are free (earlier checkpoints are intact): ", error.what());
+  }
+  prune(checkpoint.keep_step);
+  return folder;
+}
+
+void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& checkpoint) const {
+  const int64_t needed = tensor_bytes(checkpoint);
+  if (needed > free_bytes(folder)) fail_data("The disk is too full.");
+  for (const CheckpointPart& part : checkpoint.parts) {
+    save_safetensors(folder / part.file, part.tensors, part.metadata);
+  }
+  write_file_atomic(folder / kStateFile, json_text(checkpoint.state, 1) + "\n");
+  write_file_atomic(folder / kManifestFile, json_text(make_manifest(folder), 1) + "\n");
+  sync_directory(folder);
+}
+
+void CheckpointStore::put_in_place(const fs::path& from, const fs::path& to) const {
+  const fs::path stale = with_suffix(to, kStale);
+  const bool replaces = path_exists(to);
+  if (replaces) {
+    remove_tree(stale);  // of an attempt that failed
+    rename_path(to, stale);
+  }
+  try {
+    rename_durably(from, to);
+  } catch (...) {
+    if (replaces && !path_exists(to)) rename_path(stale, to);
+    throw;
+  }
+  if (replaces) remove_tree(stale);
+}
+
+void CheckpointStore::prune(int64_t keep_step) const {
+  const std::vector<fs::path> folders = list();
+  const fs::path best = best_folder(directory_);
+  const fs::path kept = directory_ / checkpoint_name(keep_step);
+  for (size_t i = size_t(keep_last_); i < folders.size(); ++i) {
+    if (folders[i] != best && folders[i] != kept) remove_folder(folders[i]);
+  }
+}
+
+void CheckpointStore::remove_after(int64_t step) {
+  for (const fs::path& folder : list()) {
+    if (checkpoint_step(folder.filename().string()) > step) remove_folder(folder);
+  }
+}
+
+std::optional<Checkpoint> CheckpointStore::load_newest(std::vector<std::string>& messages,
+                                                       int64_t last_step) const {
+  std::vector<fs::path> folders = list();
+  std::erase_if(folders, [&](const fs::path& folder) {
+    return checkpoint_step(folder.filename().string()) > last_step;
+  });
+  return read_newest(folders, messages, read_checkpoint);
+}
+
+}  // namespace tost

@@ -1,0 +1,135 @@
+#include "tost/store/manifest.h"
+
+#include <cstdio>
+#include <limits>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/io/crc32c.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
+#include "tost/store/run_layout.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int64_t kMaxManifestBytes = 1 << 20;
+
+std::string file_crc(const fs::path& path) {
+  InputFile file(path);
+  std::string chunk(size_t{1} << 20, '\0');
+  uint32_t crc = 0;
+  while (const size_t got = file.read(chunk.data(), chunk.size())) {
+    crc = crc32c(std::string_view(chunk.data(), got), crc);
+  }
+  char text[16];
+  std::snprintf(text, sizeof text, "%08x", crc);
+  return text;
+}
+
+ManifestEntry entry_of(const fs::path& file) {
+  return {file_bytes(file), file_crc(file)};
+}
+
+json to_json(const ManifestEntry& entry) {
+  return {{"bytes", entry.bytes}, {"crc32c", entry.crc32c}};
+}
+
+bool is_crc(const json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().size() == 8 &&
+         value.get_ref<const std::string&>().find_first_not_of("0123456789abcdef") ==
+             std::string::npos;
+}
+
+bool is_size(const json& value) {
+  return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int64_t>::max();
+}
+
+// Of a file in the folder itself.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
+}
+
+}  // namespace
+
+json make_manifest(const fs::path& folder) {
+  json files = json::object();
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    if (!entry.file || entry.path.filename() == kManifestFile) continue;
+    files[entry.path.filename().string()] = to_json(entry_of(entry.path));
+  }
+  return {{"files", files}};
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& where) {
+  const json object = parse_json(text, where, {.unique_keys = true});
+  if (!object.is_object() || !object.contains("files") || !object["files"].is_object()) {
+    fail_data(where, " is not a checkpoint manifest.");
+  }
+  Manifest manifest;
+  for (const auto& [name, entry] : object["files"].items()) {
+    if (!is_plain_name(name))
+      fail_data(where, " lists ", shown(name), ", which is not a file's name.");
+    if (!entry.is_object() || entry.size() != 2 || !entry.contains("bytes") ||
+        !entry.contains("crc32c") || !is_size(entry["bytes"]) || !is_crc(entry["crc32c"])) {
+      fail_data(where, " does not give bytes and crc32c of ", shown(name), ".");
+    }
+    manifest[name] = {entry["bytes"].get<int64_t>(), entry["crc32c"].get<std::string>()};
+  }
+  for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
+    if (manifest.count(needed) == 0) fail_data(where, " does not list ", needed, ".");
+  }
+  return manifest;
+}
+
+namespace {
+
+Manifest read_manifest(const fs::path& file) {
+  return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
+}
+
+void verify(const fs::path& path, const ManifestEntry& expected) {
+  if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing.");
+  const ManifestEntry found = entry_of(path);
+  if (found == expected) return;
+  fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
+            " but the file has ", json_text(to_json(found)), "; use another checkpoint.");
+}
+
+}  // namespace
+
+void verify_checkpoint(const fs::path& folder) {
+  for (const auto& [name, expected] : read_manifest(folder / kManifestFile)) {
+    verify(folder / name, expected);
+  }
+}
+
+void verify_file(const fs::path& file) {
+  const fs::path list = file.parent_path() / kManifestFile;
+  if (!path_exists(list)) return;
+  const Manifest manifest = read_manifest(list);
+  const auto entry = manifest.find(file.filename().string());
+  if (entry != manifest.end()) verify(file, entry->second);
+}
+
+fs::path find_checkpoint(const fs::path& checkpoints, std::initializer_list<const char*> pointers) {
+  for (const char* pointer : pointers) {
+    const fs::path folder = follow_pointer(checkpoints, pointer);
+    if (!folder.empty()) return folder;
+  }
+  if (!is_folder(checkpoints)) return {};
+  std::vector<std::string> passed_over;
+  return read_newest(checkpoint_folders(checkpoints), passed_over,
+                     [](const fs::path& folder) {
+                       verify_checkpoint(folder);
+                       return folder;
+                     })
+      .value_or(fs::path());
+}
+
+}  // namespace tost

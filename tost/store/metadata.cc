@@ -1,0 +1,67 @@
+#include "tost/store/metadata.h"
+
+#include <algorithm>
+
+#include "tost/base/text.h"
+#include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
+
+namespace tost {
+
+using nlohmann::json;
+
+json metadata_json(const std::map<std::string, std::string>& metadata, const std::string& key,
+                   const std::string& where) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) {
+    fail_data(where, " has no '", key,
+              "' in its metadata, so it is not a model file of this program.");
+  }
+  return parse_json(found->second, cat("'", key, "' in the metadata of ", where));
+}
+
+void expect_keys(const json& object, const std::vector<std::string>& keys,
+                 const std::string& where) {
+  if (!object.is_object())
+    fail_data(where, " should be a JSON object but is of the type ", object.type_name(), ".");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      fail_data(where, " has the unknown key '", key, "'.", did_you_mean(key, keys));
+    }
+  }
+  for (const std::string& key : keys) {
+    if (!object.contains(key)) fail_data(where, " lacks the key '", key, "'.");
+  }
+}
+
+int64_t whole_number(const json& value, const std::string& what) {
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
+  if (!fits)
+    fail_data(what, " has ", shown(json_text(value), 40), " where a whole number belongs.");
+  return value.get<int64_t>();
+}
+
+std::string stored_kind(const std::map<std::string, std::string>& metadata,
+                        const std::string& where) {
+  const auto kind = metadata.find(kKindKey);
+  if (kind != metadata.end()) return kind->second;
+  metadata_json(metadata, kConfigKey, where);  // throws where this is not a model file at all
+  return "vision";
+}
+
+void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
+                   const std::string& data) {
+  if (found.size() != wanted.size()) {
+    fail_usage("'", data, "' has ", found.size(), found.size() == 1 ? " class" : " classes",
+               " but the model has ", wanted.size(),
+               "; give data of the classes it was trained on.");
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == wanted[i]) continue;
+    fail_usage("Class ", i + 1, " of '", data, "' is ", shown(found[i], 40), " but the model's is ",
+               shown(wanted[i], 40), "; give data whose labels are the model's.");
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,58 @@
+// Reading what a model file says about itself.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/base/error.h"
+
+namespace tost {
+
+// Metadata key that tells the kind of model; files without it hold image classifiers.
+inline constexpr char kKindKey[] = "tost.kind";
+inline constexpr char kConfigKey[] = "tost.config";
+
+// Whether the metadata of a safetensors file are those of a model file of this program.
+inline bool describes_itself(const std::map<std::string, std::string>& metadata) {
+  return metadata.count(kConfigKey) != 0;
+}
+
+// The JSON text under `key`. Throws a data Error naming `where` when it is missing, no JSON, or
+// nested deeper than 64 levels.
+nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
+                             const std::string& key, const std::string& where);
+
+// "vision", "language" or "sequence": what a model file of this program holds, by its metadata.
+// Throws a data Error naming `where` where these do not describe a model.
+std::string stored_kind(const std::map<std::string, std::string>& metadata,
+                        const std::string& where);
+
+// Throws a data Error naming `where` unless `object` is an object with exactly these keys.
+void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
+                 const std::string& where);
+
+// The value of a whole number, where get<int64_t>() would take 12.5 too, and any number that is too
+// large. A data Error about `what` for anything else.
+int64_t whole_number(const nlohmann::json& value, const std::string& what = "it");
+
+// Throws a usage Error unless the classes of the data that is called `data` are those of the model,
+// in its order.
+void check_classes(const std::vector<std::string>& found, const std::vector<std::string>& wanted,
+                   const std::string& data);
+
+// Runs `read`, turning a wrong JSON type or an impossible value into a data Error about `where`.
+template <class Read>
+auto read_from(const std::string& where, Read read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    fail_data(where, " holds a value of the wrong type (", error.what(), ").");
+  } catch (const Error& error) {
+    fail_data(where, " cannot be used: ", error.what());
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,21 @@
+#include "tost/store/prediction.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+
+namespace tost {
+
+std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k) {
+  if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");
+  const auto [sorted, labels] = probabilities.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
+  std::vector<RankedClass> top;
+  for (int64_t k = 0; k < std::min(top_k, sorted.size(0)); ++k) {
+    const int64_t label = labels[k].item<int64_t>();
+    top.push_back({label, classes[size_t(label)], sorted[k].item<double>()});
+  }
+  return top;
+}
+
+}  // namespace tost

@@ -1,0 +1,35 @@
+// Classes in the order of their probabilities: what `tost predict` answers, whatever it reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tost/torch.h"
+
+namespace tost {
+
+struct RankedClass {
+  int64_t label = 0;
+  std::string name;
+  double probability = 0;
+};
+
+struct Prediction {
+  std::string path;
+  std::vector<RankedClass> top;  // most likely first; equal ones in the order of labels
+};
+
+struct PredictOptions {
+  int64_t top_k = 5;  // at least 1; more than there are classes gives them all
+  int64_t batch_size = 16;
+  std::string precision = "fp32";  // or bf16, or int8 with `engine`
+  std::string graphs = "auto";     // of a model on a GPU, see graphs_wanted()
+  bool engine = true;              // where it supports the model
+};
+
+// The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.
+std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k);
+
+}  // namespace tost

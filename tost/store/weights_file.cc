@@ -1,0 +1,113 @@
+#include "tost/store/weights_file.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/base/error.h"
+#include "tost/base/path.h"
+#include "tost/io/safetensors_index.h"
+#include "tost/io/safetensors_probe.h"
+#include "tost/nn/preset_names.h"
+#include "tost/nn/state_dict.h"
+#include "tost/ops/adamw_step.h"
+#include "tost/store/foreign_source.h"
+#include "tost/store/manifest.h"
+#include "tost/store/metadata.h"
+#include "tost/store/quantized_file.h"
+#include "tost/store/run_layout.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The raw weights in one file, or the index of several; empty where there are neither.
+fs::path raw_file(const fs::path& folder) {
+  for (const char* name : {kModelFile, kSafetensorsIndexFile}) {
+    if (is_plain_file(folder / name)) return folder / name;
+  }
+  return {};
+}
+
+fs::path in_checkpoint(const fs::path& folder, Weights weights) {
+  const fs::path raw = raw_file(folder);
+  if (weights == Weights::kRaw) return raw;
+  if (is_plain_file(folder / kEmaFile)) return folder / kEmaFile;
+  if (!raw.empty()) {
+    fail_data("'", folder.string(),
+              "' has no averaged weights; train with ema_decay above 0 to get them.");
+  }
+  return {};
+}
+
+// Presets are easily taken for models that come with the program.
+[[noreturn]] void fail_missing(const std::string& path) {
+  const auto presets = preset_names();
+  if (std::find(presets.begin(), presets.end(), path) != presets.end()) {
+    fail_data("'", path, "' is a preset, which has a shape and no weights; train it (tost train ",
+              "--model ", path, " --out run) and give the run, or give a checkpoint of it ",
+              "(docs/checkpoints.md).");
+  }
+  fail_data("'", path, "' does not exist; a model file or a run folder is expected.");
+}
+
+}  // namespace
+
+fs::path find_model_file(const fs::path& path, Weights weights) {
+  if (!path_exists(path)) fail_missing(path.string());
+  if (!is_folder(path)) return path;
+  fs::path file = in_checkpoint(path, weights);
+  if (file.empty()) {
+    const fs::path checkpoint =
+        find_checkpoint(path / kCheckpointFolder, {kBestPointer, kLatestPointer});
+    if (!checkpoint.empty()) file = in_checkpoint(checkpoint, weights);
+    if (!checkpoint.empty() && file.empty()) {
+      fail_data("'", (checkpoint / kModelFile).string(), "' is missing; use another checkpoint.");
+    }
+  }
+  if (file.empty()) {
+    fail_data("'", path.string(),
+              "' holds no checkpoint; give a run folder, a checkpoint folder or a ",
+              ".safetensors, .pth or .pt file.");
+  }
+  return file;
+}
+
+fs::path find_intact_model_file(const fs::path& path, Weights weights) {
+  fs::path file = find_model_file(path, weights);
+  verify_file(file);
+  return file;
+}
+
+// A sum of squares in float64 of finite float32 values is finite, and quick.
+void finish_loading(torch::nn::Module& model, const std::string& where) {
+  for (const auto& [name, tensor] : state_dict(model)) {
+    if (!tensor.is_floating_point()) continue;
+    if (std::isfinite(sum_of_squares(tensor.to(torch::kFloat).contiguous()))) continue;
+    fail_data(where, " has values in tensor '", name,
+              "' that are not finite; take weights from before they went wrong.");
+  }
+  model.eval();
+}
+
+void take_described_weights(torch::nn::Module& model,
+                            const std::map<std::string, torch::Tensor>& weights,
+                            const std::string& where) {
+  const auto wide = expand_weights(weights, state_dict(model), where);
+  try {
+    load_state_dict(model, wide);
+  } catch (const Error& error) {
+    fail_data(where, " does not fit its own description: ", error.what());
+  }
+  finish_loading(model, where);
+}
+
+std::string model_kind(const fs::path& path, Weights weights) {
+  const fs::path file = find_model_file(path, weights);
+  if (is_torch_checkpoint(file)) return foreign_kind(file, weights);
+  const auto metadata = read_safetensors_header(file).metadata;
+  if (!describes_itself(metadata)) return foreign_kind(file, weights);
+  return stored_kind(metadata, cat("'", file.string(), "'"));
+}
+
+}  // namespace tost

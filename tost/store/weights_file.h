@@ -1,0 +1,40 @@
+// Finding the weights that a path means, and reading them into a model.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tost/torch.h"
+
+namespace tost {
+
+enum class Weights { kRaw, kEma };
+
+// The file that `path` means: itself, the model of a checkpoint folder (or the index of its shards,
+// safetensors_index.h), or that of the best (else the latest, else the newest intact) checkpoint of
+// a run folder. kEma: the averaged weights; a file of torch.save holds them beside the raw ones.
+// Throws a data Error where there is none.
+std::filesystem::path find_model_file(const std::filesystem::path& path,
+                                      Weights weights = Weights::kRaw);
+
+// The same for reading it: also a data Error where it differs from the manifest of its checkpoint.
+std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
+                                             Weights weights = Weights::kRaw);
+
+// "vision", "language" or "sequence": what the model file that `path` means (see find_model_file)
+// holds. Reads names and shapes alone. Throws a data Error where there is no such file.
+std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
+
+// Puts a model whose weights were read from `where` into evaluation mode. Throws a data Error that
+// names the first tensor with a value that is not finite.
+void finish_loading(torch::nn::Module& model, const std::string& where);
+
+// Weights of a file, those in fewer bits too (quantized_file.h), into the model that its own
+// description asks for, then finish_loading(). Throws a data Error about `where` where they do not
+// fit it.
+void take_described_weights(torch::nn::Module& model,
+                            const std::map<std::string, torch::Tensor>& weights,
+                            const std::string& where);
+
+}  // namespace tost

@@ -1,0 +1,272 @@
+#include "tost/study/data_bench.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/base/thread.h"
+#include "tost/bench/scratch_folder.h"
+#include "tost/bench/timing.h"
+#include "tost/data/token_data.h"
+#include "tost/kinds/language/model.h"
+#include "tost/kinds/vision/presets.h"
+#include "tost/study/data_sources.h"
+#include "tost/study/train_bench.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kTextTokens = 1 << 20;
+constexpr int64_t kTextCrops = 512;  // batches of a pass
+
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+
+// Calls work(k) for k = 0 ... threads - 1, each on a thread of its own; the first Error is thrown.
+void on_threads(int64_t threads, const std::function<void(int64_t)>& work) {
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(threads));
+  std::vector<std::thread> running;
+  for (int64_t k = 0; k < threads; ++k) {
+    const auto guarded = [&, k] {
+      try {
+        work(k);
+      } catch (...) {
+        errors[size_t(k)] = std::current_exception();
+      }
+    };
+    try {
+      running.push_back(start_thread(guarded));
+    } catch (const Error&) {
+      errors[size_t(k)] = std::current_exception();
+      break;
+    }
+  }
+  for (auto& thread : running) thread.join();
+  for (const auto& error : errors) {
+    if (error != nullptr) std::rethrow_exception(error);
+  }
+}
+
+// Times passes over `count` items; what a pass does comes as a function.
+class Passes {
+ public:
+  Passes(int64_t count, int64_t repeat) : count_(double(count)), repeat_(repeat) {}
+
+  // `other` runs after every pass, outside of its time.
+  void run(DataBenchRow& row, const std::function<void()>& pass,
+           const std::function<void()>& other) const {
+    double processor = 0;
+    for (int64_t i = 0; i <= repeat_; ++i) {
+      const double before = processor_seconds();
+      const auto start = Clock::now();
+      pass();
+      const double ms = ms_since(start);
+      const double spent = processor_seconds() - before;
+      other();
+      if (i == 0) continue;  // warms
+      row.rates.push_back(1e3 * count_ / ms);
+      processor += spent;
+    }
+    const Quartiles q = quartiles(row.rates);
+    row.low = q.low, row.median = q.median, row.high = q.high;
+    row.processor_us = 1e6 * processor / (count_ * double(repeat_));
+  }
+
+ private:
+  double count_;
+  int64_t repeat_;
+};
+
+// What training steps of a preset consume; each measured once for every size of its input.
+class Steps {
+ public:
+  explicit Steps(const DataBenchOptions& options) : options_(options) {}
+
+  void fill(const std::string& model, bool language, DataBenchRow& row) {
+    if (!options_.step) return;
+    row.step_model = model;
+    row.step_precision = options_.precision;
+    row.step_threads = at::get_num_threads();
+    auto [known, is_new] = rates_.try_emplace({model, row.size});
+    if (is_new) known->second = measure(bench_of(model, language, row.size));
+    row.step = known->second;
+  }
+
+  // Throws the usage Errors of fill(), before anything is made.
+  void check(const std::string& model, bool language, int64_t size) const {
+    if (options_.step) check_train_bench(bench_of(model, language, size));
+  }
+
+ private:
+  TrainBenchOptions bench_of(const std::string& model, bool language, int64_t size) const {
+    TrainBenchOptions bench;
+    if (language) {
+      bench.config = language_preset(model);
+    } else {
+      bench.vision = vision_preset(model);
+      bench.image_size = size;
+    }
+    bench.batch = options_.batch;
+    bench.precisions = parse_precisions(options_.precision);
+    bench.repeat = options_.repeat;
+    bench.plain = bench.twin = false;
+    return bench;
+  }
+
+  static double measure(const TrainBenchOptions& bench) {
+    const TrainBenchRow row = run_train_bench(bench, [](const TrainBenchRow&) {}).back();
+    return 1e3 * double(row.samples) / row.step.ms;
+  }
+
+  const DataBenchOptions& options_;
+  std::map<std::pair<std::string, int64_t>, double> rates_;  // by model and size of its input
+};
+
+DataBenchRow measure_pictures(const DataBenchOptions& options, const PictureSource& source,
+                              const std::string& recipe, int64_t workers) {
+  const LoaderConfig config = loader_config(source, recipe, options, workers);
+  DataBenchRow row{.source = source.name, .recipe = recipe, .unit = "images/s"};
+  row.size = source.side, row.batch = options.batch, row.workers = workers;
+  row.deviation = check_pictures(source, config);
+  ImageLoader loader(source.dataset, config);
+  int64_t epoch = 0;
+  std::vector<double> plain;
+  const auto decode = [&] {
+    if (!source.decodes) return;
+    const auto start = Clock::now();
+    on_threads(workers, [&](int64_t k) {
+      for (int64_t i = k; i < options.pictures; i += workers) source.plain(i);
+    });
+    plain.push_back(1e3 * double(options.pictures) / ms_since(start));
+  };
+  Passes(loader.images_per_epoch(), options.repeat)
+      .run(
+          row,
+          [&] {
+            loader.start_epoch(epoch++);
+            while (loader.next()) {
+            }
+          },
+          decode);
+  if (!plain.empty()) row.plain = median(plain);
+  return row;
+}
+
+// Token i is i modulo the vocabulary, so that a crop tells whether it is one.
+void check_crop(const TokenSource& source, int64_t batch, int64_t block, int64_t vocab) {
+  const auto [ids, next] = crop_batch(source, batch, block, 0, 0);
+  const auto first = ids.narrow(1, 0, 1);
+  const auto wanted = (first + torch::arange(block).unsqueeze(0)) % vocab;
+  if (torch::equal(ids, wanted) && torch::equal(next, (wanted + 1) % vocab)) return;
+  fail_data("A crop of the tokens is not a part of them; nothing was measured. Please report this ",
+            "with the output of `tost info`.");
+}
+
+DataBenchRow measure_text(const DataBenchOptions& options, int64_t workers) {
+  const LanguageConfig config = language_preset(options.text_model);
+  std::vector<int32_t> ids(static_cast<size_t>(kTextTokens));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = int32_t(int64_t(i) % config.vocab);
+  const TokenSource source(ids, "tokens");
+  check_crop(source, options.batch, config.block, config.vocab);
+  DataBenchRow row{.source = "text", .recipe = "crops", .unit = "tokens/s"};
+  row.size = config.block, row.batch = options.batch, row.workers = workers;
+  Passes(kTextCrops * options.batch * config.block, options.repeat)
+      .run(
+          row,
+          [&] {
+            on_threads(workers, [&](int64_t k) {
+              for (int64_t i = k; i < kTextCrops; i += workers) {
+                crop_batch(source, options.batch, config.block, 0, i);
+              }
+            });
+          },
+          [] {});
+  return row;
+}
+
+void check(const DataBenchOptions& o) {
+  const std::vector<std::string> known{"jpeg", "png", "raw", "text"};
+  for (const auto& name : o.sources) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    fail_usage("--source '", name, "' is none of ", join(known, ", "), ".",
+               did_you_mean(name, known));
+  }
+  const auto range = [](const char* flag, int64_t value, int64_t most) {
+    if (value < 1 || value > most)
+      fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
+  };
+  range("--width", o.width, 8192);
+  range("--height", o.height, 8192);
+  range("--image-size", o.image_size, 1024);
+  range("--batch", o.batch, 4096);
+  range("--repeat", o.repeat, 1 << 20);
+  range("--pictures", o.pictures, 100'000);
+  for (const int64_t workers : o.workers) {
+    range("--workers", workers, 256);
+    if (o.pictures < o.batch * workers) {
+      fail_usage("--pictures is ", o.pictures, "; ", workers, " workers need a batch of ", o.batch,
+                 " each.");
+    }
+  }
+  if (o.sources.empty() || o.recipes.empty() || o.workers.empty()) {
+    fail_usage("A list is empty: --source, --recipe and --workers need at least one entry each.");
+  }
+}
+
+// Whose steps consume what a source gives.
+const std::string& model_of(const DataBenchOptions& o, const std::string& source) {
+  return source == "text" ? o.text_model : source == "raw" ? o.raw_model : o.model;
+}
+
+// Bad names, and pictures that a model does not take, show before anything is drawn or measured.
+void check_models(const DataBenchOptions& o, const Steps& steps) {
+  for (const auto& recipe : o.recipes) loader_config({}, recipe, o, 1);
+  vision_preset(o.model);
+  vision_preset(o.raw_model);
+  language_preset(o.text_model);
+  if (parse_precisions(o.precision).size() != 1) {
+    fail_usage("--precision is '", o.precision, "'; steps are measured in one, fp32 or bf16.");
+  }
+  for (const auto& name : o.sources) {
+    steps.check(model_of(o, name), name == "text", name == "raw" ? kRawSide : o.image_size);
+  }
+}
+
+}  // namespace
+
+std::vector<DataBenchRow> run_data_bench(const DataBenchOptions& options,
+                                         const std::function<void(const DataBenchRow&)>& report) {
+  check(options);
+  Steps steps(options);
+  check_models(options, steps);
+  const ScratchFolder folder(options.folder);
+  std::vector<DataBenchRow> rows;
+  for (const auto& name : options.sources) {
+    const bool text = name == "text";
+    std::optional<PictureSource> source;
+    if (!text) source = make_picture_source(name, options, folder.path());
+    for (const auto& recipe : text ? std::vector<std::string>{"crops"} : options.recipes) {
+      for (const int64_t workers : options.workers) {
+        if (options.stop != nullptr && *options.stop) return rows;
+        rows.push_back(text ? measure_text(options, workers)
+                            : measure_pictures(options, *source, recipe, workers));
+        steps.fill(model_of(options, name), text, rows.back());
+        report(rows.back());
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace tost

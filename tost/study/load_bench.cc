@@ -1,0 +1,91 @@
+#include "tost/study/load_bench.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "tost/base/error.h"
+#include "tost/base/path.h"
+#include "tost/bench/scratch_folder.h"
+#include "tost/bench/timing.h"
+#include "tost/kinds/convert.h"
+#include "tost/kinds/language/file.h"
+#include "tost/nn/state_dict.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+
+LanguageConfig config_of(const LoadBenchOptions& options) {
+  if (options.repeat < 1) fail_usage("repeat is ", options.repeat, "; at least 1 is needed.");
+  LanguageConfig config = language_preset(options.model);
+  if (options.depth != 0) config.depth = options.depth;
+  validate(config);
+  return config;
+}
+
+// The fewest calls there can be: the system gives at most 2 GiB at a time.
+double read_ms(const fs::path& file, int64_t bytes) {
+  const auto start = Clock::now();
+  const std::unique_ptr<char, decltype(&std::free)> memory(
+      static_cast<char*>(std::malloc(size_t(bytes))), &std::free);
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  int64_t done = 0;
+  for (ssize_t got = 1; fd >= 0 && memory && done < bytes && got > 0;
+       done += std::max<ssize_t>(got, 0))
+    got = ::read(fd, memory.get() + done, size_t(bytes - done));
+  if (fd >= 0) ::close(fd);
+  if (done != bytes) fail_data("Cannot read '", file.string(), "'.");
+  return ms_since(start);
+}
+
+double load_ms(const fs::path& file, const StateDict& written) {
+  const auto start = Clock::now();
+  const LoadedLanguage loaded = load_language_file(file);
+  const double ms = ms_since(start);
+  for (const auto& [name, tensor] : state_dict(*loaded.model)) {
+    if (!torch::equal(tensor, written.at(name)))
+      fail_data("'", file.string(), "' gives another tensor '", name, "' than was written.");
+  }
+  return ms;
+}
+
+}  // namespace
+
+std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
+  const LanguageConfig config = config_of(options);
+  const ScratchFolder folder(options.folder);
+  const auto model = make_language_model(config);
+  const StateDict written = state_dict(*model);
+  std::vector<LoadBenchRow> rows(2);
+  rows[0].format = "safetensors";
+  rows[1].format = "pth";
+  const auto file_of = [&](const LoadBenchRow& row) {
+    return folder.path() / ("model." + row.format);
+  };
+  save_language_file(file_of(rows[0]), *model, {.config = config, .tokenizer = nullptr});
+  convert_model(file_of(rows[0]), file_of(rows[1]), {});
+  std::vector<std::vector<double>> reads(rows.size()), loads(rows.size());
+  for (int64_t i = 0; i <= options.repeat; ++i) {
+    for (size_t f = 0; f < rows.size(); ++f) {
+      rows[f].bytes = file_bytes(file_of(rows[f]));
+      const double read = read_ms(file_of(rows[f]), rows[f].bytes);
+      const double load = load_ms(file_of(rows[f]), written);
+      if (i == 0) continue;  // warms
+      reads[f].push_back(read);
+      loads[f].push_back(load);
+    }
+  }
+  for (size_t f = 0; f < rows.size(); ++f) {
+    for (const auto& p : model->parameters()) rows[f].parameters += p.numel();
+    rows[f].read_ms = median(reads[f]);
+    rows[f].load_ms = median(loads[f]);
+  }
+  return rows;
+}
+
+}  // namespace tost

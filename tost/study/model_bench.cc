@@ -1,0 +1,378 @@
+#include "tost/study/model_bench.h"
+
+#include <ATen/Parallel.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "tost/base/cpu_info.h"
+#include "tost/base/error.h"
+#include "tost/base/process_memory.h"
+#include "tost/base/text.h"
+#include "tost/bench/memory_read.h"
+#include "tost/bench/product_floor.h"
+#include "tost/bench/timing.h"
+#include "tost/io/safetensors.h"
+#include "tost/ops/block_cache.h"
+#include "tost/ops/device.h"
+#include "tost/ops/device_graph.h"
+#include "tost/ops/device_memory.h"
+#include "tost/ops/graphed_call.h"
+#include "tost/study/open_bench_model.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+struct Configuration {
+  BenchModelSource source;
+  BenchTask task;
+  std::string precision;
+  bool engine = false;
+  int64_t threads = 0;
+};
+
+// Torch's threads, put back at the end.
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
+    if (threads != before_) at::set_num_threads(int(threads));
+  }
+  ~ThreadsScope() {
+    if (at::get_num_threads() != before_) at::set_num_threads(before_);
+  }
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
+
+ private:
+  int before_;
+};
+
+void give_memory_back() {
+  BlockCache::instance().empty();
+  malloc_trim(0);
+}
+
+// Input and logits of the plain path in fp32, of the last task asked for.
+class Reference {
+ public:
+  struct Pair {
+    Tensor input, logits;
+  };
+
+  const Pair& get(const Configuration& c) {
+    const auto& t = c.task;
+    const std::string key = cat(c.source.name, ' ', c.source.mixer, ' ', t.test, ' ', t.batch, ' ',
+                                t.size, ' ', t.steps);
+    if (key == key_) return pair_;
+    const auto model = open_bench_model(c.source);
+    pair_.input = model->draw_input(t);
+    BenchTask here = t;  // the CPU's numbers are those of every device
+    here.device = torch::kCPU;
+    here.graphs = "auto";
+    const BenchRunner runner = model->make_runner(here, pair_.input, "fp32", /*engine=*/false);
+    runner.prepare();
+    pair_.logits = runner.run().to(torch::kFloat).clone();
+    key_ = key;
+    return pair_;
+  }
+
+ private:
+  std::string key_;
+  Pair pair_;
+};
+
+std::string name_of_device(torch::Device device) {
+  if (device.is_cpu()) return "cpu";
+  const auto facts = gpu_facts(device.index());
+  return facts ? facts->name : device.str();
+}
+
+ModelBenchRow row_of(const Configuration& c, const BenchModel& model) {
+  ModelBenchRow row;
+  row.model = c.source.name;
+  row.kind = model.kind();
+  row.device = name_of_device(c.task.device);
+  row.mixer = model.mixer();
+  row.test = c.task.test;
+  row.precision = c.precision;
+  row.batch = c.task.batch;
+  row.size = c.task.size;
+  row.threads = c.threads;
+  row.engine = c.engine;
+  return row;
+}
+
+Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenchRow& row) {
+  runner.prepare();
+  const Tensor found = runner.run().cpu().to(torch::kFloat).clone();
+  row.error = relative_error(found, wanted);
+  if (!(row.error <= allowed_error(row.precision))) {
+    fail_data("The logits of ", row.model, " in ", row.precision,
+              row.engine ? " by the engine" : "", ", batch ", row.batch, ", deviate by ", row.error,
+              " of the largest from the plain ones, more than ", allowed_error(row.precision),
+              "; nothing was measured. Please report this with the output of `tost info`.");
+  }
+  return found;
+}
+
+void fill_times(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
+                ModelBenchRow& row) {
+  const auto start = Clock::now();
+  // What is captured is captured by then.
+  const int64_t warmup = c.task.device.is_cpu()
+                             ? options.warmup
+                             : std::max<int64_t>(options.warmup, GraphedCall::kWarmUps);
+  row.times_ms = time_calls(
+      warmup, options.repeat, runner.prepare, [&] { runner.run(); },
+      [&] {
+        synchronize(c.task.device);
+        return ms_since(start);
+      });
+  row.graphs = runner.by_graphs();
+  const bool decode = c.task.test == "decode";
+  if (decode) {
+    for (double& ms : row.times_ms) ms /= double(c.task.steps);
+  }
+  const Quartiles q = quartiles(row.times_ms);
+  row.low_ms = q.low, row.median_ms = q.median, row.high_ms = q.high;
+  const int64_t each = c.task.test == "prefill" ? c.task.size : 1;
+  row.rate = 1e3 * double(c.task.batch * each) / row.median_ms;
+  row.unit = row.kind == "vision"     ? "images/s"
+             : row.kind == "language" ? "tokens/s"
+                                      : "sequences/s";
+}
+
+// The rest holds the making of the timers' numbers too, some 0.1 us a piece of work.
+void fill_work(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
+               ModelBenchRow& row) {
+  const int64_t calls = std::max<int64_t>(3, options.repeat / 2);
+  const double each = double(calls) * (c.task.test == "decode" ? double(c.task.steps) : 1.0);
+  for (int64_t i = 0; i < calls; ++i) {
+    runner.prepare();
+    const auto start = Clock::now();
+    kernels::WorkTimes::start();
+    runner.run();
+    const auto seconds = kernels::WorkTimes::stop();
+    row.work_total_ms += ms_since(start) / each;
+    for (size_t k = 0; k < seconds.size(); ++k) {
+      row.work_ms[k] += 1e3 * seconds[k] / double(c.threads) / each;
+    }
+  }
+}
+
+void fill_floors(const ModelBenchOptions& options, const std::vector<Product>& products,
+                 torch::Device device, ModelBenchRow& row) {
+  // Products of a few rows are bound by reading the weights, not by arithmetic.
+  if (row.test != "decode" && row.precision != "int4") {
+    const auto floor =
+        measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2), device);
+    row.products_ms = floor.ms, row.products_gflop = floor.gflop;
+  }
+  if (row.weight_bytes >= 8) row.read_ms = memory_read_ms(row.weight_bytes, device);
+}
+
+ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
+                      Reference& reference) {
+  const ThreadsScope threads(c.threads);
+  ModelBenchRow row;
+  std::vector<Product> products;
+  {
+    const auto [input, wanted] = reference.get(c);
+    give_memory_back();
+    const bool counted = restart_high_water();
+    restart_device_peak(c.task.device);
+    const auto model = open_bench_model(c.source);
+    row = row_of(c, *model);
+    products = model->products(c.task);
+    BenchRunner runner;
+    try {
+      runner = model->make_runner(c.task, input, c.precision, c.engine);
+      row.weight_bytes = runner.weight_bytes;
+      checked_logits(runner, wanted, row);
+      fill_times(options, c, runner, row);
+    } catch (const Error& error) {  // also of graphs that cannot be
+      if (error.kind() != ErrorKind::kUsage) throw;
+      row.missing = error.what();
+      return row;
+    }
+    if (options.work && c.engine) fill_work(options, c, runner, row);
+    const bool here = c.task.device.is_cpu();
+    if (!here) row.peak_bytes = device_peak_bytes(c.task.device);
+    if (here && counted) row.peak_bytes = high_water_bytes();
+  }
+  give_memory_back();
+  if (options.floors) fill_floors(options, products, c.task.device, row);
+  give_memory_back();
+  return row;
+}
+
+// The tasks of one model.
+std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& model) {
+  std::vector<BenchTask> tasks;
+  const bool vision = std::string(model.kind()) == "vision";
+  const torch::Device device = device_from_name(o.device);
+  auto sizes = vision ? o.image_sizes : o.tokens;
+  if (sizes.empty()) sizes = {model.default_size()};
+  for (const std::string& test : model.tests()) {
+    if (!o.tests.empty() && std::find(o.tests.begin(), o.tests.end(), test) == o.tests.end()) {
+      continue;
+    }
+    for (const int64_t batch : o.batches) {
+      for (const int64_t size : sizes) {
+        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1, device, o.graphs});
+      }
+    }
+  }
+  return tasks;
+}
+
+// Tokens that a language model will read at most.
+int64_t longest_text(const ModelBenchOptions& o) {
+  return o.tokens.empty() ? 0 : *std::max_element(o.tokens.begin(), o.tokens.end()) + o.steps;
+}
+
+std::vector<Configuration> configurations(const ModelBenchOptions& o) {
+  std::vector<Configuration> all;
+  const auto mixers = o.mixers.empty() ? std::vector<std::string>{""} : o.mixers;
+  const auto threads = o.threads.empty() ? std::vector<int64_t>{at::get_num_threads()} : o.threads;
+  const int64_t longest = longest_text(o);
+  for (const auto& name : o.models) {
+    for (const auto& mixer : mixers) {
+      const BenchModelSource source{name, mixer, longest};
+      for (const auto& task : tasks_of(o, *open_bench_model(source))) {
+        for (const int64_t count : threads) {
+          for (const auto& precision : o.precisions) {
+            for (const bool engine : o.engines) {
+              all.push_back({source, task, precision, engine, count});
+            }
+          }
+        }
+      }
+    }
+  }
+  if (all.empty()) fail_usage("None of the models has the test ", join(o.tests, " or "), ".");
+  return all;
+}
+
+void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most) {
+  for (const int64_t value : values) {
+    if (value < 1 || value > most)
+      fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
+  }
+}
+
+void check_names(const char* flag, const std::vector<std::string>& found,
+                 const std::vector<std::string>& known) {
+  for (const auto& name : found) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    fail_usage(flag, " '", name, "' is none of ", join(known, ", "), ".",
+               did_you_mean(name, known));
+  }
+}
+
+void check_device(const ModelBenchOptions& o) {
+  const torch::Device device = device_from_name(o.device);
+  graphs_wanted(o.graphs, device);
+  if (device.is_cpu()) return;
+  // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
+  at::globalContext().setAllowTF32CuDNN(false);
+  const auto asked = [&](const char* name) {
+    return std::find(o.precisions.begin(), o.precisions.end(), name) != o.precisions.end();
+  };
+  const bool engine = std::find(o.engines.begin(), o.engines.end(), true) != o.engines.end();
+  if (engine || asked("int8") || asked("int4") || o.work) {
+    fail_usage("The inference engine, int8, int4 and --work are the CPU's; with --device ",
+               o.device, " measure --engine off in fp32 and bf16.");
+  }
+}
+
+}  // namespace
+
+double allowed_error(const std::string& precision) {
+  if (precision == "fp32") return 1e-4;
+  if (precision == "bf16") return 5e-2;
+  return precision == "int8" ? 0.12 : 0.5;
+}
+
+double relative_error(const Tensor& found, const Tensor& wanted) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (found.sizes() != wanted.sizes()) return kNone;
+  const auto a = found.to(torch::kDouble), b = wanted.to(torch::kDouble);
+  const double largest = b.abs().max().item<double>(), off = (a - b).abs().max().item<double>();
+  if (!std::isfinite(off)) return kNone;
+  return largest > 0 ? off / largest : off;
+}
+
+void check_model_bench(const ModelBenchOptions& o) {
+  if (o.models.empty()) fail_usage("--model is empty; give a preset or a file.");
+  check_names("--precision", o.precisions, {"fp32", "bf16", "int8", "int4"});
+  check_names("--test", o.tests, {"forward", "prefill", "decode"});
+  check_device(o);
+  check_range("--batch", o.batches, 1 << 16);
+  check_range("--image-size", o.image_sizes, 1 << 14);
+  check_range("--tokens", o.tokens, int64_t{1} << 24);
+  check_range("--threads", o.threads, 4096);
+  for (const int64_t threads : o.threads) check_threads(threads);
+  check_range("--steps", {o.steps}, 1 << 16);
+  check_range("--repeat", {o.repeat}, 1 << 20);
+  if (o.warmup < 0) fail_usage("--warmup is ", o.warmup, "; it must be 0 or above.");
+  if (o.batches.empty() || o.precisions.empty() || o.engines.empty()) {
+    fail_usage("A list is empty: --batch, --precision and --engine need at least one entry each.");
+  }
+}
+
+std::vector<ModelBenchRow> run_model_bench(
+    const ModelBenchOptions& options, const std::function<void(const ModelBenchRow&)>& report) {
+  check_model_bench(options);
+  Reference reference;
+  std::vector<ModelBenchRow> rows;
+  for (const Configuration& c : configurations(options)) {
+    if (options.stop != nullptr && *options.stop) break;
+    rows.push_back(measure(options, c, reference));
+    report(rows.back());
+  }
+  return rows;
+}
+
+void save_bench_weights(const ModelBenchOptions& options, const std::string& file) {
+  if (options.models.size() != 1 || options.mixers.size() > 1) {
+    fail_usage("--save-weights takes one model and at most one mixer, found ",
+               options.models.size(), " and ", options.mixers.size(), ".");
+  }
+  const std::string mixer = options.mixers.empty() ? "" : options.mixers[0];
+  open_bench_model({options.models[0], mixer, longest_text(options)})->save(file);
+}
+
+void save_bench_logits(const ModelBenchOptions& options, const std::string& file) {
+  check_model_bench(options);
+  const auto all = configurations(options);
+  for (const Configuration& c : all) {
+    const auto &a = c.task, &b = all[0].task;
+    if (c.source.name == all[0].source.name && c.source.mixer == all[0].source.mixer &&
+        a.test == b.test && a.batch == b.batch && a.size == b.size && c.threads == all[0].threads) {
+      continue;
+    }
+    fail_usage("--save-logits takes one model, test, batch, size and number of threads.");
+  }
+  Reference reference;
+  std::map<std::string, Tensor> tensors;
+  for (const Configuration& c : all) {
+    const ThreadsScope threads(c.threads);
+    const auto [input, wanted] = reference.get(c);
+    const auto model = open_bench_model(c.source);
+    ModelBenchRow row = row_of(c, *model);
+    tensors["input"] = input;
+    tensors["plain"] = wanted;
+    const BenchRunner runner = model->make_runner(c.task, input, c.precision, c.engine);
+    tensors[cat(c.precision, c.engine ? ".engine" : ".plain")] =
+        checked_logits(runner, wanted, row);
+  }
+  save_safetensors(file, tensors);
+}
+
+}  // namespace tost

@@ -1,0 +1,274 @@
+#include "tost/study/op_bench.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "tost/base/checked.h"
+#include "tost/base/error.h"
+#include "tost/base/process_memory.h"
+#include "tost/base/text.h"
+#include "tost/bench/timing.h"
+#include "tost/ops/block_cache.h"
+#include "tost/ops/caching_allocator.h"
+#include "tost/ops/device.h"
+#include "tost/ops/tssa.h"
+#include "tost/ops/tssa_causal.h"
+#include "tost/torch.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+struct Case {
+  Tensor x;            // [B, N, C], input of the layer
+  Tensor w;            // [B, N, C], input of the operator
+  Tensor grad;         // [B, N, C], gradient of either's output
+  Tensor temp;         // [H, 1]
+  Tensor denom_bias;   // [H, N, 1]; undefined for the bidirectional form
+  Tensor in, in_bias;  // projections; the biases are undefined for the causal form
+  Tensor out, out_bias;
+  Tensor qkv;  // [3 C, C], for attention
+  int64_t heads = 1;
+
+  std::vector<Tensor> with_parameters(std::vector<Tensor> inputs) const {
+    inputs.push_back(temp);
+    if (denom_bias.defined()) inputs.push_back(denom_bias);
+    return inputs;
+  }
+  std::vector<Tensor> layer_inputs() const {
+    if (!in_bias.defined()) return {x, in, out};
+    return {x, in, in_bias, out, out_bias};
+  }
+};
+
+using Operator = std::tuple<Tensor, Tensor> (*)(const Case&, const Tensor& w);
+
+std::tuple<Tensor, Tensor> fused(const Case& c, const Tensor& w) {
+  if (!c.denom_bias.defined()) return tssa(w, c.temp);
+  const auto [y, pi, state] = tssa_causal(w, c.temp, c.denom_bias);
+  return {y, pi};
+}
+
+std::tuple<Tensor, Tensor> plain(const Case& c, const Tensor& w) {
+  if (!c.denom_bias.defined()) return tssa_plain(w, c.temp);
+  const auto [y, pi, state] = tssa_causal_plain(w, c.temp, c.denom_bias);
+  return {y, pi};
+}
+
+Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
+  const auto dtype = options.dtype == "bfloat16" ? torch::kBFloat16 : torch::kFloat32;
+  const auto wide = torch::dtype(torch::kFloat32).device(device_from_name(options.device));
+  const auto tokens = [&] {
+    return torch::randn({shape.batch, shape.tokens, options.dim}, wide).to(dtype);
+  };
+  const auto weight = [&](int64_t rows) {
+    return (torch::randn({rows, options.dim}, wide) * 0.02).to(dtype).requires_grad_();
+  };
+  const auto bias = [&] { return torch::zeros({options.dim}, wide.dtype(dtype)).requires_grad_(); };
+  Case c;
+  c.x = tokens().requires_grad_();
+  c.w = tokens().requires_grad_();
+  c.grad = tokens();
+  c.temp = torch::ones({options.heads, 1}, wide).requires_grad_();
+  c.in = weight(options.dim);
+  c.out = weight(options.dim);
+  c.heads = options.heads;
+  if (c.w.is_cuda()) c.qkv = weight(3 * options.dim);
+  if (options.causal) {
+    c.denom_bias = torch::zeros({options.heads, shape.tokens, 1}, wide).requires_grad_();
+  } else {
+    c.in_bias = bias(), c.out_bias = bias();
+  }
+  return c;
+}
+
+Tensor run_layer(const Case& c, Operator op) {
+  const auto w = torch::linear(c.x, c.in, c.in_bias);
+  return torch::linear(op == nullptr ? w : std::get<0>(op(c, w)), c.out, c.out_bias);
+}
+
+void run_core_both(const Case& c, Operator op) {
+  torch::autograd::grad({std::get<0>(op(c, c.w))}, c.with_parameters({c.w}), {c.grad});
+}
+
+void run_layer_both(const Case& c, Operator op) {
+  const auto inputs = op == nullptr ? c.layer_inputs() : c.with_parameters(c.layer_inputs());
+  torch::autograd::grad({run_layer(c, op)}, inputs, {c.grad});
+}
+
+Tensor run_attention(const Case& c) {
+  const int64_t batch = c.x.size(0), tokens = c.x.size(1), dim = c.x.size(2);
+  const auto parts = torch::linear(c.x, c.qkv)
+                         .view({batch, tokens, 3, c.heads, dim / c.heads})
+                         .permute({2, 0, 3, 1, 4});
+  const auto y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0,
+                                                  /*is_causal=*/c.denom_bias.defined());
+  return torch::linear(y.transpose(1, 2).reshape(c.x.sizes()), c.out, c.out_bias);
+}
+
+void run_attention_both(const Case& c) {
+  torch::autograd::grad({run_attention(c)}, {c.x, c.qkv, c.out}, {c.grad});
+}
+
+double relative_error(const Tensor& found, const Tensor& expected) {
+  const auto scale = expected.abs().max().to(torch::kDouble).item<double>();
+  const auto error =
+      (found.to(torch::kDouble) - expected.to(torch::kDouble)).abs().max().item<double>();
+  return error / std::max(scale, std::numeric_limits<double>::min());
+}
+
+// Through y and pi; the gradient of temp passes the softmax over all tokens.
+double disagreement(const Case& c) {
+  const auto [y, pi] = fused(c, c.w);
+  const auto [plain_y, plain_pi] = plain(c, c.w);
+  const auto inputs = c.with_parameters({c.w});
+  const auto grads = torch::autograd::grad({y}, inputs, {c.grad});
+  const auto plain_grads = torch::autograd::grad({plain_y}, inputs, {c.grad});
+  double error = std::max(relative_error(y, plain_y), relative_error(pi, plain_pi));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    error = std::max(error, relative_error(grads[i], plain_grads[i]));
+  return error;
+}
+
+// The layer's input, and what is allocated while its output is alive and no longer is once it is
+// gone.
+double kept_by_layer(const Case& c, Operator op) {
+  if (!caching_allocator_enabled() || !c.x.is_cpu())
+    return std::numeric_limits<double>::quiet_NaN();
+  const auto bytes = static_cast<double>(c.x.nbytes());
+  const int64_t before = BlockCache::instance().stats().in_use_bytes;
+  const auto y = run_layer(c, op);
+  const int64_t after = BlockCache::instance().stats().in_use_bytes;
+  return (static_cast<double>(after - before) - static_cast<double>(y.nbytes()) + bytes) / bytes;
+}
+
+// Times every candidate once a round. Short ones run once untimed first, so that none pays for what
+// its neighbour left in the caches.
+class Rounds {
+ public:
+  explicit Rounds(torch::Device device) : device_(device), calls_(device.is_cuda() ? 20 : 1) {}
+
+  void add(double& result, bool warm, std::function<void()> run) {
+    candidates_.push_back({&result, warm, std::move(run), {}});
+  }
+
+  void measure(int64_t rounds) {
+    for (auto& c : candidates_) c.run();
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (auto& c : candidates_) {
+        if (c.warm) c.run();
+        synchronize(device_);
+        const auto start = Clock::now();
+        for (int64_t i = 0; i < calls_; ++i) c.run();
+        synchronize(device_);
+        c.times.push_back(ms_since(start) / double(calls_));
+      }
+    }
+    for (auto& c : candidates_) *c.result = median(std::move(c.times));
+  }
+
+ private:
+  struct Candidate {
+    double* result;
+    bool warm;
+    std::function<void()> run;
+    std::vector<double> times;
+  };
+  const torch::Device device_;
+  const int64_t calls_;  // of one time
+  std::vector<Candidate> candidates_;
+};
+
+// Its input, its output and a gradient: less than any form needs.
+void check_memory(const OpBenchOptions& options, const OpBenchShape& shape) {
+  const std::string what = cat("--shapes ", shape.batch, "x", shape.tokens);
+  const int64_t numbers = checked_mul(shape.batch, shape.tokens, what);
+  const int64_t needed = checked_mul(checked_mul(numbers, options.dim, what), 3 * 4, what);
+  const int64_t available = available_bytes();
+  if (!device_from_name(options.device).is_cpu() || available == 0 || needed <= available) return;
+  fail_data(what, " needs more than ", human_bytes(needed), " of memory, and ",
+            human_bytes(available), " are available; give fewer tokens.");
+}
+
+OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
+  check_memory(options, shape);
+  const Case c = make_case(options, shape);
+  OpBenchRow row;
+  row.shape = shape;
+  row.error = disagreement(c);
+  // At a first token E is q, so its gradient through q / E is 0; the causal plain form leaves what
+  // rounding makes of it, about 1e-7 / w.
+  const double allowed = options.dtype == "bfloat16" ? 2e-2 : options.causal ? 1e-3 : 1e-4;
+  if (!(row.error <= allowed)) {
+    fail_data("The operator and its plain form differ by ", row.error, " at ", shape.batch, "x",
+              shape.tokens, ", more than ", allowed,
+              "; please report this with the output of `tost info`.");
+  }
+  row.layer_kept = kept_by_layer(c, fused);
+  row.plain_layer_kept = kept_by_layer(c, plain);
+  const auto without_grad = [](auto run) {
+    return [run] {
+      const torch::NoGradGuard guard;
+      run();
+    };
+  };
+  Rounds rounds(c.w.device());
+  rounds.add(row.copy_ms, true, without_grad([&] { c.w.clone(); }));
+  rounds.add(row.core_ms, true, without_grad([&] { fused(c, c.w); }));
+  rounds.add(row.plain_ms, true, without_grad([&] { plain(c, c.w); }));
+  rounds.add(row.core_both_ms, true, [&] { run_core_both(c, fused); });
+  rounds.add(row.plain_both_ms, true, [&] { run_core_both(c, plain); });
+  rounds.add(row.layer_ms, false, without_grad([&] { run_layer(c, fused); }));
+  rounds.add(row.projections_ms, false, without_grad([&] { run_layer(c, nullptr); }));
+  rounds.add(row.layer_both_ms, false, [&] { run_layer_both(c, fused); });
+  rounds.add(row.projections_both_ms, false, [&] { run_layer_both(c, nullptr); });
+  if (c.qkv.defined()) {
+    rounds.add(row.attention_ms, false, without_grad([&] { run_attention(c); }));
+    rounds.add(row.attention_both_ms, false, [&] { run_attention_both(c); });
+  }
+  rounds.measure(options.repeat);
+  return row;
+}
+
+}  // namespace
+
+std::vector<OpBenchShape> parse_op_shapes(const std::string& text) {
+  std::vector<OpBenchShape> shapes;
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  while (true) {
+    OpBenchShape shape;
+    const auto batch = std::from_chars(p, end, shape.batch);
+    const bool has_cross = batch.ec == std::errc() && batch.ptr < end && *batch.ptr == 'x';
+    const auto tokens = std::from_chars(has_cross ? batch.ptr + 1 : end, end, shape.tokens);
+    const bool complete = tokens.ec == std::errc() && (tokens.ptr == end || *tokens.ptr == ',');
+    if (!has_cross || !complete || shape.batch < 1 || shape.tokens < 1) {
+      fail_usage("--shapes is '", text, "'; write batch x tokens pairs like 32x197,8x1024.");
+    }
+    shapes.push_back(shape);
+    if (tokens.ptr == end) return shapes;
+    p = tokens.ptr + 1;
+  }
+}
+
+std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
+                                     const std::function<void(const OpBenchRow&)>& report) {
+  if (options.dtype != "float32" && options.dtype != "bfloat16") {
+    fail_usage("--dtype is '", options.dtype, "'; use float32 or bfloat16.");
+  }
+  if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
+  if (options.heads < 1 || options.dim < 1 || options.dim % options.heads != 0) {
+    fail_usage("--dim ", options.dim, " cannot be split over --heads ", options.heads,
+               "; choose a number of heads that divides it.");
+  }
+  torch::manual_seed(0);
+  std::vector<OpBenchRow> rows;
+  for (const auto& shape : options.shapes) {
+    rows.push_back(measure(options, shape));
+    report(rows.back());
+  }
+  return rows;
+}
+
+}  // namespace tost

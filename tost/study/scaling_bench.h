@@ -1,0 +1,90 @@
+// How time and memory of one layer, or of a network, grow with the number of tokens, for several
+// mixers in the same process, up to the lengths that fit.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tost/study/scaling_membership.h"
+
+namespace tost {
+
+struct ScalingOptions {
+  // Of mixer_names(), or of causal_mixer_names() with `causal`.
+  std::vector<std::string> mixers{"tssa", "softmax", "xca", "linear", "ssm"};
+  std::vector<int64_t> tokens;                         // rising; see parse_lengths
+  std::vector<std::string> modes{"forward", "train"};  // train: forward and backward
+  bool causal = false;
+  // A preset of sequence_preset_names(): its whole classifier, with sinusoidal positions for
+  // learned ones, instead of one layer; dim and heads are its own; float32, not causal. "": a
+  // layer.
+  std::string network;
+  int64_t dim = 768;
+  int64_t heads = 12;
+  std::string dtype = "float32";  // or bfloat16
+  int64_t batch_tokens = 4096;    // sequences at a time: as many as have these tokens, at least one
+  int64_t repeat = 3;             // rounds; medians are reported
+  double max_seconds = 60;        // of one repetition, as predicted
+  int64_t max_bytes = 0;          // that the process may take; 0: what is available
+  // Looked at before every repetition; null: never.
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// "128,256,4k,1M" → {128, 256, 4096, 1048576}; k and M are powers of 1024. Throws a usage Error for
+// anything else, and for lengths that do not rise.
+std::vector<int64_t> parse_lengths(const std::string& text);
+
+// 128, 256, ... 1,048,576.
+std::vector<int64_t> default_lengths();
+
+struct ScalingPoint {
+  std::string mixer, mode;
+  int64_t tokens = 0, batch = 0;
+  double ms = 0;      // of one call on the batch
+  int64_t bytes = 0;  // taken by a call at its peak, its output included, its input and the weights
+                      // not; 0 where the caching allocator, which counts it, is off
+};
+
+// A mixer that goes no further in a mode.
+struct ScalingStop {
+  std::string mixer, mode;
+  int64_t tokens = 0;  // the first length left out
+  std::string reason;
+};
+
+struct ScalingResult {
+  std::vector<ScalingPoint> points;
+  std::vector<ScalingStop> stops;
+  std::vector<MembershipCheck> memberships;  // of tssa layers at every length measured, as
+                                             // they start and with temp_for_length()
+  bool interrupted = false;
+};
+
+// Called as things happen; any may be empty.
+struct ScalingWatcher {
+  std::function<void(const ScalingPoint&)> point;
+  std::function<void(const ScalingStop&)> stop;
+  std::function<void(const MembershipCheck&)> membership;
+  // Before a mixer is run at a length.
+  std::function<void(const std::string& mixer, const std::string& mode, int64_t tokens)> begin;
+};
+
+// Usage Errors for unknown mixers, heads that do not divide the width, and the like.
+void check_scaling_options(const ScalingOptions& options);
+
+// Checks every mixer against a float64 reference, then measures length by length, the mixers in
+// interleaved rounds. A mixer ends before a length for which its time or memory, continued from
+// the lengths before, exceeds the limits; it is not tried. Uses the threads torch is set to.
+// Throws usage Errors for bad options, a data Error where the first length of a mixer does not fit
+// (nothing has run then) and where a result is wrong.
+ScalingResult run_scaling_bench(const ScalingOptions& options, const ScalingWatcher& watcher);
+
+// Bytes that a first call is taken to need, before anything is measured: input, weights and what a
+// call takes.
+int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
+                      const std::string& mode, int64_t tokens);
+
+}  // namespace tost
