@@ -19,11 +19,29 @@ function(tost_light target)
   endif()
 endfunction()
 
-# tost_library(NAME tost_x SOURCES a.cc ... DEPS tost_base ... [TORCH] [LIGHT] [APART])
+# The sources of this folder that no target has named yet: its tests, or all else.
+function(tost_other_sources kind out)
+  file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
+  if(kind STREQUAL tests)
+    list(FILTER sources INCLUDE REGEX "_test[.]cc$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "_test[.]cc$")
+  endif()
+  get_property(named DIRECTORY PROPERTY TOST_NAMED_SOURCES)
+  list(REMOVE_ITEM sources ${named} "")
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# tost_library(NAME tost_x [SOURCES a.cc ...] DEPS tost_base ... [TORCH] [LIGHT] [APART])
+# SOURCES: without them, those of the folder that no target before it has named.
 # TORCH: links LibTorch and uses the one precompiled header that all torch layers share. LIGHT: see tost_light.
 # APART: sources are not joined.
 function(tost_library)
   cmake_parse_arguments(L "TORCH;LIGHT;APART" "NAME" "SOURCES;DEPS" ${ARGN})
+  if(NOT L_SOURCES)
+    tost_other_sources(library L_SOURCES)
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY TOST_NAMED_SOURCES ${L_SOURCES})
   add_library(${L_NAME} STATIC ${L_SOURCES})
   add_library(tost::${L_NAME} ALIAS ${L_NAME})
   target_link_libraries(${L_NAME} PUBLIC tost_flags ${L_DEPS})
@@ -90,13 +108,17 @@ function(tost_use_torch target)
   endforeach()
 endfunction()
 
-# tost_tests(NAME x SOURCES a_test.cc ... DEPS tost_x ... [TORCH] [APART]) builds tests/x_tests. Suites or tests
+# tost_tests(NAME x [SOURCES a_test.cc ...] DEPS tost_x ... [TORCH] [APART]) builds tests/x_tests. Suites or tests
 # with "Slow" in their name get the ctest label `slow`, all others `fast`.
 function(tost_tests)
   if(NOT TOST_BUILD_TESTS OR TOST_OPS_ONLY)
     return()
   endif()
   cmake_parse_arguments(T "TORCH;APART" "NAME" "SOURCES;DEPS" ${ARGN})
+  if(NOT T_SOURCES)
+    tost_other_sources(tests T_SOURCES)
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY TOST_NAMED_SOURCES ${T_SOURCES})
   set(target ${T_NAME}_tests)
   add_executable(${target} ${T_SOURCES})
   if(TOST_SANITIZE)

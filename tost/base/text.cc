@@ -99,4 +99,8 @@ std::string to_lower(std::string_view text) {
   return out;
 }
 
+std::string with_article(const std::string& noun) {
+  return (std::string("aeiou").find(noun.front()) == std::string::npos ? "a " : "an ") + noun;
+}
+
 }  // namespace tost

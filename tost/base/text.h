@@ -45,4 +45,7 @@ bool starts_with(std::string_view text, std::string_view prefix);
 bool ends_with(std::string_view text, std::string_view suffix);
 std::string to_lower(std::string_view text);  // ASCII
 
+// "an image", "a model".
+std::string with_article(const std::string& noun);
+
 }  // namespace tost

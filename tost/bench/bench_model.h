@@ -40,6 +40,7 @@ class BenchModel {
   virtual ~BenchModel() = default;
 
   virtual const char* kind() const = 0;  // vision, language, sequence
+  virtual const char* unit() const = 0;  // of its rate: "images", "tokens", "sequences"
   virtual std::string mixer() const = 0;
   virtual std::vector<std::string> tests() const = 0;
   virtual int64_t default_size() const = 0;

@@ -7,13 +7,9 @@ void add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand(
       "bench", "Measure speed, each figure beside its reference in the same run");
   bench->require_subcommand(1);
-  add_bench_model_command(*bench);
-  add_bench_op_command(*bench);
-  add_bench_train_command(*bench);
-  add_bench_decode_command(*bench);
-  add_bench_load_command(*bench);
-  add_bench_data_command(*bench);
-  add_bench_scaling_command(*bench);
+#define TOST_ADD_COMMAND(name) add_##name##_command(*bench);
+  TOST_BENCH_COMMANDS(TOST_ADD_COMMAND)
+#undef TOST_ADD_COMMAND
 }
 
 }  // namespace tost

@@ -5,28 +5,38 @@
 
 namespace tost {
 
-// Each adds its subcommand to `app`; the work is done in the subcommand's callback, which throws
-// tost::Error.
-void add_train_command(CLI::App& app);
-void add_sweep_command(CLI::App& app);
-void add_lra_command(CLI::App& app);
-void add_eval_command(CLI::App& app);
-void add_predict_command(CLI::App& app);
-void add_generate_command(CLI::App& app);
-void add_explain_command(CLI::App& app);
-void add_data_command(CLI::App& app);
+// The commands in the order of --help. A command is a row here and a file that defines
+// add_NAME_command(), which adds its subcommand to `app`. The work is done in the subcommand's
+// callback, which throws tost::Error.
+#define TOST_COMMANDS(X) \
+  X(train)               \
+  X(sweep)               \
+  X(lra)                 \
+  X(eval)                \
+  X(predict)             \
+  X(generate)            \
+  X(explain)             \
+  X(data)                \
+  X(info)                \
+  X(inspect)             \
+  X(convert)             \
+  X(quantize)            \
+  X(bench)
+#define TOST_BENCH_COMMANDS(X) \
+  X(bench_model)               \
+  X(bench_op)                  \
+  X(bench_train)               \
+  X(bench_decode)              \
+  X(bench_load)                \
+  X(bench_data)                \
+  X(bench_scaling)
+
+#define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);
+TOST_COMMANDS(TOST_DECLARE_COMMAND)
+TOST_BENCH_COMMANDS(TOST_DECLARE_COMMAND)
+#undef TOST_DECLARE_COMMAND
+
+// Of tost data.
 void add_data_tokens_command(CLI::App& data);
-void add_info_command(CLI::App& app);
-void add_inspect_command(CLI::App& app);
-void add_convert_command(CLI::App& app);
-void add_quantize_command(CLI::App& app);
-void add_bench_command(CLI::App& app);
-void add_bench_model_command(CLI::App& bench);
-void add_bench_op_command(CLI::App& bench);
-void add_bench_train_command(CLI::App& bench);
-void add_bench_decode_command(CLI::App& bench);
-void add_bench_load_command(CLI::App& bench);
-void add_bench_data_command(CLI::App& bench);
-void add_bench_scaling_command(CLI::App& bench);
 
 }  // namespace tost

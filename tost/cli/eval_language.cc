@@ -1,10 +1,10 @@
-#include "tost/cli/eval_language.h"
-
+// The part of tost eval that concerns language models.
 #include <iomanip>
 #include <iostream>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/eval_command.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"

@@ -1,5 +1,4 @@
-#include "tost/cli/eval_sequence.h"
-
+// The part of tost eval that concerns models of sequences.
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
@@ -8,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/cli/eval_command.h"
 #include "tost/cli/field_option.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
@@ -46,14 +46,14 @@ json saved_settings(const EvalCommand& command) {
   return settings;
 }
 
-SequenceSpec spec_of(const CLI::App& app, const EvalCommand& command, const json& values,
-                     const SequenceInfo& info) {
+SequenceSpec spec_of(const CLI::App& app, const EvalCommand& command, const SequenceInfo& info) {
   json settings = saved_settings(command);
   settings["data"] = command.data.path;
   settings["max_length"] = info.cut;
   if (app.count("--data-format") > 0) settings["data_format"] = command.data.format;
   if (app.count("--holdout") > 0) settings["holdout"] = command.holdout;
-  return sequence_spec(make_config(sequence_train_form(), merge(settings, values)));
+  return sequence_spec(
+      make_config(sequence_train_form(), merge(settings, command.sequence_values)));
 }
 
 json per_class(const SequenceEvalResult& result, const std::vector<std::string>& classes) {
@@ -112,24 +112,28 @@ void print_eval_sequence(const json& report) {
 
 }  // namespace
 
-std::vector<CLI::Option*> add_sequence_eval_options(CLI::App& app, json& values) {
+std::vector<CLI::Option*> add_sequence_eval_options(CLI::App& app, EvalCommand& command) {
   std::vector<CLI::Option*> options;
   for (const char* key : kKeys) {
     FieldInfo field = sequence_train_form().fields.field(key);
     field.help += " (default: the run's)";
-    options.push_back(add_field_option(app, field, values));
+    options.push_back(add_field_option(app, field, command.sequence_values));
     options.back()->group("Sequence models");
+  }
+  for (const char* shared : {"--data-format", "--per-class", "--holdout", "--engine"}) {
+    options.push_back(app.get_option(shared));
   }
   return options;
 }
 
-void run_sequence_eval(const CLI::App& app, const EvalCommand& command, const json& values) {
+void run_sequence_eval(const CLI::App& app, EvalCommand& command) {
+  require_data(app);
   set_threads(command.run.threads);
   const LoadedSequence loaded =
       load_sequence_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   loaded.model->to(device_from_name(command.run.device));
   const std::string split = command.split.empty() ? "test" : command.split;
-  const auto dataset = open_sequence_dataset(spec_of(app, command, values, loaded.info), split);
+  const auto dataset = open_sequence_dataset(spec_of(app, command, loaded.info), split);
   check_sequence_data(loaded.info, *dataset, command.data.path);
   ProgressLine progress(command.quiet || command.run.json);
   SequenceEvalOptions options;

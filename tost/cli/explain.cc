@@ -1,15 +1,25 @@
-// tost explain: a page that shows the inside of a trained model; here the kinds of model part ways.
+// tost explain: a page that shows the inside of a trained model; one function for each kind.
 #include "tost/base/error.h"
 #include "tost/cli/commands.h"
-#include "tost/cli/explain_text.h"
-#include "tost/cli/explain_vision.h"
+#include "tost/cli/explain_command.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
-#include "tost/kinds/language/file.h"
 #include "tost/report/page.h"
 
 namespace tost {
 namespace {
+
+[[noreturn]] void refuse_sequence(const CLI::App&, ExplainCommand& command) {
+  fail_usage("'", command.checkpoint,
+             "' holds a sequence model; tost explain shows image and language models.");
+}
+
+struct ExplainKind {
+  const char* kind;
+  void (*run)(const CLI::App&, ExplainCommand&);
+};
+constexpr ExplainKind kKinds[] = {
+    {"vision", run_vision_explain}, {"language", run_text_explain}, {"sequence", refuse_sequence}};
 
 void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& command) {
   set_threads(command.run.threads);
@@ -18,14 +28,10 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
   if (command.samples < 1) {
     fail_usage("--samples is ", command.samples, "; at least 1 is needed.");
   }
-  const std::string kind =
-      model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
+  const Kind& kind =
+      kind_named(model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw));
   check_kind(kind, flags);
-  if (kind == "sequence") {
-    fail_usage("'", command.checkpoint,
-               "' holds a sequence model; tost explain shows image and language models.");
-  }
-  kind == "language" ? run_text_explain(app, command) : run_vision_explain(command);
+  row_of_kind(kKinds, kind).run(app, command);
 }
 
 }  // namespace
@@ -67,9 +73,9 @@ void add_explain_command(CLI::App& app) {
   add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   auto flags = std::make_shared<KindFlags>();
-  flags->image = {command->get_option("--data-format")};
-  for (CLI::Option* flag : flags->image) flag->group("Image models");
-  flags->language = add_text_explain_options(*command, *options);
+  (*flags)["vision"] = {command->get_option("--data-format")};
+  for (CLI::Option* flag : flags->at("vision")) flag->group("Image models");
+  (*flags)["language"] = add_text_explain_options(*command, *options);
   add_example(*command,
               "  tost explain run photo.jpg other.png --out report\n"
               "  tost explain run --out report --layers 1,6 --heads 2 --bound\n"

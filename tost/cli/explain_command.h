@@ -1,4 +1,4 @@
-// What tost explain was told, whatever the kind of model.
+// What tost explain was told, and what it does with each kind of model.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,13 @@ struct ExplainCommand {
   int64_t max_tokens = 400;
   std::string tokenizer;  // empty: the model's own
 };
+
+// Adds the flags that go with language models; they are returned for the check of the kind.
+std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand& command);
+
+// Each explains a model of its kind, writes the report and prints where it is. `app` tells which
+// flags were given.
+void run_vision_explain(const CLI::App& app, ExplainCommand& command);
+void run_text_explain(const CLI::App& app, ExplainCommand& command);
 
 }  // namespace tost

@@ -1,11 +1,11 @@
-#include "tost/cli/explain_text.h"
-
+// The part of tost explain that concerns language models.
 #include <cmath>
 #include <cstdio>
 #include <iostream>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/explain_command.h"
 #include "tost/cli/explain_data.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"

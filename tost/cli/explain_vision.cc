@@ -1,11 +1,11 @@
-#include "tost/cli/explain_vision.h"
-
+// The part of tost explain that concerns image models.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/explain_command.h"
 #include "tost/cli/explain_data.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
@@ -78,7 +78,7 @@ void print_result(const VisionReport& report, const ExplainCommand& command) {
 
 }  // namespace
 
-void run_vision_explain(ExplainCommand& command) {
+void run_vision_explain(const CLI::App&, ExplainCommand& command) {
   const LoadedModel loaded =
       load_model_file(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw);
   loaded.model->to(device_from_name(command.run.device));

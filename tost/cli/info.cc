@@ -13,12 +13,9 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/kernels/isa.h"
-#include "tost/kinds/language/model.h"
-#include "tost/kinds/sequence/classifier.h"
-#include "tost/kinds/vision/cost.h"
-#include "tost/kinds/vision/image_classifier.h"
-#include "tost/kinds/vision/presets.h"
-#include "tost/nn/state_dict.h"
+#include "tost/kinds/kinds.h"
+#include "tost/nn/causal_mixer.h"
+#include "tost/nn/preset_names.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
@@ -85,99 +82,25 @@ nlohmann::json describe_paths() {
           {"causal_mixers", causal_mixer_names()}};
 }
 
-nlohmann::json describe_model(const std::string& name) {
-  const VisionConfig config = vision_preset(name);
-  const auto model = make_image_classifier(config, WeightInit::kNone);
-  return {{"name", name},
-          {"mixer", config.architecture == "linear" ? "none" : config.mixer},
-          {"image_size", config.image_size},
-          {"patch", config.patch},
-          {"dim", config.dim},
-          {"depth", config.depth},
-          {"heads", config.heads},
-          {"classes", config.classes},
-          {"parameters", parameter_count(*model)},
-          {"gmac",
-           static_cast<double>(vision_multiply_adds(config, config.image_size, config.image_size)) /
-               1e9}};
-}
-
-nlohmann::json describe_language_model(const std::string& name) {
-  const LanguageConfig config = language_preset(name);
-  const auto model = make_language_model(config, WeightInit::kNone);
-  return {{"name", name},
-          {"mixer", config.mixer},
-          {"block", config.block},
-          {"positions", config.positions},
-          {"vocab", config.vocab},
-          {"dim", config.dim},
-          {"depth", config.depth},
-          {"heads", config.heads},
-          {"parameters", parameter_count(*model)}};
-}
-
-nlohmann::json describe_sequence_model(const std::string& name) {
-  const SequenceConfig config = sequence_preset(name);
-  const auto model = make_sequence_classifier(config, WeightInit::kNone);
-  return {{"name", name},
-          {"mixer", config.mixer},
-          {"max_length", config.max_length},
-          {"positions", config.positions},
-          {"pool", config.pool},
-          {"dim", config.dim},
-          {"depth", config.depth},
-          {"heads", config.heads},
-          {"parameters", parameter_count(*model)}};
-}
-
-void print_sequence_models(const nlohmann::json& models) {
-  std::cout << "\n"
-            << std::left << std::setw(26) << "sequence model" << std::right << std::setw(8)
-            << "length" << std::setw(6) << "dim" << std::setw(6) << "depth" << std::setw(6)
-            << "heads" << std::setw(14) << "parameters"
-            << "\n";
-  for (const auto& m : models) {
-    std::cout << std::left << std::setw(26) << m["name"].get<std::string>() << std::right
-              << std::setw(8) << m["max_length"].get<int64_t>();
-    for (const char* key : {"dim", "depth", "heads"}) {
-      std::cout << std::setw(6) << m[key].get<int64_t>();
-    }
-    std::cout << std::setw(14) << human_number(m["parameters"].get<int64_t>()) << "\n";
+void print_presets(const PresetTable& table, const nlohmann::json& models) {
+  std::cout << std::left << std::setw(26) << table.title << std::right;
+  for (const PresetColumn& column : table.columns) {
+    std::cout << std::setw(column.width) << column.title;
   }
-  std::cout << "They take the vocabulary and the classes of their data.\n";
-}
-
-void print_language_models(const nlohmann::json& models) {
-  std::cout << "\n"
-            << std::left << std::setw(26) << "language model" << std::right << std::setw(6)
-            << "block" << std::setw(7) << "vocab" << std::setw(6) << "dim" << std::setw(6)
-            << "depth" << std::setw(6) << "heads" << std::setw(14) << "parameters"
-            << "\n";
-  for (const auto& m : models) {
-    std::cout << std::left << std::setw(26) << m["name"].get<std::string>() << std::right
-              << std::setw(6) << m["block"].get<int64_t>() << std::setw(7)
-              << m["vocab"].get<int64_t>();
-    for (const char* key : {"dim", "depth", "heads"}) {
-      std::cout << std::setw(6) << m[key].get<int64_t>();
+  std::cout << "\n";
+  for (const auto& model : models) {
+    std::cout << std::left << std::setw(26) << model["name"].get<std::string>() << std::right;
+    for (const PresetColumn& column : table.columns) {
+      const auto& value = model[column.key];
+      const std::string key = column.key;
+      const auto text = value.is_number_float() ? format_text("%.3f", value.get<double>())
+                        : key == "parameters"   ? human_number(value.get<int64_t>())
+                                                : cat(value.get<int64_t>());
+      std::cout << std::setw(column.width) << text;
     }
-    std::cout << std::setw(14) << human_number(m["parameters"].get<int64_t>()) << "\n";
+    std::cout << "\n";
   }
-  std::cout << "char, char_gpu and words take the vocabulary of their data.\n";
-}
-
-void print_models(const nlohmann::json& models) {
-  std::cout << std::left << std::setw(26) << "model" << std::right << std::setw(6) << "side"
-            << std::setw(6) << "patch" << std::setw(6) << "dim" << std::setw(6) << "depth"
-            << std::setw(6) << "heads" << std::setw(14) << "parameters" << std::setw(10) << "GMAC"
-            << "\n";
-  for (const auto& m : models) {
-    std::cout << std::left << std::setw(26) << m["name"].get<std::string>() << std::right;
-    for (const char* key : {"image_size", "patch", "dim", "depth", "heads"}) {
-      std::cout << std::setw(6) << m[key].get<int64_t>();
-    }
-    std::cout << std::setw(14) << human_number(m["parameters"].get<int64_t>()) << std::setw(10)
-              << std::fixed << std::setprecision(3) << m["gmac"].get<double>() << "\n";
-  }
+  if (!table.note.empty()) std::cout << table.note << "\n";
 }
 
 void print_gpus(const nlohmann::json& info) {
@@ -221,10 +144,7 @@ void print_info(const nlohmann::json& info) {
   print_gpus(info);
   std::cout << "mixers      " << words(paths["mixers"]) << "\n"
             << "  causal    " << words(paths["causal_mixers"]) << "\n"
-            << "models      `tost info --models` lists "
-            << vision_preset_names().size() + language_preset_names().size() +
-                   recall_preset_names().size() + sequence_preset_names().size()
-            << "\n";
+            << "models      `tost info --models` lists " << preset_names().size() << "\n";
 }
 
 void run_info(const InfoOptions& options) {
@@ -234,23 +154,18 @@ void run_info(const InfoOptions& options) {
                          {"gpus", describe_gpus()},
                          {"paths", describe_paths()}};
   if (options.models) {
-    info["models"] = nlohmann::json::array();
-    for (const std::string& name : vision_preset_names())
-      info["models"].push_back(describe_model(name));
-    info["language_models"] = nlohmann::json::array();
-    std::vector<std::string> language = language_preset_names();
-    for (const std::string& name : recall_preset_names()) language.push_back(name);
-    for (const std::string& name : language)
-      info["language_models"].push_back(describe_language_model(name));
-    info["sequence_models"] = nlohmann::json::array();
-    for (const std::string& name : sequence_preset_names())
-      info["sequence_models"].push_back(describe_sequence_model(name));
+    for (const Kind& kind : kinds()) {
+      auto& list = info[kind.table.key] = nlohmann::json::array();
+      for (const std::string& name : kind.presets()) list.push_back(kind.table.describe(name));
+    }
   }
   if (options.run.json) return print_json(info);
   if (options.models) {
-    print_models(info["models"]);
-    print_language_models(info["language_models"]);
-    return print_sequence_models(info["sequence_models"]);
+    for (const Kind& kind : kinds()) {
+      if (&kind != &kinds().front()) std::cout << "\n";
+      print_presets(kind.table, info[kind.table.key]);
+    }
+    return;
   }
   print_info(info);
 }

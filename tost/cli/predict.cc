@@ -11,7 +11,6 @@
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/kinds/language/file.h"
 #include "tost/kinds/sequence/engine.h"
 #include "tost/kinds/sequence/predict.h"
 #include "tost/kinds/vision/engine.h"
@@ -106,16 +105,31 @@ void predict_sequences(const PredictFlags& options, Weights weights) {
   print(options, loaded.file, predictions);
 }
 
+[[noreturn]] void refuse_language(const PredictFlags& options, Weights) {
+  fail_usage("'", options.checkpoint, "' holds a language model; tost generate continues texts.");
+}
+
+void refuse_pictures(const PredictFlags& options) {
+  if (!options.images.empty()) fail_usage("Pictures were given; ", kReads);
+}
+
+struct PredictKind {
+  const char* kind;
+  void (*check)(const PredictFlags&);  // before the flags of other kinds are refused
+  void (*run)(const PredictFlags&, Weights);
+};
+constexpr PredictKind kKinds[] = {{"vision", [](const PredictFlags&) {}, predict_pictures},
+                                  {"language", [](const PredictFlags&) {}, refuse_language},
+                                  {"sequence", refuse_pictures, predict_sequences}};
+
 void run_predict(const KindFlags& flags, const PredictFlags& options) {
   set_threads(options.run.threads);
   const Weights weights = options.ema ? Weights::kEma : Weights::kRaw;
-  const std::string kind = model_kind(options.checkpoint, weights);
-  if (kind == "sequence" && !options.images.empty()) fail_usage("Pictures were given; ", kReads);
+  const Kind& kind = kind_named(model_kind(options.checkpoint, weights));
+  const PredictKind& row = row_of_kind(kKinds, kind);
+  row.check(options);
   check_kind(kind, flags);
-  if (kind == "language") {
-    fail_usage("'", options.checkpoint, "' holds a language model; tost generate continues texts.");
-  }
-  kind == "sequence" ? predict_sequences(options, weights) : predict_pictures(options, weights);
+  row.run(options, weights);
 }
 
 }  // namespace
@@ -128,11 +142,12 @@ void add_predict_command(CLI::App& app) {
                    "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
       ->required();
   auto flags = std::make_shared<KindFlags>();
-  flags->image = {command->add_option("images", options->images, "JPEG or PNG files"),
-                  command->add_option("--batch", options->predict.batch_size, "Images at a time")
-                      ->capture_default_str()};
+  (*flags)["vision"] = {
+      command->add_option("images", options->images, "JPEG or PNG files"),
+      command->add_option("--batch", options->predict.batch_size, "Images at a time")
+          ->capture_default_str()};
   // Without allow_extra_args a text in brackets is one text, not a list.
-  flags->sequence = {
+  (*flags)["sequence"] = {
       command
           ->add_option("--text", options->texts,
                        "A text or ListOps expression for a sequence model; may be repeated")

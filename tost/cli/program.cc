@@ -96,19 +96,9 @@ void build_commands(CLI::App& app) {
   app.set_version_flag("--version", "tost " TOST_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  add_train_command(app);
-  add_sweep_command(app);
-  add_lra_command(app);
-  add_eval_command(app);
-  add_predict_command(app);
-  add_generate_command(app);
-  add_explain_command(app);
-  add_data_command(app);
-  add_info_command(app);
-  add_inspect_command(app);
-  add_convert_command(app);
-  add_quantize_command(app);
-  add_bench_command(app);
+#define TOST_ADD_COMMAND(name) add_##name##_command(app);
+  TOST_COMMANDS(TOST_ADD_COMMAND)
+#undef TOST_ADD_COMMAND
   check_flag_values(app);
   note_data_names(app);
 }

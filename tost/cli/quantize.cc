@@ -10,18 +10,8 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/data/sequence_dataset.h"
-#include "tost/kinds/language/engine.h"
-#include "tost/kinds/language/file.h"
-#include "tost/kinds/language/loss.h"
-#include "tost/kinds/language/text.h"
-#include "tost/kinds/sequence/eval.h"
-#include "tost/kinds/sequence/file.h"
-#include "tost/kinds/sequence/train_config.h"
-#include "tost/kinds/vision/engine.h"
-#include "tost/kinds/vision/evaluate.h"
+#include "tost/kinds/kinds.h"
 #include "tost/nn/block_weights.h"
-#include "tost/store/quantized_file.h"
 
 namespace tost {
 namespace {
@@ -36,80 +26,18 @@ struct QuantizeCommand {
   bool ema = false, quiet = false;
 };
 
-// A model on the data: accuracy or loss, and how fast; null when interrupted.
-using Scores = json;
-
-std::function<void(int64_t, int64_t)> shown_on(ProgressLine& line, const char* what) {
-  return [&line, what](int64_t done, int64_t total) { line.update(done, total, what); };
-}
-
-Scores score_vision(const QuantizeCommand& c, const std::string& file, Weights weights,
-                    ProgressLine& line) {
-  const LoadedModel loaded = load_model_file(file, weights);
-  LoaderConfig config;
-  config.batch_size = 100;
-  config.preprocess = loaded.info.preprocess;
-  ImageLoader loader(open_image_dataset(c.data, c.split.empty() ? "test" : c.split), config);
-  EvalOptions options;
-  options.engine = true;
-  options.precision = chosen_precision(
-      "", loaded.precision, classifier_precisions(VisionEngine::supports(*loaded.model)));
-  options.stop = stop_flag();
-  options.progress = shown_on(line, "images scored");
-  const auto result = evaluate(*loaded.model, loader, options);
-  if (!result) return {};
-  return {{"precision", options.precision},
-          {"top1", result->top1},
-          {"loss", result->loss},
-          {"images", result->images},
-          {"per_second", result->images_per_s}};
-}
-
-Scores score_language(const QuantizeCommand& c, const std::string& file, Weights weights,
-                      ProgressLine& line) {
-  const LoadedLanguage loaded = load_language_file(file, weights);
-  read_by_engine(loaded.model, loaded.precision);
-  const LanguageText text = load_language_text({c.data.path, c.split}, loaded.info);
-  LanguageLossOptions options;
-  options.stop = stop_flag();
-  options.progress = shown_on(line, "tokens scored");
-  const auto result = language_loss(*loaded.model, *text.tokens, text.bytes, options);
-  if (!result) return {};
-  return {{"precision", loaded.precision},
-          {"loss", result->loss},
-          {"bits_per_byte", result->bits_per_byte ? json(*result->bits_per_byte) : json()},
-          {"tokens", result->tokens},
-          {"per_second", result->tokens_per_s}};
-}
-
-Scores score_sequence(const QuantizeCommand& c, const std::string& file, Weights weights,
-                      ProgressLine& line) {
-  const LoadedSequence loaded = load_sequence_file(file, weights);
-  const json settings{{"data", c.data.path}, {"max_length", loaded.info.cut}};
-  const auto spec = sequence_spec(make_config(sequence_train_form(), settings));
-  const auto dataset = open_sequence_dataset(spec, c.split.empty() ? "test" : c.split);
-  check_sequence_data(loaded.info, *dataset, c.data.path);
-  SequenceEvalOptions options;
-  options.engine = true;
-  options.precision = chosen_precision("", loaded.precision, classifier_precisions(true));
-  options.stop = stop_flag();
-  options.progress = shown_on(line, "sequences scored");
-  const auto result = evaluate(*loaded.model, *dataset, options);
-  if (!result) return {};
-  const double rate = result->seconds > 0 ? double(result->sequences) / result->seconds : 0;
-  return {{"precision", options.precision},
-          {"top1", result->top1},
-          {"loss", result->loss},
-          {"sequences", result->sequences},
-          {"per_second", rate}};
-}
-
-Scores score(const QuantizeCommand& c, const std::string& kind, const std::string& file,
-             Weights weights) {
+json score(const QuantizeCommand& c, const Kind& kind, const std::string& file, Weights weights) {
   ProgressLine line(c.quiet || c.run.json);
-  auto scores = kind == "language"   ? score_language(c, file, weights, line)
-                : kind == "sequence" ? score_sequence(c, file, weights, line)
-                                     : score_vision(c, file, weights, line);
+  ScoreRequest request;
+  request.file = file;
+  request.weights = weights;
+  request.data = c.data;
+  request.split = c.split;
+  request.progress = [&](int64_t done, int64_t total, const char* what) {
+    line.update(done, total, what);
+  };
+  request.stop = stop_flag();
+  json scores = kind.score(request);
   line.finish();
   return scores;
 }
@@ -161,19 +89,20 @@ void run_quantize(const QuantizeCommand& c) {
     set_exit_code(kExitInterrupted);
   };
   // Scored before anything is written: the data may not fit.
-  Scores before;
+  json before;
   if (!c.data.path.empty()) {
-    before = score(c, model_kind(c.in, weights), c.in, weights);
+    before = score(c, kind_named(model_kind(c.in, weights)), c.in, weights);
     if (before.is_null()) return interrupted();
   }
   const QuantizeResult result = quantize_model(c.in, c.out, c.precision, weights);
   json report = to_json(result);
-  // A language model's step reads fewer bytes whatever it multiplies by.
-  if (result.kind != "language") report["products"] = product_way(packing_of(c.precision));
+  const Kind& kind = kind_named(result.kind);
+  // A step of decoding reads fewer bytes whatever it multiplies by.
+  if (!kind.decodes) report["products"] = product_way(packing_of(c.precision));
   if (!c.data.path.empty()) {
     report["data"] = c.data.path;
     report["before"] = before;
-    report["after"] = score(c, result.kind, c.out, Weights::kRaw);
+    report["after"] = score(c, kind, c.out, Weights::kRaw);
     if (report["after"].is_null()) return interrupted();
   }
   c.run.json ? print_json(report) : print_quantize(c, report);

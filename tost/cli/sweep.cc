@@ -9,7 +9,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/sweep_view.h"
-#include "tost/kinds/run_kinds.h"
+#include "tost/kinds/kinds.h"
 #include "tost/study/sweep_report.h"
 
 namespace tost {

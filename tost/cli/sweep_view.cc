@@ -8,7 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/run_kinds.h"
+#include "tost/kinds/kinds.h"
 #include "tost/study/metric_view.h"
 
 namespace tost {

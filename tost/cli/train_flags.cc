@@ -4,7 +4,7 @@
 
 #include "tost/cli/field_option.h"
 #include "tost/cli/train_help.h"
-#include "tost/kinds/run_kinds.h"
+#include "tost/kinds/kinds.h"
 
 namespace tost {
 namespace {

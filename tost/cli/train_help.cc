@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/field_option.h"
-#include "tost/kinds/run_kinds.h"
+#include "tost/kinds/kinds.h"
 
 namespace tost {
 namespace {

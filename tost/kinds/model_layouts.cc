@@ -13,7 +13,7 @@ namespace tost {
 namespace {
 
 using nlohmann::ordered_json;
-using Kind = TorchItem::Dict;
+using DictKind = TorchItem::Dict;
 
 constexpr char kTokens[] = "transformer.wte.weight";
 
@@ -50,7 +50,7 @@ TorchItem leaf(T value) {
 }
 
 TorchItem vision_args(const ModelInfo& info) {
-  TorchItem args = torch_dict(Kind::kNamespace);
+  TorchItem args = torch_dict(DictKind::kNamespace);
   args.add("model", leaf(info.config.name));
   args.add("input_size", leaf(info.config.image_size));
   args.add("tokens_norm", leaf(info.config.tokens_norm));
@@ -117,7 +117,7 @@ std::map<std::string, std::string> tokenizer_files(const LanguageInfo& info) {
 void write_torch_layout(const PortableModel& model, const std::filesystem::path& file,
                         const std::string& prefix) {
   StateDict whole;  // keeps the bytes alive
-  TorchItem state = torch_dict(Kind::kOrdered);
+  TorchItem state = torch_dict(DictKind::kOrdered);
   for (const auto& [name, tensor] : model.state) {
     whole[name] = tensor.contiguous();
     state.add(prefix + name, array_of(name, whole[name]));

@@ -6,8 +6,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/io/safetensors.h"
-#include "tost/kinds/language/file.h"
-#include "tost/kinds/sequence/file.h"
+#include "tost/kinds/kinds.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {
@@ -15,16 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-template <class Loaded>
-QuantizeResult write(const Loaded& loaded, const fs::path& out, const std::string& precision) {
-  const auto stored = store_weights(*loaded.model, precision);
-  auto metadata = to_metadata(loaded.info);
+QuantizeResult write(const OpenedModel& opened, const fs::path& out, const std::string& precision) {
+  const auto stored = store_weights(*opened.model, precision);
+  auto metadata = opened.metadata;
   metadata[kPrecisionKey] = precision;
   save_safetensors(out, stored.tensors, metadata);
   QuantizeResult result;
   result.precision = precision;
-  result.before = loaded.precision;
-  for (const auto& [name, tensor] : state_dict(*loaded.model)) {
+  result.before = opened.precision;
+  for (const auto& [name, tensor] : state_dict(*opened.model)) {
     ++result.tensors;
     result.bytes_before += int64_t(tensor.nbytes());
   }
@@ -55,14 +53,7 @@ QuantizeResult quantize_model(const fs::path& in, const fs::path& out, const std
                               Weights weights) {
   check_quantize_output(out, precision);
   const std::string kind = model_kind(in, weights);
-  QuantizeResult result;
-  if (kind == "language") {
-    result = write(load_language_file(in, weights), out, precision);
-  } else if (kind == "sequence") {
-    result = write(load_sequence_file(in, weights), out, precision);
-  } else {
-    result = write(load_model_file(in, weights), out, precision);
-  }
+  QuantizeResult result = write(kind_named(kind).open(in, weights), out, precision);
   result.kind = kind;
   return result;
 }

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tost/kinds/vision/model_file.h"
+#include "tost/store/weights_file.h"
 
 namespace tost {
 

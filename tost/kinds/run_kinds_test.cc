@@ -1,11 +1,10 @@
-#include "tost/kinds/run_kinds.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <set>
 
+#include "tost/kinds/kinds.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

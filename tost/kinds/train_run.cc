@@ -7,7 +7,7 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/run_kinds.h"
+#include "tost/kinds/kinds.h"
 #include "tost/ops/device.h"
 #include "tost/store/checkpoint_store.h"
 #include "tost/store/run_layout.h"

@@ -102,6 +102,12 @@ void take_described_weights(torch::nn::Module& model,
   finish_loading(model, where);
 }
 
+fs::path final_checkpoint(const fs::path& run) {
+  const fs::path found = find_checkpoint(run / kCheckpointFolder, {kLatestPointer});
+  if (found.empty()) fail_data("'", run.string(), "' has no checkpoint to score.");
+  return found;
+}
+
 std::string model_kind(const fs::path& path, Weights weights) {
   const fs::path file = find_model_file(path, weights);
   if (is_torch_checkpoint(file)) return foreign_kind(file, weights);

@@ -22,6 +22,9 @@ std::filesystem::path find_model_file(const std::filesystem::path& path,
 std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
                                              Weights weights = Weights::kRaw);
 
+// The checkpoint folder that holds the final model of a finished run; a data Error without one.
+std::filesystem::path final_checkpoint(const std::filesystem::path& run);
+
 // "vision", "language" or "sequence": what the model file that `path` means (see find_model_file)
 // holds. Reads names and shapes alone. Throws a data Error where there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);

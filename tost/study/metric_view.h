@@ -18,7 +18,7 @@ struct MetricView {
   int digits;
 };
 
-// `metric` as score_metric() gives it.
+// `metric` of the kind of run (RunKind).
 inline MetricView metric_view(const std::string& metric) {
   if (metric == "top1") return {"top-1 %", "top-1, %", 100, 2};
   if (metric == "accuracy") return {"accuracy %", "accuracy, %", 100, 2};

@@ -96,6 +96,7 @@ ModelBenchRow row_of(const Configuration& c, const BenchModel& model) {
   ModelBenchRow row;
   row.model = c.source.name;
   row.kind = model.kind();
+  row.unit = cat(model.unit(), "/s");
   row.device = name_of_device(c.task.device);
   row.mixer = model.mixer();
   row.test = c.task.test;
@@ -142,9 +143,6 @@ void fill_times(const ModelBenchOptions& options, const Configuration& c, const 
   row.low_ms = q.low, row.median_ms = q.median, row.high_ms = q.high;
   const int64_t each = c.task.test == "prefill" ? c.task.size : 1;
   row.rate = 1e3 * double(c.task.batch * each) / row.median_ms;
-  row.unit = row.kind == "vision"     ? "images/s"
-             : row.kind == "language" ? "tokens/s"
-                                      : "sequences/s";
 }
 
 // The rest holds the making of the timers' numbers too, some 0.1 us a piece of work.
@@ -214,9 +212,9 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
 // The tasks of one model.
 std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& model) {
   std::vector<BenchTask> tasks;
-  const bool vision = std::string(model.kind()) == "vision";
+  const bool pictures = std::string(model.unit()) == "images";
   const torch::Device device = device_from_name(o.device);
-  auto sizes = vision ? o.image_sizes : o.tokens;
+  auto sizes = pictures ? o.image_sizes : o.tokens;
   if (sizes.empty()) sizes = {model.default_size()};
   for (const std::string& test : model.tests()) {
     if (!o.tests.empty() && std::find(o.tests.begin(), o.tests.end(), test) == o.tests.end()) {

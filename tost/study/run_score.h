@@ -5,18 +5,15 @@
 
 #include "tost/study/run_record.h"
 #include "tost/study/sweep_spec.h"
+#include "tost/train/run_kind.h"
 
 namespace tost {
-
-// What runs of a kind are compared by: "top1", "accuracy" of recall, or "loss" where there is
-// neither.
-std::string score_metric(const std::string& kind);
 
 // The name of a score of one case of recall begins so; then "64", or "64/4" for length and pairs.
 inline constexpr char kCaseScore[] = "accuracy ";
 
 // The rule by which `kind` of runs are scored, as kept in their records.
-nlohmann::json scoring_rule(const SweepSpec& spec, const std::string& kind);
+nlohmann::json scoring_rule(const SweepSpec& spec, const RunKind& kind);
 
 // Fills scores, corrupted, scored_by, metric, curve, heads and head_width of `record` from the run
 // folder: pictures by the model of the last checkpoint on the rule's splits, whole and corrupted
@@ -24,10 +21,7 @@ nlohmann::json scoring_rule(const SweepSpec& spec, const std::string& kind);
 // one where there is no such split or it is the one that is scored; text by the last evaluation of
 // the training. False when `stop` ended it. Throws a data Error for a folder without checkpoint,
 // and as evaluate() does.
-bool score_run(const std::filesystem::path& run, const std::string& kind,
-               const nlohmann::json& rule, RunRecord& record, const std::atomic<bool>* stop);
-
-// The checkpoint folder that holds the final model of a finished run; a data Error without one.
-std::filesystem::path final_checkpoint(const std::filesystem::path& run);
+bool score_run(const std::filesystem::path& run, const RunKind& kind, const nlohmann::json& rule,
+               RunRecord& record, const std::atomic<bool>* stop);
 
 }  // namespace tost

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/file.h"
+#include "tost/kinds/kinds.h"
 #include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
@@ -18,7 +19,7 @@ RunRecord scored(const std::string& kind, const json& evaluation) {
   write_file_atomic(dir.path() / kMetricsFile, evaluation.dump());
   write_file_atomic(dir.path() / kModelInfoFile, "{}");
   RunRecord record;
-  EXPECT_TRUE(score_run(dir.path(), kind, json::object(), record, nullptr));
+  EXPECT_TRUE(score_run(dir.path(), run_kind_named(kind), json::object(), record, nullptr));
   return record;
 }
 

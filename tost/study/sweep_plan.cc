@@ -5,9 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/run_kinds.h"
-#include "tost/kinds/vision/config.h"
-#include "tost/kinds/vision/presets.h"
+#include "tost/kinds/kinds.h"
 
 namespace tost {
 namespace {
@@ -84,25 +82,13 @@ void check_reserved(const json& settings, const std::string& whose) {
   }
 }
 
-// A typing error in model_options would else show in the first run alone, once for every run.
-void check_model_options(const json& config) {
-  const json model = config.value("model", json("tost_nano_p4"));
-  const json options = config.value(kOptions, json::object());
-  if (options.empty()) return;
-  try {
-    vision_config_from_json(merge(to_json(vision_preset(model.get<std::string>())), options));
-  } catch (const Error& error) {
-    fail_usage("model_options cannot be used: ", error.what());
-  }
-}
-
 // The kind of run that the settings ask for.
-std::string check_settings(const json& settings, const std::string& variant) {
+const RunKind& check_settings(const json& settings, const std::string& variant) {
   try {
     const RunKind& kind = choose_run_kind(settings);
     const PreparedRun prepared = kind.prepare(settings, nullptr);
-    if (kind.name == "vision") check_model_options(prepared.config);
-    return kind.name;
+    if (kind.check) kind.check(prepared.config);
+    return kind;
   } catch (const Error& error) {
     fail_usage("Variant '", variant, "' cannot be trained: ", error.what());
   }
@@ -125,11 +111,11 @@ PlannedRun plan_run(const SweepSpec& spec, const SweepVariant& point, int64_t se
   return run;
 }
 
-void check_scoring(const SweepSpec& spec, const std::string& kind) {
-  if (kind == "vision") return;
-  if (spec.corruptions) fail_usage("Corruptions are for pictures; leave them out.");
-  if (kind == "sequence") return;
-  if (!spec.split.empty() && spec.split != "validation") {
+void check_scoring(const SweepSpec& spec, const RunKind& kind) {
+  if (spec.corruptions && !kind.corruptible) {
+    fail_usage("Corruptions are for pictures; leave them out.");
+  }
+  if (!kind.score && !spec.split.empty() && spec.split != "validation") {
     fail_usage(
         "Language models are scored by the validation loss that training reports; leave "
         "score out, or set its split to validation.");
@@ -144,15 +130,15 @@ SweepPlan make_plan(const SweepSpec& spec) {
     plan.variants.push_back(point.name);
     for (int64_t seed : spec.seeds) plan.runs.push_back(plan_run(spec, point, seed));
     PlannedRun& run = plan.runs.back();
-    const std::string kind = check_settings(run.settings, point.name);
+    const RunKind& kind = check_settings(run.settings, point.name);
     if (run.pretrain) check_settings(*run.pretrain, point.name + " before fine-tuning");
-    if (plan.kind.empty()) plan.kind = kind;
-    if (plan.kind != kind) {
-      fail_usage("Variant '", point.name, "' trains a ", kind, " model and the first one a ",
-                 plan.kind, " model; a sweep compares models of one kind.");
+    if (plan.kind == nullptr) plan.kind = &kind;
+    if (plan.kind != &kind) {
+      fail_usage("Variant '", point.name, "' trains a ", kind.name, " model and the first one a ",
+                 plan.kind->name, " model; a sweep compares models of one kind.");
     }
   }
-  check_scoring(spec, plan.kind);
+  check_scoring(spec, *plan.kind);
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tost/study/sweep_spec.h"
+#include "tost/train/run_kind.h"
 
 namespace tost {
 
@@ -18,7 +19,7 @@ struct PlannedRun {
 };
 
 struct SweepPlan {
-  std::string kind;                   // a name of run_kinds(), the same for all
+  const RunKind* kind = nullptr;      // of run_kinds(), the same for all
   std::vector<std::string> variants;  // in the order of the file; the first is compared with
   std::vector<PlannedRun> runs;       // by variant, then by seed
 };

@@ -28,7 +28,7 @@ void expect_refusal(const SweepSpec& spec, const std::string& words) {
 
 TEST(SweepPlan, IsTheProductTimesTheSeeds) {
   const SweepPlan plan = make_plan(small());
-  EXPECT_EQ(plan.kind, "vision");
+  EXPECT_EQ(plan.kind->name, "vision");
   EXPECT_EQ(plan.variants, (std::vector<std::string>{"tssa_heads-8", "tssa_heads-4", "none_heads-8",
                                                      "none_heads-4"}));
   ASSERT_EQ(plan.runs.size(), 8u);
@@ -113,7 +113,7 @@ TEST(SweepPlan, LanguageModelsAreScoredByTheirLoss) {
   SweepSpec spec = small();
   spec.settings = {{"model", "tost_gpt_char"}, {"data", "texts"}};
   spec.grid = {{"mixer", {"tssa", "none"}}};
-  EXPECT_EQ(make_plan(spec).kind, "language");
+  EXPECT_EQ(make_plan(spec).kind->name, "language");
   spec.split = "test";
   expect_refusal(spec, "validation loss");
   spec.split = "";

@@ -120,8 +120,8 @@ class Runner {
  public:
   Runner(const SweepSpec& spec, const SweepPlan& plan, const SweepOptions& options,
          SweepListener& listener, const std::atomic<bool>* stop, TimeLeft& time)
-      : kind_(plan.kind),
-        rule_(scoring_rule(spec, plan.kind)),
+      : kind_(*plan.kind),
+        rule_(scoring_rule(spec, *plan.kind)),
         options_(options),
         listener_(listener),
         stop_(stop),
@@ -201,7 +201,7 @@ class Runner {
     write_begun(folder, record);
   }
 
-  std::string kind_;
+  const RunKind& kind_;
   json rule_;
   const SweepOptions& options_;
   SweepListener& listener_;
@@ -241,7 +241,7 @@ void check_only(const SweepPlan& plan, const SweepOptions& options) {
 std::vector<SweepStep> sweep_steps(const SweepSpec& spec, const SweepPlan& plan,
                                    const SweepOptions& options) {
   check_only(plan, options);
-  const json rule = scoring_rule(spec, plan.kind);
+  const json rule = scoring_rule(spec, *plan.kind);
   std::vector<SweepStep> steps;
   for (const PlannedRun& run : plan.runs) {
     const fs::path folder = options.out / run.folder;

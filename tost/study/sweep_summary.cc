@@ -108,8 +108,8 @@ VariantSummary summarize_variant(const std::string& variant, const std::vector<S
 SweepSummary summarize(const SweepSpec& spec, const SweepPlan& plan,
                        const std::vector<SweepStep>& steps) {
   SweepSummary sweep;
-  sweep.metric = score_metric(plan.kind);
-  const json rule = scoring_rule(spec, plan.kind);
+  sweep.metric = plan.kind->metric;
+  const json rule = scoring_rule(spec, *plan.kind);
   sweep.split = rule.at("split").get<std::string>();
   if (spec.corruptions) {
     sweep.corrupted_split = spec.corruptions->split;

@@ -26,7 +26,7 @@ struct VariantSummary {
 };
 
 struct SweepSummary {
-  std::string metric;           // as score_metric() gives it
+  std::string metric;           // of the kind of run (RunKind)
   std::string split;            // of the score
   std::string corrupted_split;  // of the corrupted pictures; "" without any
   std::vector<std::string> kinds;

@@ -1,7 +1,10 @@
 // What a kind of model tells the training loop, the command line and --help of itself.
 #pragma once
 
+#include <atomic>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,6 +34,13 @@ struct PreparedRun {
   std::function<std::unique_ptr<TrainTask>()> make_task;
 };
 
+// Of the model of a finished run.
+struct RunScores {
+  std::map<std::string, double> scores;  // "top1", "loss"
+  std::map<std::string, std::vector<double>>
+      corrupted;  // by kind: top1, one a strength of the rule
+};
+
 struct RunKind {
   std::string name;                  // "vision"
   std::string files;                 // model_kind() of its files; several kinds may write the same
@@ -42,13 +52,24 @@ struct RunKind {
   std::function<nlohmann::json(const std::string& recipe)> usual;
   // Settings of a new run, or of a resumed one changed by `values`. Throws usage Errors.
   std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
+  // Checks of a prepared configuration that else show when the run starts; may be null.
+  std::function<void(const nlohmann::json& config)> check;
+  std::string metric;               // by which runs are compared: "top1", "accuracy" or "loss"
+  std::vector<std::string> logged;  // the scores that its evaluations log
+  bool corruptible = false;         // scored on damaged pictures, too
+  // Scores the run folder's model by a rule {"split", "corruptions"}; nothing once stopped. Null:
+  // the last evaluation of the training has the scores.
+  std::function<std::optional<RunScores>(const std::filesystem::path& run,
+                                         const nlohmann::json& rule, const std::atomic<bool>* stop)>
+      score;
 };
 
-// `make_task` opens data and model of a new run, or of a resumed one (`saved` not null).
-template <class Config>
+// `Task` opens data and model from a configuration, the description of a resumed run's model, and
+// whether that run has a checkpoint. `read_info` reads such a description.
+template <class Task, class Config, class Info>
 RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Config>& form,
                       std::vector<std::string> models,
-                      std::unique_ptr<TrainTask> (*make_task)(const Config&, const SavedRun*)) {
+                      Info (*read_info)(const nlohmann::json&, const std::string& where)) {
   RunKind kind;
   kind.files = name;
   kind.name = std::move(name);
@@ -60,7 +81,7 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
   kind.usual = [&form](const std::string& recipe) {
     return form.fields.to_json(make_recipe(form, recipe));
   };
-  kind.prepare = [&form, make_task](const nlohmann::json& values, const SavedRun* saved) {
+  kind.prepare = [&form, read_info](const nlohmann::json& values, const SavedRun* saved) {
     PreparedRun run;
     const Config config =
         saved == nullptr
@@ -70,7 +91,12 @@ RunKind make_run_kind(std::string name, std::string noun, const ConfigForm<Confi
     run.loop = config;
     run.config = form.fields.to_json(config);
     if (!config.from.empty()) run.config.erase("model");  // the file decides
-    run.make_task = [config, make_task, saved] { return make_task(config, saved); };
+    run.make_task = [config, read_info, saved]() -> std::unique_ptr<TrainTask> {
+      std::optional<Info> info;
+      if (saved != nullptr && saved->model) info = read_info(*saved->model, saved->model_where);
+      return std::make_unique<Task>(config, std::move(info),
+                                    saved != nullptr && saved->has_checkpoint);
+    };
     return run;
   };
   return kind;

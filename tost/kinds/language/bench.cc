@@ -67,6 +67,7 @@ class BenchLanguage : public BenchModel {
   }
 
   const char* kind() const override { return "language"; }
+  const char* unit() const override { return "tokens"; }
   std::string mixer() const override { return info_.config.mixer; }
   std::vector<std::string> tests() const override { return {"prefill", "decode"}; }
   int64_t default_size() const override {

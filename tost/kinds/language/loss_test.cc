@@ -80,7 +80,7 @@ TEST(LanguageLoss, AWholeTextIsReadAsOneContext) {
     LanguageLossOptions options;
     options.context = LanguageLossOptions::kWholeText;
     const auto whole = language_loss(*model, source_of(ids), 0, options);
-    EXPECT_NEAR(whole->loss, usual_loss(*model, ids, 40, 40), 1e-4);
+    EXPECT_NEAR(whole->loss, usual_loss(*model, ids, 40, 40), 1e-5);
     EXPECT_FALSE(whole->bits_per_byte);
     // Across the pieces it is read in.
     const Ids many = some_ids(5000);

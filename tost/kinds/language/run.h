@@ -1,4 +1,4 @@
-// Training runs of language models.
+// Training runs of language models, on texts and on tasks of recall.
 #pragma once
 
 #include "tost/train/run_kind.h"
@@ -6,5 +6,6 @@
 namespace tost {
 
 RunKind language_run_kind();
+RunKind recall_run_kind();
 
 }  // namespace tost

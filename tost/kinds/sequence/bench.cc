@@ -19,6 +19,7 @@ class BenchSequence : public BenchModel {
   }
 
   const char* kind() const override { return "sequence"; }
+  const char* unit() const override { return "sequences"; }
   std::string mixer() const override { return model_->config().mixer; }
   std::vector<std::string> tests() const override { return {"forward"}; }
   int64_t default_size() const override { return model_->config().max_length; }

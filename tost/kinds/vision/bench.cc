@@ -23,6 +23,7 @@ class BenchVision : public BenchModel {
   }
 
   const char* kind() const override { return "vision"; }
+  const char* unit() const override { return "images"; }
   std::string mixer() const override { return info_.config.mixer; }
   std::vector<std::string> tests() const override { return {"forward"}; }
   int64_t default_size() const override { return info_.config.image_size; }

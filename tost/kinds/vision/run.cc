@@ -1,26 +1,38 @@
 // Training of image classifiers as a kind of run.
 #include "tost/kinds/vision/run.h"
 
+#include "tost/base/error.h"
 #include "tost/kinds/vision/presets.h"
+#include "tost/kinds/vision/run_score.h"
 #include "tost/kinds/vision/task.h"
 
 namespace tost {
 namespace {
 
-std::unique_ptr<TrainTask> make_task(const VisionTrainConfig& config, const SavedRun* saved) {
-  std::optional<ModelInfo> info;
-  if (saved != nullptr && saved->model) {
-    info = model_info_from_json(*saved->model, saved->model_where);
+constexpr char kOptions[] = "model_options";
+
+// A typing error in model_options would else show in the first run alone, once for every run.
+void check_model_options(const nlohmann::json& config) {
+  const auto model = config.value("model", std::string("tost_nano_p4"));
+  const auto options = config.value(kOptions, nlohmann::json::object());
+  if (options.empty()) return;
+  try {
+    vision_config_from_json(merge(to_json(vision_preset(model)), options));
+  } catch (const Error& error) {
+    fail_usage("model_options cannot be used: ", error.what());
   }
-  const bool has_checkpoint = saved != nullptr && saved->has_checkpoint;
-  return std::make_unique<VisionTask>(config, std::move(info), has_checkpoint);
 }
 
 }  // namespace
 
 RunKind vision_run_kind() {
-  return make_run_kind("vision", "image model", vision_train_form(), vision_preset_names(),
-                       make_task);
+  RunKind kind = make_run_kind<VisionTask>("vision", "image model", vision_train_form(),
+                                           vision_preset_names(), model_info_from_json);
+  kind.check = check_model_options;
+  kind.metric = "top1";
+  kind.corruptible = true;
+  kind.score = score_pictures;
+  return kind;
 }
 
 }  // namespace tost

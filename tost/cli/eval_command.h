@@ -1,7 +1,8 @@
-// The part of tost eval that concerns language models.
+// What tost eval was told, and what it does with each kind of model.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +15,6 @@
 
 namespace tost {
 
-// What tost eval was told, whatever the kind of model.
 struct EvalCommand {
   RunOptions run;
   std::string checkpoint;
@@ -29,6 +29,8 @@ struct EvalCommand {
   bool per_class = false;
   bool engine = true;
   Corruption corruption{"", 3};
+  // Sequences alone: settings of the data.
+  nlohmann::json sequence_values = nlohmann::json::object();
   // Language alone.
   std::string task = "loss";  // loss, lambada, choice, mqar, needle, copying
   LanguageLossOptions loss;
@@ -43,10 +45,17 @@ struct EvalCommand {
 // Throws a usage Error unless --data was given, which tasks of recall do without.
 void require_data(const CLI::App& app);
 
-// Adds the flags that go with language models; they are returned for the check of the kind.
+// Each adds the flags that go with its kind; they are returned for the check of the kind. Flags
+// that several kinds share are there already.
+std::vector<CLI::Option*> add_vision_eval_options(CLI::App& app, EvalCommand& command);
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);
+std::vector<CLI::Option*> add_sequence_eval_options(CLI::App& app, EvalCommand& command);
 
-// Scores the language model and prints the report. `app` tells which flags were given.
+// Each scores the model and prints the report. `app` tells which flags were given. Settings of
+// sequences that were not given are those of the run that `command.checkpoint` names, where it is
+// one.
+void run_vision_eval(const CLI::App& app, EvalCommand& command);
 void run_language_eval(const CLI::App& app, EvalCommand& command);
+void run_sequence_eval(const CLI::App& app, EvalCommand& command);
 
 }  // namespace tost

@@ -1,4 +1,4 @@
-#include "tost/kinds/run_kinds.h"
+#include "tost/kinds/kinds.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,10 +10,9 @@
 #include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/text_layout.h"
-#include "tost/kinds/language/recall_run.h"
-#include "tost/kinds/language/run.h"
-#include "tost/kinds/sequence/run.h"
-#include "tost/kinds/vision/run.h"
+#include "tost/kinds/language/kind.h"
+#include "tost/kinds/sequence/kind.h"
+#include "tost/kinds/vision/kind.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
@@ -42,17 +41,6 @@ const RunKind& kind_with(std::vector<std::string> RunKind::*names, const std::st
              did_you_mean(name, all));
 }
 
-const RunKind& kind_named(const std::string& name) {
-  for (const RunKind& kind : run_kinds()) {
-    if (kind.name == name) return kind;
-  }
-  fail_usage("Models of kind '", name, "' cannot be trained.");
-}
-
-std::string with_article(const std::string& noun) {
-  return (std::string("aeiou").find(noun.front()) == std::string::npos ? "a " : "an ") + noun;
-}
-
 // What says of which kind a run is, and the kind it says.
 struct Hint {
   const RunKind* kind;
@@ -79,7 +67,7 @@ std::vector<Hint> hints(const json& values, bool saved) {
     // A recipe distinguishes the kinds that write the same files.
     const bool told =
         !recipe.empty() && kind_with(&RunKind::recipes, "recipe", recipe).files == files;
-    const RunKind& kind = kind_named(files);
+    const RunKind& kind = run_kind_named(files);
     if (!told) found.push_back({&kind, cat("'", from, "' holds ", with_article(kind.noun))});
   }
   if (!recipe.empty()) {
@@ -152,15 +140,37 @@ void check_pictures(const std::string& data, const RunKind& usual) {
 
 }  // namespace
 
+const RunKind& run_kind_named(const std::string& name) {
+  for (const RunKind& kind : run_kinds()) {
+    if (kind.name == name) return kind;
+  }
+  fail_usage("Models of kind '", name, "' cannot be trained.");
+}
+
 const RunKind* kind_of_data(const std::string& path) {
   const std::string name = path.empty() ? "" : kind_name_of_data(path);
-  return name.empty() ? nullptr : &kind_named(name);
+  return name.empty() ? nullptr : &run_kind_named(name);
+}
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all{vision_kind(), language_kind(), sequence_kind()};
+  return all;
+}
+
+const Kind& kind_named(const std::string& name) {
+  for (const Kind& kind : kinds()) {
+    if (kind.name == name) return kind;
+  }
+  fail_data("Models of kind '", name, "' are not known here.");
 }
 
 const std::vector<RunKind>& run_kinds() {
-  static const std::vector<RunKind> kinds{vision_run_kind(), language_run_kind(),
-                                          sequence_run_kind(), recall_run_kind()};
-  return kinds;
+  static const std::vector<RunKind> all = [] {
+    std::vector<RunKind> runs;
+    for (const Kind& kind : kinds()) runs.insert(runs.end(), kind.runs.begin(), kind.runs.end());
+    return runs;
+  }();
+  return all;
 }
 
 const RunKind& choose_run_kind(const json& values, const json* saved) {

@@ -1,16 +1,23 @@
-// The kinds of model that can be trained. One entry here is all that a new kind needs to reach the
-// loop, the command line and --help.
+// The table of kinds of model. A row is all that a new kind needs to reach the training loop,
+// conversion, quantisation, benchmarks, the command line and --help.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "tost/train/run_kind.h"
+#include "tost/kinds/kind.h"
 
 namespace tost {
 
+const std::vector<Kind>& kinds();
+
+// Of a name that model_kind() gives.
+const Kind& kind_named(const std::string& name);
+
+// Those of all kinds, in order.
 const std::vector<RunKind>& run_kinds();
+const RunKind& run_kind_named(const std::string& name);
 
 // What lies at this path is data for runs of this kind; null where nothing there tells.
 const RunKind* kind_of_data(const std::string& path);

@@ -1,0 +1,71 @@
+// What a kind of model offers to code that takes models of any kind.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/bench/bench_model.h"
+#include "tost/data/dataset.h"
+#include "tost/store/weights_file.h"
+#include "tost/torch.h"
+#include "tost/train/run_kind.h"
+
+namespace tost {
+
+struct OpenedModel {
+  std::shared_ptr<torch::nn::Module> model;     // float32, in evaluation mode
+  std::map<std::string, std::string> metadata;  // that describes it in a safetensors file
+  std::string precision;                        // that the file holds its weights in
+};
+
+struct ScoreRequest {
+  std::string file;  // as for find_model_file()
+  Weights weights = Weights::kRaw;
+  DataSpec data;
+  std::string split;  // empty: the kind's default
+  std::function<void(int64_t done, int64_t total, const char* what)> progress;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// A column of the table of presets: what it is called there, and in the preset's description.
+struct PresetColumn {
+  const char *title, *key;
+  int width;
+};
+
+struct PresetTable {
+  std::string key, title;  // of the list in JSON, and of the first column
+  std::vector<PresetColumn> columns;
+  std::string note;  // below the table; may be empty
+  // Name, architecture and "parameters" of one preset.
+  std::function<nlohmann::json(const std::string& name)> describe;
+};
+
+struct Kind {
+  std::string name;           // "vision", as model_kind() has it
+  std::string label;          // before "model" in messages: "image"
+  std::vector<RunKind> runs;  // what can be trained; the first has the name of the kind
+  PresetTable table;          // of the presets of all runs
+  bool decodes = false;       // token by token, where a step is bound by reading the weights
+  // A model file, whoever wrote it. Throws data Errors as find_intact_model_file() and for what
+  // does not fit.
+  std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
+  // Scores a model file by the engine at the file's precision: "precision", what it scored, and
+  // "per_second"; null once stopped.
+  std::function<nlohmann::json(const ScoreRequest& request)> score;
+  std::function<std::unique_ptr<BenchModel>(const BenchModelSource& source, bool file)> open_bench;
+
+  std::vector<std::string> presets() const {
+    std::vector<std::string> names;
+    for (const RunKind& run : runs) names.insert(names.end(), run.models.begin(), run.models.end());
+    return names;
+  }
+};
+
+}  // namespace tost

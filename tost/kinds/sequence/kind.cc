@@ -1,0 +1,81 @@
+#include "tost/kinds/sequence/kind.h"
+
+#include "tost/kinds/sequence/bench.h"
+#include "tost/kinds/sequence/classifier.h"
+#include "tost/kinds/sequence/eval.h"
+#include "tost/kinds/sequence/file.h"
+#include "tost/kinds/sequence/run.h"
+#include "tost/kinds/sequence/train_config.h"
+#include "tost/nn/state_dict.h"
+#include "tost/store/quantized_file.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+OpenedModel open_sequence(const std::filesystem::path& path, Weights weights) {
+  const auto loaded = load_sequence_file(path, weights);
+  return {loaded.model, to_metadata(loaded.info), loaded.precision};
+}
+
+json score_sequence(const ScoreRequest& request) {
+  const LoadedSequence loaded = load_sequence_file(request.file, request.weights);
+  const json settings{{"data", request.data.path}, {"max_length", loaded.info.cut}};
+  const auto spec = sequence_spec(make_config(sequence_train_form(), settings));
+  const auto dataset = open_sequence_dataset(spec, request.split.empty() ? "test" : request.split);
+  check_sequence_data(loaded.info, *dataset, request.data.path);
+  SequenceEvalOptions options;
+  options.engine = true;
+  options.precision = chosen_precision("", loaded.precision, classifier_precisions(true));
+  options.stop = request.stop;
+  options.progress = [&](int64_t done, int64_t total) {
+    request.progress(done, total, "sequences scored");
+  };
+  const auto result = evaluate(*loaded.model, *dataset, options);
+  if (!result) return {};
+  const double rate = result->seconds > 0 ? double(result->sequences) / result->seconds : 0;
+  return {{"precision", options.precision},
+          {"top1", result->top1},
+          {"loss", result->loss},
+          {"sequences", result->sequences},
+          {"per_second", rate}};
+}
+
+json describe_sequence(const std::string& name) {
+  const SequenceConfig config = sequence_preset(name);
+  const auto model = make_sequence_classifier(config, WeightInit::kNone);
+  return {{"name", name},
+          {"mixer", config.mixer},
+          {"max_length", config.max_length},
+          {"positions", config.positions},
+          {"pool", config.pool},
+          {"dim", config.dim},
+          {"depth", config.depth},
+          {"heads", config.heads},
+          {"parameters", parameter_count(*model)}};
+}
+
+}  // namespace
+
+Kind sequence_kind() {
+  Kind kind;
+  kind.name = "sequence";
+  kind.label = "sequence";
+  kind.runs = {sequence_run_kind()};
+  kind.table = {.key = "sequence_models",
+                .title = "sequence model",
+                .columns = {{"length", "max_length", 8},
+                            {"dim", "dim", 6},
+                            {"depth", "depth", 6},
+                            {"heads", "heads", 6},
+                            {"parameters", "parameters", 14}},
+                .note = "They take the vocabulary and the classes of their data.",
+                .describe = describe_sequence};
+  kind.open = open_sequence;
+  kind.score = score_sequence;
+  kind.open_bench = open_bench_sequence;
+  return kind;
+}
+
+}  // namespace tost
