@@ -54,6 +54,23 @@ class Convert(unittest.TestCase):
             scores.append(json.loads(out.stdout)["loss"])
         self.assertEqual(len(set(scores)), 1, scores)
 
+    def test_export_writes_onnx_once(self):
+        for run, kind, more in (("run", "vision", ["--memberships"]), ("text-run", None, [])):
+            out = self.dir / f"{run}.onnx"
+            if kind is None:  # softmax has a state that grows
+                refused = tost("export", self.dir / run, "--onnx", out, code=2)
+                self.assertIn("mixer softmax have no ONNX form", refused.stderr)
+                self.assertFalse(out.exists())
+                continue
+            report = json.loads(tost("export", self.dir / run, "--onnx", out, "--json", *more).stdout)
+            self.assertEqual((report["kind"], report["opset"], report["bytes"]), (kind, 17, out.stat().st_size))
+            self.assertIn(b"membership_1", out.read_bytes())
+            self.assertIn("exists", tost("export", self.dir / run, "--onnx", out, code=2).stderr)
+        self.assertIn(".onnx", tost("export", self.dir / "run", "--onnx", self.dir / "m.bin", code=2).stderr)
+        self.assertIn("image models", tost("export", self.dir / "text-run", "--onnx", self.dir / "m.onnx",
+                                           "--memberships", code=2).stderr)
+        self.assertFalse((self.dir / "m.onnx").exists())
+
     def test_quantize_writes_what_every_command_reads(self):
         report = json.loads(tost("quantize", self.dir / "run", self.dir / "v8.safetensors", "--precision", "int8",
                                  "--data", "shapes", "--split", "validation", "--json").stdout)

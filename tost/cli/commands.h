@@ -20,6 +20,7 @@ namespace tost {
   X(info)                \
   X(inspect)             \
   X(convert)             \
+  X(export)              \
   X(quantize)            \
   X(bench)
 #define TOST_BENCH_COMMANDS(X) \

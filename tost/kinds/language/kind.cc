@@ -5,6 +5,7 @@
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/loss.h"
+#include "tost/kinds/language/onnx.h"
 #include "tost/kinds/language/run.h"
 #include "tost/kinds/language/text.h"
 #include "tost/nn/state_dict.h"
@@ -71,6 +72,10 @@ Kind language_kind() {
   kind.decodes = true;
   kind.open = open_language;
   kind.score = score_language;
+  kind.onnx = [](torch::nn::Module& model, bool memberships) {
+    if (memberships) fail_usage("--memberships goes with image models; leave it out.");
+    return language_onnx(dynamic_cast<LanguageModel&>(model));
+  };
   kind.open_bench = open_bench_language;
   return kind;
 }

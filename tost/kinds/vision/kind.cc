@@ -5,6 +5,7 @@
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/evaluate.h"
 #include "tost/kinds/vision/model_file.h"
+#include "tost/kinds/vision/onnx.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/run.h"
 #include "tost/nn/state_dict.h"
@@ -81,6 +82,9 @@ Kind vision_kind() {
                 .describe = describe_vision};
   kind.open = open_vision;
   kind.score = score_vision;
+  kind.onnx = [](torch::nn::Module& model, bool memberships) {
+    return vision_onnx(dynamic_cast<ImageClassifier&>(model), memberships);
+  };
   kind.open_bench = open_bench_vision;
   return kind;
 }
