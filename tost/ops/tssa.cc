@@ -2,12 +2,12 @@
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include "tost/ops/inner_operator.h"
+#include "tost/ops/plain_gradients.h"
 #include "tost/ops/tssa_check.h"
 #include "tost/ops/tssa_inner.h"
 
@@ -39,22 +39,6 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward(const std::optional<at::Tensor>
 
 namespace {
 
-// Gradients that can be differentiated again: through the plain form.
-variable_list differentiable_gradients(const at::Tensor& w, const at::Tensor& temp,
-                                       const at::Tensor& lengths, const variable_list& grads) {
-  const auto [y, pi] = tssa_plain(w, temp, if_defined(lengths));
-  variable_list outputs, output_grads, inputs;
-  if (grads[0].defined()) outputs.push_back(y), output_grads.push_back(grads[0]);
-  if (grads[1].defined()) outputs.push_back(pi), output_grads.push_back(grads[1]);
-  if (w.requires_grad()) inputs.push_back(w);
-  if (temp.requires_grad()) inputs.push_back(temp);
-  auto found = torch::autograd::grad(outputs, inputs, output_grads, /*retain_graph=*/true,
-                                     /*create_graph=*/true, /*allow_unused=*/true);
-  auto next = found.begin();
-  const auto w_grad = w.requires_grad() ? *next++ : at::Tensor();
-  return {w_grad, temp.requires_grad() ? *next : at::Tensor(), at::Tensor()};
-}
-
 class TssaFunction : public torch::autograd::Function<TssaFunction> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& w,
@@ -72,7 +56,8 @@ class TssaFunction : public torch::autograd::Function<TssaFunction> {
     if (!grads[0].defined() && !grads[1].defined()) return variable_list(3);
     const auto saved = context->get_saved_variables();
     if (c10::GradMode::is_enabled()) {
-      return differentiable_gradients(saved[0], saved[1], saved[6], grads);
+      const auto [y, pi] = tssa_plain(saved[0], saved[1], if_defined(saved[6]));
+      return plain_gradients({y, pi}, {saved[0], saved[1], at::Tensor()}, grads);
     }
     const auto [w_grad, temp_grad] =
         tssa_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1], saved[2],

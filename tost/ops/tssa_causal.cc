@@ -2,12 +2,12 @@
 #include "tost/ops/tssa_causal.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include "tost/ops/inner_operator.h"
+#include "tost/ops/plain_gradients.h"
 #include "tost/ops/tssa_causal_inner.h"
 
 namespace tost {
@@ -53,26 +53,6 @@ CausalGradients tssa_causal_backward(const OptionalTensor& grad_y, const Optiona
 
 namespace {
 
-// Gradients that can be differentiated again: through the plain form.
-variable_list differentiable_gradients(const variable_list& inputs, const OptionalTensor& state,
-                                       int64_t position, const variable_list& grads) {
-  const auto [y, pi, after] = tssa_causal_plain(inputs[0], inputs[1], inputs[2], state, position);
-  variable_list outputs, output_grads, wanted;
-  if (grads[0].defined()) outputs.push_back(y), output_grads.push_back(grads[0]);
-  if (grads[1].defined()) outputs.push_back(pi), output_grads.push_back(grads[1]);
-  for (const auto& input : inputs) {
-    if (input.requires_grad()) wanted.push_back(input);
-  }
-  const auto found = torch::autograd::grad(outputs, wanted, output_grads, /*retain_graph=*/true,
-                                           /*create_graph=*/true, /*allow_unused=*/true);
-  auto next = found.begin();
-  variable_list result(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].requires_grad()) result[i] = *next++;
-  }
-  return result;
-}
-
 class CausalFunction : public torch::autograd::Function<CausalFunction> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& w,
@@ -95,10 +75,11 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     const auto saved = context->get_saved_variables();
     const auto position = context->saved_data["position"].toSymInt();
     if (c10::GradMode::is_enabled()) {
-      auto found = differentiable_gradients({saved[0], saved[1], saved[2]}, if_defined(saved[6]),
-                                            position.guard_int(__FILE__, __LINE__), grads);
-      std::move(found.begin(), found.end(), result.begin());
-      return result;
+      const auto [y, pi, after] =
+          tssa_causal_plain(saved[0], saved[1], saved[2], if_defined(saved[6]),
+                            position.guard_int(__FILE__, __LINE__));
+      return plain_gradients({y, pi}, {saved[0], saved[1], saved[2], at::Tensor(), at::Tensor()},
+                             grads);
     }
     std::tie(result[0], result[1], result[2]) =
         tssa_causal_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1],

@@ -36,6 +36,18 @@ void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& le
   }
 }
 
+at::Tensor lengths_in_range(const std::optional<at::Tensor>& lengths, int64_t tokens) {
+  if (!given(lengths)) return {};
+  const auto adjacent = lengths->contiguous();
+  const auto* values = adjacent.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < adjacent.numel(); ++i) {
+    if (values[i] >= 0 && values[i] <= tokens) continue;
+    fail_usage("tssa: lengths[", i, "] is ", values[i], "; it must be from 0 to the ", tokens,
+               " tokens of w.");
+  }
+  return adjacent;
+}
+
 void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp,
                        const std::optional<at::Tensor>& lengths) {
   if (temp.dim() != 2 || temp.sym_size(1) != 1) {

@@ -14,6 +14,10 @@ void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
 // lengths, where given, [B] int64 on w's device. What stands in them is not looked at.
 void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& lengths);
 
+// The lengths of a CPU, contiguous and from 0 to `tokens`; undefined if there are none. Throws a
+// usage Error.
+at::Tensor lengths_in_range(const std::optional<at::Tensor>& lengths, int64_t tokens);
+
 // Both, and temp [H, 1] floating, on w's device.
 void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp,
                        const std::optional<at::Tensor>& lengths = {});

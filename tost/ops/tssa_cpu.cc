@@ -1,7 +1,6 @@
 // The operators on CPU: float32 and bfloat16 through the kernels, float64 through ATen.
 #include <torch/library.h>
 
-#include "tost/base/error.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/kernel_args.h"
@@ -13,18 +12,6 @@
 namespace tost {
 namespace {
 
-// The lengths, contiguous and in range; undefined where there are none.
-at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
-  if (!given(lengths)) return {};
-  const auto adjacent = lengths->contiguous();
-  const auto* values = adjacent.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < adjacent.numel(); ++i) {
-    if (values[i] >= 0 && values[i] <= tokens) continue;
-    fail_usage("tssa: lengths[", i, "] is ", values[i], "; it must be from 0 to the ", tokens,
-               " tokens of w.");
-  }
-  return adjacent;
-}
 void run(TssaForwardCall& call) {
   const ScratchBlock workspace(kernels::tssa_forward_workspace(call.args));
   kernels::tssa_forward(call.args, workspace.data(), torch_parallel, torch_threads());
