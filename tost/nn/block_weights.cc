@@ -79,7 +79,9 @@ TokenBlockWeights token_block_weights(const Block& block, Packing packing,
   weights.out =
       packed_onto_stream(*projections.to_out->named_children()["0"]->as<Linear>(), block.gamma1,
                          packing, name + "attn.to_out.0", weights.out_shift);
-  if (tssa != nullptr) weights.temp = weight_values(tssa->temp.flatten());
+  if (tssa == nullptr) return weights;
+  weights.temp = weight_values(tssa->temp.flatten());
+  weights.additions = tssa->additions;
   return weights;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "tost/kernels/tssa.h"
 #include "tost/nn/block.h"
 #include "tost/ops/packed_linear.h"
 #include "tost/torch.h"
@@ -28,8 +29,9 @@ enum class EngineMixer : uint8_t {
 struct TokenBlockWeights {
   NormWeights norm1, norm2;
   EngineMixer mixer = EngineMixer::kModule;
-  PackedLinear in, out;  // unless kModule
-  torch::Tensor temp;    // [H], kTssa
+  PackedLinear in, out;              // unless kModule
+  torch::Tensor temp;                // [H], kTssa
+  kernels::TssaAdditions additions;  // kTssa
   std::shared_ptr<TokenMixer> module;
   PackedLinear fc1, fc2;
   // Gamma is part of `out` and fc2, which add onto the residual stream itself; their biases times

@@ -1,6 +1,6 @@
 #include "tost/nn/mixer_tssa.h"
 
-#include "tost/ops/tssa.h"
+#include "tost/ops/tssa_plain.h"
 
 namespace tost {
 
@@ -21,12 +21,14 @@ torch::Tensor TokenStatisticsMixer::forward(const torch::Tensor& x, const MixerC
   return out_->forward(y);
 }
 
-TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
-  temp = register_parameter("temp", torch::ones({config.heads, 1}));
+TssaMixer::TssaMixer(const MixerConfig& config, const TssaAdditions& with)
+    : TokenStatisticsMixer(config), additions(with) {
+  const double start = additions.length_free ? 4 : 1;
+  temp = register_parameter("temp", torch::full({config.heads, 1}, start));
 }
 
 torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
-  auto [y, pi] = tssa(w, temp, call.lengths);
+  auto [y, pi] = tssa_means(w, temp, call.lengths, additions);
   if (call.trace != nullptr) *call.trace = {w, pi};
   return y;
 }

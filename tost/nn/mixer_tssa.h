@@ -4,6 +4,7 @@
 
 #include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
+#include "tost/ops/tssa_means.h"
 
 namespace tost {
 
@@ -28,13 +29,15 @@ class TokenStatisticsMixer : public TokenMixer {
   std::shared_ptr<Linear> out_;
 };
 
-// The paper's operator in the form of the official code, with a learned temperature per head.
+// The paper's operator in the form of the official code, with a learned temperature per head; with
+// `additions` token statistics of our own (ops/tssa_means.h).
 class TssaMixer : public TokenStatisticsMixer {
  public:
-  explicit TssaMixer(const MixerConfig& config);
+  explicit TssaMixer(const MixerConfig& config, const TssaAdditions& additions = {});
   torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 
-  torch::Tensor temp;  // [H, 1], starts at 1
+  torch::Tensor temp;  // [H, 1], starts at 1; at 4 where the logits are free of the length
+  const TssaAdditions additions;
 };
 
 // The same with membership fixed to 1/H: what do learned groups buy?

@@ -17,6 +17,12 @@ std::shared_ptr<TokenMixer> make(const MixerConfig& config) {
   return std::make_shared<Mixer>(config);
 }
 
+template <bool kMeans, bool kLengthFree>
+std::shared_ptr<TokenMixer> make_tssa(const MixerConfig& config) {
+  return std::make_shared<TssaMixer>(config,
+                                     TssaAdditions{.means = kMeans, .length_free = kLengthFree});
+}
+
 struct MixerEntry {
   const char* name;
   std::shared_ptr<TokenMixer> (*make)(const MixerConfig&);
@@ -28,6 +34,14 @@ struct MixerEntry {
 
 constexpr std::array kMixers{
     MixerEntry{"tssa", make<TssaMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
+    // Group means read by the membership, and membership logits that do not shrink with the length:
+    // both, then each alone.
+    MixerEntry{"tssa-means", make_tssa<true, true>, 2,
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }},
+    MixerEntry{"tssa-group-means", make_tssa<true, false>, 2,
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }},
+    MixerEntry{"tssa-length-free", make_tssa<false, true>, 2,
+               [](int64_t c, int64_t, int64_t) { return c; }},
     MixerEntry{"softmax", make<SoftmaxMixer>, 4,
                [](int64_t c, int64_t, int64_t n) { return 2 * c * n; }},
     MixerEntry{"xca", make<CrossCovarianceMixer>, 4,

@@ -16,6 +16,7 @@ struct SequenceSize {
   const char* positions;
   double dropout;
   bool pairs = false;
+  const char* mixer = "tssa";
 };
 
 // The sizes that the Long Range Arena's repository (google-research/long-range-arena) gives its
@@ -41,11 +42,14 @@ constexpr std::array kSequenceSizes{
     SequenceSize{"s4_pathx", 257, 16384, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     // Ours, for a first look.
     SequenceSize{"seq_tiny", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0},
+    SequenceSize{"seq_means", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,
+                 "tssa-means"},
 };
 
 SequenceConfig config_of(const SequenceSize& size) {
   SequenceConfig c;
   c.name = cat("tost_", size.name);
+  c.mixer = size.mixer;
   c.vocab = size.vocab;
   c.max_length = size.max_length;
   c.dim = size.dim;

@@ -12,9 +12,11 @@ namespace {
 struct VisionFamily {
   const char* prefix;
   const char* mixer;
+  bool small_only = false;  // only the sizes that are ours
 };
 constexpr std::array kVisionFamilies{VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"},
-                                     VisionFamily{"vit", "softmax"}};
+                                     VisionFamily{"vit", "softmax"},
+                                     VisionFamily{"tost_means", "tssa-means", true}};
 
 struct VisionSize {
   const char* name;
@@ -64,6 +66,7 @@ std::vector<VisionConfig> make_presets() {
   for (const auto& family : kVisionFamilies) {
     for (const auto& size : kVisionSizes) {
       if (size.tost_only && family.prefix != kVisionFamilies[0].prefix) continue;
+      if (family.small_only && size.image_size == 224) continue;
       presets.push_back(make_config(family, size, size.patches[0]));
       if (size.patches[1] == size.patches[0]) continue;
       presets.push_back(make_config(family, size, size.patches[1]));
