@@ -2,26 +2,34 @@
 
 #include <cmath>
 
+#include "tost/ops/causal_conv.h"
+
 namespace tost {
+
+using torch::Tensor;
+
+namespace {
+
+// The `count` tokens before the one after x.
+Tensor last_tokens(const Tensor& x, const Tensor& past, int64_t count) {
+  const int64_t tokens = x.size(1);
+  if (tokens >= count) return x.narrow(1, tokens - count, count).detach().clone();
+  const auto before =
+      past.defined() ? past : torch::zeros({x.size(0), count, x.size(2)}, x.options());
+  return torch::cat({before, x}, 1).narrow(1, tokens, count).detach().clone();
+}
+
+}  // namespace
 
 CausalConv::CausalConv(int64_t channels, int64_t taps) {
   const double bound = 1 / std::sqrt(double(taps));
   weight = register_parameter("weight", torch::empty({taps, channels}).uniform_(-bound, bound));
 }
 
-torch::Tensor CausalConv::forward(const torch::Tensor& x, torch::Tensor* past) const {
-  const int64_t taps = weight.size(0), tokens = x.size(1);
-  const auto filter = weight.to(x.scalar_type());
-  auto before = past != nullptr && past->defined()
-                    ? *past
-                    : torch::zeros({x.size(0), taps - 1, x.size(2)}, x.options());
-  const auto all = torch::cat({before, x}, 1);  // [B, taps - 1 + T, C]
-  if (past != nullptr) *past = all.narrow(1, tokens, taps - 1).detach().clone();
-  auto y = x * filter[taps - 1];
-  for (int64_t i = 0; i + 1 < taps; ++i) {
-    y = torch::addcmul(y, all.narrow(1, i, tokens), filter[i]);
-  }
-  return y;
+Tensor CausalConv::forward(const Tensor& x, Tensor* past) const {
+  const Tensor before = past != nullptr ? *past : Tensor();
+  if (past != nullptr) *past = last_tokens(x, before, weight.size(0) - 1);
+  return causal_conv(x, weight, before);
 }
 
 }  // namespace tost

@@ -51,13 +51,9 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const CausalCall& call) {
     *call.trace = {w, (pi / double(config_.heads)).transpose(1, 2)};
   }
   Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
-  auto y = w + means->forward(parts[1], pi, rates->log_rates(), sums);
-  if (config_.options.gate) {
-    const auto factor = torch::silu(parts[2]);
-    if (call.trace != nullptr) call.trace->gate = factor;
-    y = y * factor;
-  }
-  return c_proj->forward(y);
+  const auto gate = config_.options.gate ? parts[2] : Tensor();
+  if (call.trace != nullptr && gate.defined()) call.trace->gate = torch::silu(gate);
+  return c_proj->forward(means->forward({w, parts[1], gate, pi, rates->log_rates()}, sums));
 }
 
 }  // namespace tost

@@ -22,6 +22,7 @@ class CausalMeansMixer : public CausalMixer {
   // Of w; membership comes from the router, not from them.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;
+  int64_t head_count() const { return config_.heads; }
 
   std::shared_ptr<Linear> c_attn;    // [2 C or with the gate 3 C, C]: u, v, g
   std::shared_ptr<Linear> c_proj;    // [C, C]

@@ -125,8 +125,8 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const CausalCall& 
   if (means != nullptr) {
     Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
     const auto share = pi.transpose(1, 2) * double(config_.heads);
-    y = y +
-        means->forward(values != nullptr ? values->forward(x) : w, share, rates->log_rates(), sums);
+    const auto of = values != nullptr ? values->forward(x) : w;
+    y = means->forward({y, of, {}, share, rates->log_rates()}, sums);
   }
   return y;
 }

@@ -23,16 +23,23 @@ GroupMeans::GroupMeans(int64_t dim) {
   scale = register_parameter("scale", torch::ones({dim}));
 }
 
-Tensor GroupMeans::forward(const Tensor& values, const Tensor& pi, const Tensor& log_rates,
-                           Tensor* sums) const {
-  const int64_t batch = values.size(0), tokens = values.size(1), heads = pi.size(2);
+Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
+  return has_fused_means(call) ? group_means(call, scale, sums) : chunked(call, sums);
+}
+
+Tensor GroupMeans::chunked(const MeansCall& call, Tensor* sums) const {
+  const auto& values = call.values;
+  const int64_t batch = values.size(0), tokens = values.size(1), heads = call.pi.size(2);
   const int64_t width = values.size(2) / heads;
-  const auto share = pi.to(torch::kFloat).unsqueeze(3);  // [B, T, H, 1]
-  const auto split = values.to(torch::kFloat).view({batch, tokens, heads, width});
-  const auto all = running_sums(torch::cat({split * share, share.square()}, 3), log_rates, sums);
+  const auto dtype = values.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const auto share = call.pi.to(dtype).unsqueeze(3);  // [B, T, H, 1]
+  const auto split = values.to(dtype).reshape({batch, tokens, heads, width});
+  const auto all =
+      running_sums(torch::cat({split * share, share.square()}, 3), call.log_rates, sums);
   const auto spread = (all.narrow(3, width, 1) + 1e-6).rsqrt();
   const auto means = (all.narrow(3, 0, width) * spread).reshape(values.sizes());
-  return (means * scale).to(values.scalar_type());
+  const auto y = call.base + (means * scale).to(values.scalar_type());
+  return call.gate.defined() ? y * torch::silu(call.gate) : y;
 }
 
 }  // namespace tost

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tost/ops/group_means.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -21,6 +22,7 @@ class ForgettingRates : public torch::nn::Module {
   torch::Tensor decay;
 };
 
+// y_t = (base_t + m_t) silu(gate_t), without a gate base_t + m_t, and
 // m_t = scale * M_t / sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and
 // R_t = gamma R_{t-1} + pi_t^2 per head: the group's mean times the square root of how many tokens
 // it rests on, so that its size does not depend on the length of the memory, and a mean of few
@@ -29,10 +31,13 @@ class GroupMeans : public torch::nn::Module {
  public:
   explicit GroupMeans(int64_t dim);
 
-  // values [B, T, C]; pi [B, T, H], H dividing C; log_rates [H] or undefined; sums [B, H, P + 1]
-  // float64 as the carry of running_sums(). → [B, T, C] of values' dtype.
-  torch::Tensor forward(const torch::Tensor& values, const torch::Tensor& pi,
-                        const torch::Tensor& log_rates, torch::Tensor* sums) const;
+  // sums [B, H, P + 1] float64 as the carry of running_sums(), or null. → [B, T, C] of values'
+  // dtype. float32 and bfloat16 on a CPU run fused kernels (fused_means.h), everything else the
+  // plain form.
+  torch::Tensor forward(const MeansCall& call, torch::Tensor* sums) const;
+
+  // The same in ATen on any device and floating dtype, as products over chunks of tokens.
+  torch::Tensor chunked(const MeansCall& call, torch::Tensor* sums) const;
 
   torch::Tensor scale;  // [C], starts at 1
 };

@@ -163,7 +163,7 @@ TEST_P(EveryCausalModel, Bfloat16AutocastStaysNearFloat) {
   const auto wide = model_->forward(text);
   const testing::Bfloat16Autocast autocast;
   const auto narrow = model_->forward(text).to(torch::kFloat);
-  EXPECT_LE((narrow - wide).abs().max().item<double>(), 0.06 * wide.abs().max().item<double>());
+  EXPECT_LE((narrow - wide).abs().max().item<double>(), 0.08 * wide.abs().max().item<double>());
 }
 
 TEST_P(EveryCausalModel, ConfigurationSurvivesJson) {
