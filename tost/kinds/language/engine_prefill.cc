@@ -52,11 +52,12 @@ LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
   for (const auto& b : weights.blocks) {
     blocks_.push_back({packed(b.in, narrow_), packed_onto_stream(b.out, b.gamma1, narrow_),
                        packed(b.fc, narrow_), packed_onto_stream(b.proj, b.gamma2, narrow_),
-                       shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2)});
+                       shift_of(b.out, b.gamma1), shift_of(b.proj, b.gamma2),
+                       packed(b.router, narrow_)});
   }
   int64_t product = 0;
   for (const auto& b : blocks_) {
-    for (const auto* map : {&b.in, &b.out, &b.fc, &b.proj}) {
+    for (const auto* map : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) {
       if (map->defined()) product = std::max(product, map->scratch_bytes(tile_rows_));
     }
   }
@@ -86,7 +87,7 @@ void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
 int64_t LanguagePrefill::bytes() const {
   int64_t bytes = 0;
   for (const auto& b : blocks_) {
-    for (const auto* map : {&b.in, &b.out, &b.fc, &b.proj}) bytes += map->bytes();
+    for (const auto* map : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) bytes += map->bytes();
   }
   return bytes;
 }
@@ -98,6 +99,7 @@ void LanguagePrefill::reserve(int64_t rows) {
   x_ = torch::empty({rows, dim_});
   w_ = torch::empty({rows * widest});
   y_ = torch::empty({rows * dim_});
+  pi_ = torch::empty({rows, weights_.model->config().heads});
 }
 
 // The first numbers of a buffer as [B, T, width], float32 or bfloat16.
@@ -177,6 +179,13 @@ void LanguagePrefill::open(int64_t index, const Tile& tile) {
   result.next = blocks_[size_t(index)].out.ahead();
   in.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, result,
          tile.scratch + aligned(tile_rows_ * dim_ * 4));
+  const auto& router = blocks_[size_t(index)].router;
+  if (!router.defined()) return;
+  PackedResult logits;
+  logits.stride = router.outputs();
+  logits.data = pi_.mutable_data_ptr<float>() + tile.first * logits.stride;
+  router.run({.rows = tile.rows, .data = tile.scratch, .stride = dim_}, logits,
+             tile.scratch + aligned(tile_rows_ * dim_ * 4));
 }
 
 void LanguagePrefill::close(int64_t index, const Tile& tile) {
@@ -229,6 +238,7 @@ void LanguagePrefill::mix(int64_t index, LanguageState& state) {
   const auto& block = weights_.blocks[size_t(index)];
   auto& own = state.blocks[size_t(index)];
   if (block.kind == BlockMixer::kTssa) return tssa(block, own["statistics"]);
+  if (block.kind == BlockMixer::kMeans) return means(block, own);
   if (block.kind == BlockMixer::kSoftmax) {
     auto& attention = dynamic_cast<CausalAttention&>(*block.mixer);
     const auto mixed = attention.attend(rows_of(w_, 3 * dim_, false), &own);
@@ -239,10 +249,28 @@ void LanguagePrefill::mix(int64_t index, LanguageState& state) {
   x_.addcmul_(block.gamma1, mixed.reshape({batch_ * tokens_, dim_}));
 }
 
+void LanguagePrefill::means(const LanguageBlockWeights& block, MixerState& state) {
+  const MeansState own(block.means, batch_, state);
+  const auto base = torch::empty({batch_, tokens_, dim_});
+  const auto mixed = narrow_ ? torch::empty_like(base) : rows_of(y_, dim_, false);
+  const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch_, tokens_)));
+  mix_means(block.means,
+            {.batch = batch_,
+             .tokens = tokens_,
+             .parts = w_.const_data_ptr<float>(),
+             .pi = pi_.mutable_data_ptr<float>(),
+             .base = base.mutable_data_ptr<float>(),
+             .y = mixed.mutable_data_ptr<float>(),
+             .sums = own.sums,
+             .past = own.past},
+            workspace.data(), torch_parallel);
+  if (narrow_) rows_of(y_, dim_, true).copy_(mixed);
+}
+
 void LanguagePrefill::tssa(const LanguageBlockWeights& block, Tensor& statistics) {
   const int64_t heads = weights_.model->config().heads, size = 2 * dim_ + heads;
   auto after = torch::empty({batch_, size}, torch::kDouble);
-  if (statistics.defined()) check_statistics(statistics, batch_, size);
+  if (statistics.defined()) check_state(statistics, {batch_, size});
   const auto before = statistics.defined() ? statistics.contiguous() : statistics;
   const auto w = rows_of(w_, dim_, narrow_), y = rows_of(y_, dim_, narrow_);
   kernels::CausalForwardArgs a;

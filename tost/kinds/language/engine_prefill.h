@@ -33,6 +33,7 @@ class LanguagePrefill {
   struct Block {
     PackedLinear in, out, fc, proj;       // out and proj times gamma
     torch::Tensor out_shift, proj_shift;  // their biases times gamma; undefined without
+    PackedLinear router;                  // of group means
   };
   struct Tile {
     int64_t first, rows;
@@ -48,6 +49,7 @@ class LanguagePrefill {
   void norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow);
   void mix(int64_t block, LanguageState& state);
   void tssa(const LanguageBlockWeights& block, torch::Tensor& statistics);
+  void means(const LanguageBlockWeights& block, MixerState& state);
   torch::Tensor rows_of(const torch::Tensor& buffer, int64_t width, bool narrow) const;
 
   const LanguageWeights& weights_;
@@ -59,6 +61,7 @@ class LanguagePrefill {
   int64_t tile_bytes_ = 0;  // scratch of a thread
   // Of all rows: the residual stream, and as raw memory what mixers read and give.
   torch::Tensor x_, w_, y_;
+  torch::Tensor pi_;  // [rows, H], of group means
   // Of the present call.
   int64_t batch_ = 0, tokens_ = 0, position_ = 0;
 };

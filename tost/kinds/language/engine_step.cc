@@ -59,7 +59,10 @@ LanguageStep::LanguageStep(const LanguageWeights& weights)
   y_ = rows(dim_);
   sums_ = rows(weights.mlp_hidden);
   hidden_ = rows(weights.mlp_hidden);
+  pi_ = rows(weights.model->config().heads);
+  base_ = rows(dim_);
   statistics_.resize(weights.blocks.size());
+  means_.resize(weights.blocks.size());
   add_stages();
 }
 
@@ -70,6 +73,10 @@ void LanguageStep::add_stages() {
       case BlockMixer::kTssa:
         stages_.insert(stages_.end(),
                        {{Work::kIn, block}, {Work::kTssa, block}, {Work::kOut, block}});
+        break;
+      case BlockMixer::kMeans:
+        stages_.insert(stages_.end(),
+                       {{Work::kIn, block}, {Work::kMeans, block}, {Work::kOut, block}});
         break;
       case BlockMixer::kSoftmax:
         stages_.insert(stages_.end(),
@@ -105,10 +112,12 @@ void LanguageStep::embed(const int64_t* ids) {
 void LanguageStep::prepare_states(LanguageState& state) {
   const int64_t size = 2 * dim_ + weights_.model->config().heads;
   for (size_t i = 0; i < weights_.blocks.size(); ++i) {
-    if (weights_.blocks[i].kind != BlockMixer::kTssa) continue;
+    const auto& block = weights_.blocks[i];
+    if (block.kind == BlockMixer::kMeans) means_[i].emplace(block.means, batch_, state.blocks[i]);
+    if (block.kind != BlockMixer::kTssa) continue;
     Tensor& sums = state.blocks[i]["statistics"];
     if (!sums.defined()) sums = torch::zeros({batch_, size}, torch::kDouble);
-    check_statistics(sums, batch_, size);
+    check_state(sums, {batch_, size});
     if (sums.use_count() > 1 || !sums.is_contiguous())
       sums = sums.clone(at::MemoryFormat::Contiguous);
     statistics_[i] = sums.mutable_data_ptr<double>();
@@ -156,9 +165,15 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
     case Work::kIn:
       norm_rows(block.norm1, numbers(x_), dim_, rows, own);
       multiply(block.in, own, rows, numbers(w_), nullptr, thread, threads);
+      if (block.router.values.defined()) {
+        multiply(block.router, own, rows, numbers(pi_), nullptr, thread, threads);
+      }
       break;
     case Work::kTssa:
       if (thread == 0) tssa(block, statistics_[size_t(stage.block)]);
+      break;
+    case Work::kMeans:
+      if (thread == 0) means(block, *means_[size_t(stage.block)]);
       break;
     case Work::kOut:
       multiply(block.out, numbers(y_), rows, numbers(x_), &block.gamma1, thread, threads);
@@ -245,7 +260,11 @@ kernels::CausalForwardArgs LanguageStep::tssa_args() const {
 }
 
 void LanguageStep::prepare_workspace() {
-  const int64_t bytes = kernels::causal_forward_workspace(tssa_args(), 1) + 64;
+  int64_t bytes = kernels::causal_forward_workspace(tssa_args(), 1) + 64;
+  for (const auto& block : weights_.blocks) {
+    if (block.kind != BlockMixer::kMeans) continue;
+    bytes = std::max(bytes, mix_means_workspace(block.means, batch_, tokens_) + 64);
+  }
   if (!workspace_.defined() || workspace_.numel() < bytes) {
     workspace_ = torch::empty({bytes}, torch::kByte);
   }
@@ -259,6 +278,19 @@ void LanguageStep::tssa(const LanguageBlockWeights& block, double* statistics) c
   kernels::causal_forward(a, workspace_.mutable_data_ptr<uint8_t>(), serial_for, 1);
   if (block.scale == 1) return;
   for (int64_t i = 0; i < batch_ * tokens_ * dim_; ++i) numbers(y_)[i] *= float(block.scale);
+}
+
+void LanguageStep::means(const LanguageBlockWeights& block, const MeansState& state) {
+  mix_means(block.means,
+            {.batch = batch_,
+             .tokens = tokens_,
+             .parts = numbers(w_),
+             .pi = numbers(pi_),
+             .base = numbers(base_),
+             .y = numbers(y_),
+             .sums = state.sums,
+             .past = state.past},
+            workspace_.mutable_data_ptr<uint8_t>(), serial_for);
 }
 
 // Mixers that are torch modules, between two parallel regions.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tost/kernels/tssa_causal.h"
@@ -25,7 +26,7 @@ class LanguageStep {
   void head(const float* rows, int64_t count, float* logits) const;
 
  private:
-  enum class Work : uint8_t { kIn, kTssa, kOut, kFc, kProj, kHead, kAttention, kModule };
+  enum class Work : uint8_t { kIn, kTssa, kMeans, kOut, kFc, kProj, kHead, kAttention, kModule };
   struct Stage {
     Work work;
     int64_t block;
@@ -49,6 +50,7 @@ class LanguageStep {
   void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
   kernels::CausalForwardArgs tssa_args() const;
   void tssa(const LanguageBlockWeights& block, double* statistics) const;
+  void means(const LanguageBlockWeights& block, const MeansState& state);
   void call_module(const Stage& stage, LanguageState& state);
 
   const LanguageWeights& weights_;
@@ -57,12 +59,14 @@ class LanguageStep {
   // kMostFewRows rows each: the residual stream, what a mixer reads and gives, the MLP between its
   // products.
   torch::Tensor x_, w_, y_, sums_, hidden_;
-  torch::Tensor own_;  // scratch of every thread
+  torch::Tensor pi_, base_;  // of group means: [rows, H], [rows, C]
+  torch::Tensor own_;        // scratch of every thread
   int64_t own_bytes_ = 0;
   torch::Tensor workspace_;  // of the operator
   // Of the present call.
   int64_t batch_ = 0, tokens_ = 0, position_ = 0;
   std::vector<double*> statistics_;  // a block's state, null where it has none
+  std::vector<std::optional<MeansState>> means_;
   float* logits_ = nullptr;
 };
 

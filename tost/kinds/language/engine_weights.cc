@@ -4,6 +4,7 @@
 #include "tost/base/text.h"
 #include "tost/nn/block_weights.h"
 #include "tost/nn/causal_attention.h"
+#include "tost/nn/causal_means.h"
 #include "tost/nn/causal_tssa.h"
 #include "tost/nn/quantizable.h"
 #include "tost/nn/state_dict.h"
@@ -36,6 +37,7 @@ BlockMixer mixer_kind(const CausalMixer& mixer, const LanguageConfig& config) {
       tssa->gate == nullptr) {
     return BlockMixer::kTssa;
   }
+  if (dynamic_cast<const CausalMeansMixer*>(&mixer) != nullptr) return BlockMixer::kMeans;
   return dynamic_cast<const CausalSoftmaxMixer*>(&mixer) != nullptr ? BlockMixer::kSoftmax
                                                                     : BlockMixer::kModule;
 }
@@ -151,6 +153,12 @@ LanguageBlockWeights::LanguageBlockWeights(const GptBlock& block, const Language
     temp = plain(tssa.temp);
     denom_bias = plain(tssa.denom_bias);
     scale = config.options.scale_pi ? double(config.heads) : 1.0;
+  } else if (kind == BlockMixer::kMeans) {
+    const auto& groups = dynamic_cast<const CausalMeansMixer&>(*mixer);
+    in = {groups.c_attn->weight, groups.c_attn->bias, type};
+    out = {groups.c_proj->weight, groups.c_proj->bias, type};
+    if (groups.router != nullptr) router = {groups.router->weight, {}, type};
+    means = MeansWeights(groups);
   } else if (kind == BlockMixer::kSoftmax) {
     const auto& attention = dynamic_cast<const CausalSoftmaxMixer&>(*mixer);
     in = {attention.c_attn->weight, attention.c_attn->bias, type};
@@ -179,7 +187,7 @@ void LanguageWeights::gather() {
     }
   };
   for (auto& b : blocks) {
-    for (auto* weight : {&b.in, &b.out, &b.fc, &b.proj}) add(*weight);
+    for (auto* weight : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) add(*weight);
   }
   add(table);
   const auto room = [](const Tensor& x) { return (int64_t(x.nbytes()) + 63) / 64 * 64; };
@@ -194,12 +202,9 @@ void LanguageWeights::gather() {
   }
 }
 
-void check_statistics(const Tensor& sums, int64_t batch, int64_t size) {
-  if (sums.scalar_type() == torch::kDouble && sums.dim() == 2 && sums.size(0) == batch &&
-      sums.size(1) == size) {
-    return;
-  }
-  fail_usage("The state of ", sums.scalar_type(), " ", sums.sizes(), " is not one of ", batch,
+void check_state(const Tensor& state, at::IntArrayRef sizes, torch::ScalarType type) {
+  if (state.is_cpu() && state.scalar_type() == type && state.sizes() == sizes) return;
+  fail_usage("The state of ", state.scalar_type(), " ", state.sizes(), " is not one of ", sizes[0],
              " texts of this model; read the same number of texts on, or start again.");
 }
 
@@ -214,9 +219,10 @@ void LanguageWeights::embed(int64_t id, int64_t position, float* to) const {
 int64_t LanguageWeights::step_bytes() const {
   int64_t bytes = table.bytes() + int64_t(norm.weight.nbytes());
   for (const auto& b : blocks) {
-    for (const auto* w : {&b.in, &b.out, &b.fc, &b.proj}) {
+    for (const auto* w : {&b.in, &b.router, &b.out, &b.fc, &b.proj}) {
       if (w->values.defined()) bytes += w->bytes();
     }
+    bytes += b.means.bytes();
     if (b.kind == BlockMixer::kModule) {
       for (const auto& parameter : b.mixer->parameters()) bytes += int64_t(parameter.nbytes());
     }

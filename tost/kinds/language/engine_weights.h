@@ -9,6 +9,7 @@
 
 #include "tost/kernels/few_rows.h"
 #include "tost/kernels/row_ops.h"
+#include "tost/kinds/language/engine_means.h"
 #include "tost/kinds/language/model.h"
 #include "tost/ops/quantized_weight.h"
 
@@ -43,6 +44,7 @@ struct NormWeight {
 // What stands between a block's two projections.
 enum class BlockMixer : uint8_t {
   kTssa,     // the operator of kernels/tssa_causal.h
+  kMeans,    // running group means, kernels/group_means.h
   kSoftmax,  // attention with a key-value cache
   kModule,   // anything else: the module as a whole, on rounded weights
 };
@@ -55,14 +57,17 @@ struct LanguageBlockWeights {
   NormWeight norm1, norm2;
   StepWeight in, out;  // of the mixer; unused for kModule
   StepWeight fc, proj;
+  StepWeight router;                   // kMeans, unless membership is uniform
+  MeansWeights means;                  // kMeans
   torch::Tensor gamma1, gamma2;        // [C] float32
   torch::Tensor temp, denom_bias;      // kTssa
   double scale = 1;                    // kTssa: of the operator's result
   std::shared_ptr<CausalMixer> mixer;  // kSoftmax, kModule
 };
 
-// Throws a usage Error unless a block's running sums are float64 [batch, size].
-void check_statistics(const torch::Tensor& sums, int64_t batch, int64_t size);
+// Throws a usage Error unless a tensor of a block's state has these sizes, the texts first.
+void check_state(const torch::Tensor& state, at::IntArrayRef sizes,
+                 torch::ScalarType type = torch::kDouble);
 
 struct LanguageWeights {
   // Shares the model's tensors where it can: the model must live on and must not change. Heads and
