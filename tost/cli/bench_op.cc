@@ -130,6 +130,8 @@ void add_bench_op_command(CLI::App& bench) {
       ->capture_default_str();
   command->add_flag("--causal", options->bench.causal,
                     "The causal operator, in a layer without projection biases");
+  command->add_flag("--means", options->bench.means,
+                    "With group means: the mixer tssa-means in place of tssa");
   command->add_option("--dim", options->bench.dim, "Channels")->capture_default_str();
   command->add_option("--heads", options->bench.heads, "Heads; must divide the channels")
       ->capture_default_str();

@@ -9,11 +9,13 @@
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
 #include "tost/bench/timing.h"
+#include "tost/nn/group_means.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
+#include "tost/ops/tssa_means.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -30,8 +32,17 @@ struct Case {
   Tensor out, out_bias;
   Tensor qkv;  // [3 C, C], for attention
   int64_t heads = 1;
+  bool means = false;
+  // Causal with means: what is read in addition to w, its memberships [B, N, H], rates and scale.
+  Tensor values, gate, pi, log_rates, scale;
+  std::shared_ptr<GroupMeans> chunked;  // of that scale
 
+  MeansCall means_call(const Tensor& base) const { return {base, values, gate, pi, log_rates}; }
   std::vector<Tensor> with_parameters(std::vector<Tensor> inputs) const {
+    if (pi.defined()) {
+      for (const auto& x : {values, gate, pi, log_rates, scale}) inputs.push_back(x);
+      return inputs;
+    }
     inputs.push_back(temp);
     if (denom_bias.defined()) inputs.push_back(denom_bias);
     return inputs;
@@ -44,13 +55,19 @@ struct Case {
 
 using Operator = std::tuple<Tensor, Tensor> (*)(const Case&, const Tensor& w);
 
+constexpr TssaAdditions kBenchAdditions{.means = true, .length_free = true};
+
 std::tuple<Tensor, Tensor> fused(const Case& c, const Tensor& w) {
+  if (c.pi.defined()) return {group_means(c.means_call(w), c.scale, nullptr), c.pi};
+  if (c.means) return tssa_means(w, c.temp, {}, kBenchAdditions);
   if (!c.denom_bias.defined()) return tssa(w, c.temp);
   const auto [y, pi, state] = tssa_causal(w, c.temp, c.denom_bias);
   return {y, pi};
 }
 
 std::tuple<Tensor, Tensor> plain(const Case& c, const Tensor& w) {
+  if (c.pi.defined()) return {c.chunked->chunked(c.means_call(w), nullptr), c.pi};
+  if (c.means) return tssa_means_plain(w, c.temp, {}, kBenchAdditions);
   if (!c.denom_bias.defined()) return tssa_plain(w, c.temp);
   const auto [y, pi, state] = tssa_causal_plain(w, c.temp, c.denom_bias);
   return {y, pi};
@@ -79,6 +96,18 @@ Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
     c.denom_bias = torch::zeros({options.heads, shape.tokens, 1}, wide).requires_grad_();
   } else {
     c.in_bias = bias(), c.out_bias = bias();
+  }
+  c.means = options.means;
+  if (options.causal && options.means) {
+    c.values = tokens().requires_grad_(), c.gate = tokens().requires_grad_();
+    c.pi = (torch::randn({shape.batch, shape.tokens, options.heads}, wide).softmax(-1) *
+            double(options.heads))
+               .requires_grad_();
+    c.log_rates = ForgettingRates(options.heads, "learned").log_rates().detach().to(wide.device());
+    c.log_rates.requires_grad_();
+    c.chunked = std::make_shared<GroupMeans>(options.dim);
+    c.chunked->to(wide.device());
+    c.scale = c.chunked->scale;
   }
   return c;
 }

@@ -23,7 +23,10 @@ struct OpBenchOptions {
   std::string dtype = "float32";  // or bfloat16
   int64_t repeat = 9;             // rounds; the medians are reported
   bool causal = false;            // the causal operator, a bias for every position
-  std::string device = "cpu";     // as device_from_name() takes it
+  // Group means: bidirectional with memberships free of the length, causal gated and with
+  // forgetting instead of second moments.
+  bool means = false;
+  std::string device = "cpu";  // as device_from_name() takes it
 };
 
 // Medians in milliseconds, output allocation included. "Plain" is the plain ATen form on the
