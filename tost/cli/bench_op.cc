@@ -86,6 +86,12 @@ void print_row(const OpBenchRow& r) {
             << std::flush;
 }
 
+std::string op_title_of(const OpBenchOptions& bench) {
+  if (!bench.means) return bench.causal ? "Causal TSSA, " : "TSSA, ";
+  if (!bench.causal) return "TSSA with group means, ";
+  return bench.gate ? "Causal group means, gated, " : "Causal group means, ";
+}
+
 void run_bench_op(const BenchOpOptions& options) {
   set_threads(options.run.threads);
   auto bench = options.bench;
@@ -93,8 +99,8 @@ void run_bench_op(const BenchOpOptions& options) {
   bench.device = options.run.device;
   const bool gpu = device_from_name(bench.device).is_cuda();
   if (!options.run.json) {
-    std::cout << (bench.causal ? "Causal TSSA, " : "TSSA, ") << bench.dtype << ", " << bench.dim
-              << " channels, " << bench.heads << " heads, ";
+    std::cout << op_title_of(bench) << bench.dtype << ", " << bench.dim << " channels, "
+              << bench.heads << " heads, ";
     if (gpu) {
       std::cout << bench.device;
     } else {
@@ -109,6 +115,8 @@ void run_bench_op(const BenchOpOptions& options) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& row : rows) list.push_back(row_json(row));
   print_json({{"causal", bench.causal},
+              {"means", bench.means},
+              {"gate", bench.gate},
               {"dtype", bench.dtype},
               {"device", bench.device},
               {"dim", bench.dim},
@@ -132,6 +140,7 @@ void add_bench_op_command(CLI::App& bench) {
                     "The causal operator, in a layer without projection biases");
   command->add_flag("--means", options->bench.means,
                     "With group means: the mixer tssa-means in place of tssa");
+  command->add_flag("--gate", options->bench.gate, "With --causal --means: gated");
   command->add_option("--dim", options->bench.dim, "Channels")->capture_default_str();
   command->add_option("--heads", options->bench.heads, "Heads; must divide the channels")
       ->capture_default_str();

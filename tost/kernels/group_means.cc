@@ -1,4 +1,5 @@
-// Group means, forward and backward: chunk after chunk of every head, heads spread over threads.
+// Group means, forward and backward: chunk after chunk, within it group after group of tokens, and
+// for each group all heads of the thread, so that rows are read in the order of memory.
 #include "tost/kernels/group_means.h"
 
 #include <algorithm>
@@ -51,28 +52,35 @@ void fill_powers(const MeansInputs& in, float* powers) {
   }
 }
 
-// What a pass reads of `tokens` tokens of a head from `token` on.
+// What a pass reads of the tokens of a group from `token` on, of a head.
 MeansBlock means_block(const MeansInputs& in, const float* powers, int64_t sample, int64_t head,
                        int64_t token) {
-  const int64_t width = in.shape.width, c = head * width;
+  const int64_t width = in.shape.width, c = head * width, t = token % kCausalChunk;
   MeansBlock b;
-  b.tokens = std::min(kCausalChunk, in.shape.tokens - token);
+  b.tokens = std::min(kTokenGroup, in.shape.tokens - token);
   b.width = width;
   b.values = rows_at(in.values, in, sample, token, c);
   b.base = rows_at(in.base, in, sample, token, c);
   b.gate = rows_at(in.gate, in, sample, token, c);
   b.pi = in.pi + (sample * in.shape.tokens + token) * in.shape.heads + head;
   b.pi_stride = in.shape.heads;
-  b.powers = powers + head * kCausalChunk;
+  b.decay = powers[head * kCausalChunk];
+  b.powers = powers + head * kCausalChunk + t;
   b.scale = in.scale + c;
+  b.first = t == 0;
   return b;
 }
 
+int64_t chunk_end(const MeansInputs& in, int64_t token) {
+  return std::min(in.shape.tokens, token + kCausalChunk);
+}
+
 // total = G^tokens total + rest: the sums after a chunk from those before it, of one head.
-void move_on(const MeansInputs& in, const MeansBlock& b, int64_t head, double* total) {
+void move_on(const MeansInputs& in, int64_t head, int64_t tokens, const float* rest,
+             double* total) {
   double power = 1.0;
-  for (int64_t t = 0; t < b.tokens; ++t) power *= in.decay[head];
-  for (int64_t i = 0; i <= b.width; ++i) total[i] = power * total[i] + b.rest[i];
+  for (int64_t t = 0; t < tokens; ++t) power *= in.decay[head];
+  for (int64_t i = 0; i <= in.shape.width; ++i) total[i] = power * total[i] + rest[i];
 }
 
 void round_sums(const double* total, int64_t count, float* to) {
@@ -82,7 +90,12 @@ void round_sums(const double* total, int64_t count, float* to) {
 class MeansForwardRun {
  public:
   MeansForwardRun(const MeansForwardArgs& args, void* workspace)
-      : args_(args), in_(args.in), shape_(args.in.shape), arena_(workspace) {
+      : args_(args),
+        in_(args.in),
+        shape_(args.in.shape),
+        arena_(workspace),
+        stream_(worth_streaming(shape_.batch * shape_.tokens * shape_.channels() *
+                                element_size(args.in.dtype))) {
     const int64_t sums = shape_.batch * means_state_size(shape_);
     powers_ = arena_.take<float>(shape_.heads * kCausalChunk);
     rest_ = arena_.take<float>(sums);
@@ -99,8 +112,9 @@ class MeansForwardRun {
     over_head_ranges(shape_, parallel, [&](int64_t sample, int64_t first, int64_t last) {
       for (int64_t k = first; k < last; ++k) begin(sample, k);
       for (int64_t t = 0; t < shape_.tokens; t += kCausalChunk) {
-        for (int64_t k = first; k < last; ++k) chunk(passes, sample, k, t);
+        chunk(passes, sample, first, last, t);
       }
+      passes.flush();
     });
   }
 
@@ -122,26 +136,40 @@ class MeansForwardRun {
     }
   }
 
-  void chunk(const MeansPasses& passes, int64_t sample, int64_t head, int64_t token) const {
-    MeansBlock b = means_block(in_, powers_, sample, head, token);
-    double* sums = total(sample, head);
-    float* before = before_ + sums_of(sample, head);
-    if (args_.carry != nullptr) {
-      const int64_t at = sample * causal_chunks(shape_.tokens) + token / kCausalChunk;
-      before = args_.carry + at * means_state_size(shape_) + head * (shape_.width + 1);
+  // The sums before the chunk, as float32.
+  float* before(int64_t sample, int64_t head, int64_t token) const {
+    if (args_.carry == nullptr) return before_ + sums_of(sample, head);
+    const int64_t at = sample * causal_chunks(shape_.tokens) + token / kCausalChunk;
+    return args_.carry + at * means_state_size(shape_) + head * (shape_.width + 1);
+  }
+
+  void chunk(const MeansPasses& passes, int64_t sample, int64_t first, int64_t last,
+             int64_t token) const {
+    const int64_t numbers = shape_.width + 1, end = chunk_end(in_, token);
+    for (int64_t k = first; k < last; ++k) {
+      round_sums(total(sample, k), numbers, before(sample, k, token));
+      std::fill_n(rest_ + sums_of(sample, k), numbers, 0.0f);
     }
-    round_sums(sums, shape_.width + 1, before);
-    b.before = before;
-    b.rest = rest_ + sums_of(sample, head);
-    b.y = rows_at(args_.y, in_, sample, token, head * shape_.width);
-    passes.forward(b);
-    move_on(in_, b, head, sums);
+    for (int64_t t = token; t < end; t += kTokenGroup) {
+      for (int64_t k = first; k < last; ++k) {
+        MeansBlock b = means_block(in_, powers_, sample, k, t);
+        b.before = before(sample, k, token);
+        b.rest = rest_ + sums_of(sample, k);
+        b.y = rows_at(args_.y, in_, sample, t, k * shape_.width);
+        b.stream = stream_;
+        passes.forward(b);
+      }
+    }
+    for (int64_t k = first; k < last; ++k) {
+      move_on(in_, k, end - token, rest_ + sums_of(sample, k), total(sample, k));
+    }
   }
 
   const MeansForwardArgs& args_;
   const MeansInputs& in_;
   const TssaShape& shape_;
   Arena arena_;
+  const bool stream_;
   float* powers_;            // [H, kCausalChunk]
   float* rest_;              // [B, H, P + 1], as below
   double* state_ = nullptr;  // where the caller wants none
@@ -160,6 +188,9 @@ class MeansBackwardRun {
     scale_part_ = arena_.take<float>(shape_.batch * shape_.channels());
     grad_scale_ = arena_.take<double>(shape_.batch * shape_.channels());
     grad_decay_ = arena_.take<double>(shape_.batch * shape_.heads);
+    sums_ = arena_.take<float>(shape_.batch * kCausalChunk * shape_.channels());
+    mass_ = arena_.take<float>(shape_.batch * shape_.heads * kCausalChunk);
+    inverse_ = arena_.take<float>(shape_.batch * shape_.heads * kCausalChunk);
   }
 
   int64_t workspace_bytes() const { return arena_.used(); }
@@ -172,7 +203,7 @@ class MeansBackwardRun {
     std::fill_n(grad_decay_, shape_.batch * shape_.heads, 0.0);
     over_head_ranges(shape_, parallel, [&](int64_t sample, int64_t first, int64_t last) {
       for (int64_t i = causal_chunks(shape_.tokens) - 1; i >= 0; --i) {
-        for (int64_t k = first; k < last; ++k) chunk(passes, sample, k, i);
+        chunk(passes, sample, first, last, i * kCausalChunk);
       }
     });
     for (int64_t c = 0; c < shape_.channels(); ++c)
@@ -188,27 +219,54 @@ class MeansBackwardRun {
     return sum;
   }
 
-  void chunk(const MeansPasses& passes, int64_t sample, int64_t head, int64_t index) const {
-    const int64_t token = index * kCausalChunk, c = head * shape_.width;
-    const int64_t own = (sample * shape_.heads + head) * (shape_.width + 1);
-    const int64_t channel = sample * shape_.channels() + c;
-    MeansBlock b = means_block(in_, powers_, sample, head, token);
-    b.grad_y = rows_at(args_.grad_y, in_, sample, token, c);
-    b.grad_values = rows_at(args_.grad_values, in_, sample, token, c);
-    b.grad_base = rows_at(args_.grad_base, in_, sample, token, c);
-    b.grad_gate = rows_at(args_.grad_gate, in_, sample, token, c);
-    b.grad_pi = args_.grad_pi + (sample * shape_.tokens + token) * shape_.heads + head;
-    b.before = args_.carry +
-               (sample * causal_chunks(shape_.tokens) + index) * means_state_size(shape_) +
-               head * (shape_.width + 1);
-    round_sums(total_ + own, shape_.width + 1, after_ + own);
-    b.after = after_ + own;
-    b.rest = rest_ + own;
-    b.grad_scale = scale_part_ + channel;
+  int64_t sums_of(int64_t sample, int64_t head) const {
+    return (sample * shape_.heads + head) * (shape_.width + 1);
+  }
+
+  // Of the tokens from t on, in the chunk from `token` on.
+  MeansBlock block(int64_t sample, int64_t head, int64_t token, int64_t t) const {
+    const int64_t c = head * shape_.width, in_chunk = t - token;
+    const int64_t chunk = sample * causal_chunks(shape_.tokens) + token / kCausalChunk;
+    const int64_t row = (sample * shape_.heads + head) * kCausalChunk + in_chunk;
+    MeansBlock b = means_block(in_, powers_, sample, head, t);
+    b.before = args_.carry + chunk * means_state_size(shape_) + head * (shape_.width + 1);
+    b.rest = rest_ + sums_of(sample, head);
+    b.sums_stride = shape_.channels();
+    b.sums = sums_ + (sample * kCausalChunk + in_chunk) * b.sums_stride + c;
+    b.mass = mass_ + row;
+    b.inverse = inverse_ + row;
+    b.grad_y = rows_at(args_.grad_y, in_, sample, t, c);
+    b.grad_values = rows_at(args_.grad_values, in_, sample, t, c);
+    b.grad_base = rows_at(args_.grad_base, in_, sample, t, c);
+    b.grad_gate = rows_at(args_.grad_gate, in_, sample, t, c);
+    b.grad_pi = args_.grad_pi + (sample * shape_.tokens + t) * shape_.heads + head;
+    b.after = after_ + sums_of(sample, head);
+    b.end_powers = powers_ + head * kCausalChunk + (chunk_end(in_, token) - 1 - t);
+    b.grad_scale = scale_part_ + sample * shape_.channels() + c;
     b.grad_decay = grad_decay_ + sample * shape_.heads + head;
-    passes.backward(b);
-    move_on(in_, b, head, total_ + own);
-    for (int64_t i = 0; i < shape_.width; ++i) grad_scale_[channel + i] += b.grad_scale[i];
+    return b;
+  }
+
+  void chunk(const MeansPasses& passes, int64_t sample, int64_t first, int64_t last,
+             int64_t token) const {
+    const int64_t numbers = (last - first) * (shape_.width + 1), end = chunk_end(in_, token);
+    const int64_t channel = sample * shape_.channels() + first * shape_.width;
+    const int64_t channels = (last - first) * shape_.width;
+    std::fill_n(rest_ + sums_of(sample, first), numbers, 0.0f);
+    for (int64_t t = token; t < end; t += kTokenGroup) {
+      for (int64_t k = first; k < last; ++k) passes.restore(block(sample, k, token, t));
+    }
+    std::fill_n(rest_ + sums_of(sample, first), numbers, 0.0f);
+    std::fill_n(scale_part_ + channel, channels, 0.0f);
+    round_sums(total_ + sums_of(sample, first), numbers, after_ + sums_of(sample, first));
+    for (int64_t t = token + (end - 1 - token) / kTokenGroup * kTokenGroup; t >= token;
+         t -= kTokenGroup) {
+      for (int64_t k = first; k < last; ++k) passes.backward(block(sample, k, token, t));
+    }
+    for (int64_t k = first; k < last; ++k) {
+      move_on(in_, k, end - token, rest_ + sums_of(sample, k), total_ + sums_of(sample, k));
+    }
+    for (int64_t c = channel; c < channel + channels; ++c) grad_scale_[c] += scale_part_[c];
   }
 
   const MeansBackwardArgs& args_;
@@ -222,6 +280,9 @@ class MeansBackwardRun {
   float* scale_part_;   // [B, C]
   double* grad_scale_;  // [B, C]
   double* grad_decay_;  // [B, H]
+  float* sums_;         // [B, kCausalChunk, C]: M of the chunk
+  float* mass_;         // [B, H, kCausalChunk]: R of the chunk
+  float* inverse_;      // alike: 1 / sqrt(R + 1e-6)
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ struct MeansInputs {
 struct MeansForwardArgs {
   MeansInputs in;
   const double* state = nullptr;  // [B, H, P + 1], before the first token; null means zeros
-  Tokens y;  // may be values, base or gate, but must not overlap them otherwise
+  Tokens y;                       // must not overlap the inputs
   // Optional results, contiguous.
   double* next_state = nullptr;  // [B, H, P + 1], after the last token; may be `state` itself
   float* carry = nullptr;        // [B, chunks, H, P + 1]: the sums before each chunk, for backward
@@ -57,7 +57,7 @@ struct MeansBackwardArgs {
   double* grad_decay = nullptr;  // [H]
 };
 
-// Bytes of workspace: forward about 16 B C + 256 H, backward about 40 B C.
+// Bytes of workspace: forward about 16 B C + 256 H, backward about 300 B C.
 int64_t means_forward_workspace(const MeansForwardArgs& args);
 int64_t means_backward_workspace(const MeansBackwardArgs& args);
 

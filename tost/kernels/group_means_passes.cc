@@ -12,9 +12,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
+inline void flush_means() {
+  hwy::FlushStream();
+}
+
 template <class T, bool kGate>
-constexpr MeansPasses kMeansPasses = {&means_forward_pass<T, kGate>,
-                                      &means_backward_pass<T, kGate>};
+constexpr MeansPasses kMeansPasses = {&means_forward_pass<T, kGate>, &means_restore_pass<T>,
+                                      &means_backward_pass<T, kGate>, &flush_means};
 
 inline const MeansPasses& means_passes_for(DType dtype, bool gate) {
   if (gate) {

@@ -40,7 +40,9 @@ struct Case {
   MeansCall means_call(const Tensor& base) const { return {base, values, gate, pi, log_rates}; }
   std::vector<Tensor> with_parameters(std::vector<Tensor> inputs) const {
     if (pi.defined()) {
-      for (const auto& x : {values, gate, pi, log_rates, scale}) inputs.push_back(x);
+      for (const auto& x : {values, gate, pi, log_rates, scale}) {
+        if (x.defined()) inputs.push_back(x);
+      }
       return inputs;
     }
     inputs.push_back(temp);
@@ -99,7 +101,8 @@ Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
   }
   c.means = options.means;
   if (options.causal && options.means) {
-    c.values = tokens().requires_grad_(), c.gate = tokens().requires_grad_();
+    c.values = tokens().requires_grad_();
+    if (options.gate) c.gate = tokens().requires_grad_();
     c.pi = (torch::randn({shape.batch, shape.tokens, options.heads}, wide).softmax(-1) *
             double(options.heads))
                .requires_grad_();
@@ -285,6 +288,9 @@ std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
                                      const std::function<void(const OpBenchRow&)>& report) {
   if (options.dtype != "float32" && options.dtype != "bfloat16") {
     fail_usage("--dtype is '", options.dtype, "'; use float32 or bfloat16.");
+  }
+  if (options.gate && !(options.causal && options.means)) {
+    fail_usage("--gate is for --causal --means; leave it out.");
   }
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.heads < 1 || options.dim < 1 || options.dim % options.heads != 0) {
