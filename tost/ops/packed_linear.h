@@ -50,6 +50,8 @@ class PackedLinear {
   int64_t outputs() const { return outputs_; }
   Packing packing() const { return packing_; }
   bool defined() const { return outputs_ > 0; }
+  // Whether a row's result is the same bit for bit however many rows stand beside it.
+  bool rows_alone() const { return tiles_; }
   // Of the weights in memory.
   int64_t bytes() const;
 

@@ -48,6 +48,7 @@ struct LanguageEngine::Parts {
   LanguageWeights weights;
   LanguageStep step;
   std::optional<LanguagePrefill> many;  // laid out when first needed
+  bool tiles = false;                   // step() goes by `many`
 };
 
 LanguageEngine::LanguageEngine(std::shared_ptr<LanguageModel> model, const std::string& precision)
@@ -57,6 +58,15 @@ LanguageEngine::LanguageEngine(std::shared_ptr<LanguageModel> model, const std::
 }
 
 LanguageEngine::~LanguageEngine() = default;
+
+void LanguageEngine::expect_texts() {
+  const PlainMode mode;
+  const auto& c = config();
+  // Tiles read weights of bfloat16, which are twice those of eight bits.
+  if (parts_->weights.type == kernels::WeightType::kBfloat16 && c.dim % 32 == 0) {
+    parts_->tiles = parts_->prefill().rows_alone();
+  }
+}
 
 const LanguageConfig& LanguageEngine::config() const {
   return parts_->model->config();
@@ -96,6 +106,25 @@ Tensor LanguageEngine::extend(const Tensor& any_ids, LanguageState& state) {
   }
   rows = parts_->normed(rows);
   parts_->step.head(rows.const_data_ptr<float>(), batch, to);
+  return logits;
+}
+
+Tensor LanguageEngine::step(const std::vector<int64_t>& ids,
+                            const std::vector<LanguageState*>& states) {
+  const PlainMode mode;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    parts_->model->check_ids(torch::full({1, 1}, ids[i], torch::kLong), states[i]->position);
+    states[i]->blocks.resize(parts_->weights.blocks.size());
+  }
+  auto logits = torch::empty({int64_t(ids.size()), config().vocab});
+  if (ids.empty()) return logits;
+  if (parts_->tiles) {
+    const auto rows = parts_->normed(parts_->prefill().run_texts(ids, states));
+    parts_->prefill().head(rows, logits);
+  } else {
+    parts_->step.run_texts(ids, states, logits.mutable_data_ptr<float>());
+  }
+  for (auto* state : states) ++state->position;
   return logits;
 }
 

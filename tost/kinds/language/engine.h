@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tost/kinds/language/model.h"
 
@@ -39,6 +40,13 @@ class LanguageEngine : public LanguageReader {
   // As LanguageModel::extend(), with the same state: each may go on where the other stopped.
   // Result float32.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
+  // One token of each of several texts at their own positions: ids[i] after *states[i], another
+  // state for every text. Result [texts, vocab] float32. What a text gets is that of a step of it
+  // alone, bit for bit, whatever the texts it is read with.
+  torch::Tensor step(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states);
+  // From now on a step reads weights of bfloat16 by tile units, where this CPU has them: as fast
+  // for many texts as for one, with activations rounded as where many tokens are read at once.
+  void expect_texts();
   // As LanguageModel::hidden(): [B, T, C] float32 after the final norm.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr) override;
   // As LanguageModel::logits(), with the head in this precision.

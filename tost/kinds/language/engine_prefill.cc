@@ -22,6 +22,7 @@ namespace {
 // Rows that stay in a L2 cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
 constexpr int64_t kPrefillColumns = 768;
+constexpr int64_t kMostStepRows = 32;
 
 bool wants_bfloat16(const LanguageWeights& weights) {
   return weights.type != WeightType::kFloat32 && product_support().bfloat16;
@@ -70,15 +71,19 @@ void LanguagePrefill::head(const Tensor& rows, const Tensor& logits) {
   const auto x = narrow_ ? rows.to(torch::kBFloat16) : rows;
   const auto* data = static_cast<const char*>(x.const_data_ptr());
   const int64_t count = rows.size(0), vocab = head_.outputs();
-  at::parallel_for(0, divide_up(count, kTileRows), 1, [&](int64_t begin, int64_t end) {
+  // Of few rows each thread takes a share of the columns.
+  const int64_t tiles = divide_up(count, kTileRows), threads = torch_threads();
+  const int64_t shares = tiles == 1 ? std::min(threads, head_.panels()) : 1;
+  at::parallel_for(0, tiles * shares, 1, [&](int64_t begin, int64_t end) {
     const ScratchBlock scratch{size_t(head_.scratch_bytes(kTileRows))};
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t first = t * kTileRows;
+      const int64_t first = t / shares * kTileRows, share = t % shares;
       PackedResult result;
       result.data = logits.mutable_data_ptr<float>() + first * vocab;
       result.stride = vocab;
       head_.run({std::min(kTileRows, count - first), data + first * dim_ * (narrow_ ? 2 : 4), dim_},
-                result, scratch.data());
+                result, scratch.data(), head_.panels() * share / shares,
+                head_.panels() * (share + 1) / shares);
     }
     PackedLinear::release();
   });
@@ -111,29 +116,52 @@ Tensor LanguagePrefill::rows_of(const Tensor& buffer, int64_t width, bool narrow
 const Tensor& LanguagePrefill::run(const Tensor& ids, LanguageState& state) {
   batch_ = ids.size(0);
   tokens_ = ids.size(1);
-  position_ = state.position;
+  states_ = {&state};
+  return run_all(ids.const_data_ptr<int64_t>());
+}
+
+const Tensor& LanguagePrefill::run_texts(const std::vector<int64_t>& ids,
+                                         const std::vector<LanguageState*>& states) {
+  batch_ = int64_t(ids.size());
+  tokens_ = 1;
+  states_ = states;
+  return run_all(ids.data());
+}
+
+const Tensor& LanguagePrefill::run_all(const int64_t* ids) {
   reserve(batch_ * tokens_);
-  embed(ids.const_data_ptr<int64_t>());
+  embed(ids);
   const auto count = int64_t(blocks_.size());
   for (int64_t i = 0; i <= count; ++i) {
     over_tiles(i);
-    if (i < count) mix(i, state);
+    if (i < count) mix(i);
   }
   return x_;
 }
 
+bool LanguagePrefill::rows_alone() const {
+  return std::all_of(blocks_.begin(), blocks_.end(), [](const Block& b) {
+    const auto alone = [](const PackedLinear& map) { return !map.defined() || map.rows_alone(); };
+    return alone(b.in) && alone(b.out) && alone(b.fc) && alone(b.proj);
+  });
+}
+
 void LanguagePrefill::embed(const int64_t* ids) {
   float* x = x_.mutable_data_ptr<float>();
+  const int64_t rows = batch_ * tokens_ / int64_t(states_.size());
   at::parallel_for(0, batch_ * tokens_, 64, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      weights_.embed(ids[r], position_ + r % tokens_, x + r * dim_);
+      weights_.embed(ids[r], states_[size_t(r / rows)]->position + r % tokens_, x + r * dim_);
     }
   });
 }
 
 // From the mixer of the block before to the input of this block's, a tile at a time.
 void LanguagePrefill::over_tiles(int64_t block) {
-  const int64_t rows = batch_ * tokens_, threads = torch_threads();
+  const int64_t rows = batch_ * tokens_;
+  // Few rows on tile units are bound by reading the weights, which two threads would do twice.
+  const bool few = tokens_ == 1 && rows <= kMostStepRows && rows_alone();
+  const int64_t threads = few ? 1 : torch_threads();
   const int64_t tiles = divide_up(divide_up(rows, tile_rows_), threads) * threads;
   const int64_t size = std::min(tile_rows_, divide_up(divide_up(rows, tiles), 16) * 16);
   at::parallel_for(0, divide_up(rows, size), 1, [&](int64_t begin, int64_t end) {
@@ -234,57 +262,92 @@ void LanguagePrefill::shift(const Tensor& bias, const Tile& tile) {
   }
 }
 
-void LanguagePrefill::mix(int64_t index, LanguageState& state) {
+void LanguagePrefill::mix(int64_t index) {
   const auto& block = weights_.blocks[size_t(index)];
-  auto& own = state.blocks[size_t(index)];
-  if (block.kind == BlockMixer::kTssa) return tssa(block, own["statistics"]);
-  if (block.kind == BlockMixer::kMeans) return means(block, own);
+  const auto texts = int64_t(states_.size());
+  const auto one = [&](size_t text, int threads) {
+    block.kind == BlockMixer::kTssa ? tssa(block, index, text, threads)
+                                    : means(block, index, text, threads);
+  };
+  if (block.kind != BlockMixer::kTssa && block.kind != BlockMixer::kMeans) {
+    for (size_t text = 0; text < states_.size(); ++text) mix_module(index, text);
+  } else if (texts == 1) {
+    one(0, torch_threads());
+  } else {
+    at::parallel_for(0, texts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t text = begin; text < end; ++text) one(size_t(text), 1);
+    });
+  }
+}
+
+void LanguagePrefill::mix_module(int64_t index, size_t text) {
+  const auto& block = weights_.blocks[size_t(index)];
+  auto& own = states_[text]->blocks[size_t(index)];
+  const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
   if (block.kind == BlockMixer::kSoftmax) {
     auto& attention = dynamic_cast<CausalAttention&>(*block.mixer);
-    const auto mixed = attention.attend(rows_of(w_, 3 * dim_, false), &own);
-    rows_of(y_, dim_, narrow_).copy_(mixed);
+    const auto mixed = attention.attend(rows_of(w_, 3 * dim_, false).narrow(0, first, batch), &own);
+    rows_of(y_, dim_, narrow_).narrow(0, first, batch).copy_(mixed);
     return;
   }
-  const auto mixed = block.mixer->forward(rows_of(w_, dim_, false), {nullptr, &own, position_});
-  x_.addcmul_(block.gamma1, mixed.reshape({batch_ * tokens_, dim_}));
+  const auto input = rows_of(w_, dim_, false).narrow(0, first, batch);
+  const auto mixed = block.mixer->forward(input, {nullptr, &own, states_[text]->position});
+  x_.narrow(0, first * tokens_, batch * tokens_)
+      .addcmul_(block.gamma1, mixed.reshape({batch * tokens_, dim_}));
 }
 
-void LanguagePrefill::means(const LanguageBlockWeights& block, MixerState& state) {
-  const MeansState own(block.means, batch_, state);
-  const auto base = torch::empty({batch_, tokens_, dim_});
-  const auto mixed = narrow_ ? torch::empty_like(base) : rows_of(y_, dim_, false);
-  const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch_, tokens_)));
-  mix_means(block.means,
-            {.batch = batch_,
-             .tokens = tokens_,
-             .parts = w_.const_data_ptr<float>(),
-             .pi = pi_.mutable_data_ptr<float>(),
-             .base = base.mutable_data_ptr<float>(),
-             .y = mixed.mutable_data_ptr<float>(),
-             .sums = own.sums,
-             .past = own.past},
-            workspace.data(), torch_parallel);
-  if (narrow_) rows_of(y_, dim_, true).copy_(mixed);
+void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, size_t text,
+                            int threads) {
+  const int64_t batch = batch_ / int64_t(states_.size());
+  const int64_t first = int64_t(text) * batch * tokens_;  // row
+  const MeansState own(block.means, batch, states_[text]->blocks[size_t(index)]);
+  const auto base = torch::empty({batch, tokens_, dim_});
+  const auto y = rows_of(y_, dim_, narrow_).narrow(0, int64_t(text) * batch, batch);
+  const auto mixed = narrow_ ? torch::empty_like(base) : y;
+  const ScratchBlock workspace(size_t(mix_means_workspace(block.means, batch, tokens_)));
+  const int64_t parts = (block.means.gate ? 3 : 2) * dim_;
+  const MeansMix mix{.batch = batch,
+                     .tokens = tokens_,
+                     .parts = w_.const_data_ptr<float>() + first * parts,
+                     .pi = pi_.mutable_data_ptr<float>() + first * block.means.heads,
+                     .base = base.mutable_data_ptr<float>(),
+                     .y = mixed.mutable_data_ptr<float>(),
+                     .sums = own.sums,
+                     .past = own.past};
+  if (threads == 1) {
+    mix_means(block.means, mix, workspace.data(), serial_for);
+  } else {
+    mix_means(block.means, mix, workspace.data(), torch_parallel);
+  }
+  if (narrow_) y.copy_(mixed);
 }
 
-void LanguagePrefill::tssa(const LanguageBlockWeights& block, Tensor& statistics) {
+void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, size_t text,
+                           int threads) {
   const int64_t heads = weights_.model->config().heads, size = 2 * dim_ + heads;
-  auto after = torch::empty({batch_, size}, torch::kDouble);
-  if (statistics.defined()) check_state(statistics, {batch_, size});
+  const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
+  Tensor& statistics = states_[text]->blocks[size_t(index)]["statistics"];
+  auto after = torch::empty({batch, size}, torch::kDouble);
+  if (statistics.defined()) check_state(statistics, {batch, size});
   const auto before = statistics.defined() ? statistics.contiguous() : statistics;
-  const auto w = rows_of(w_, dim_, narrow_), y = rows_of(y_, dim_, narrow_);
+  const auto w = rows_of(w_, dim_, narrow_).narrow(0, first, batch);
+  const auto y = rows_of(y_, dim_, narrow_).narrow(0, first, batch);
   kernels::CausalForwardArgs a;
   a.shape = shape_of(w, heads);
   a.dtype = kernel_dtype(w);
   a.w = tokens_in(w);
   a.y = tokens_out(y);
   a.temp = block.temp.const_data_ptr<float>();
-  a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1), position_};
+  a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1),
+            states_[text]->position};
   if (before.defined()) a.state = before.const_data_ptr<double>();
   a.next_state = after.mutable_data_ptr<double>();
-  const int threads = torch_threads();
   const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
-  kernels::causal_forward(a, workspace.data(), torch_parallel, threads);
+  if (threads == 1) {
+    kernels::causal_forward(a, workspace.data(), serial_for, 1);
+  } else {
+    kernels::causal_forward(a, workspace.data(), torch_parallel, threads);
+  }
   if (block.scale != 1) y.mul_(block.scale);
   statistics = after;
 }

@@ -24,6 +24,13 @@ class LanguagePrefill {
   // of another batch.
   const torch::Tensor& run(const torch::Tensor& ids, LanguageState& state);
 
+  // One token of each of several texts: as LanguageStep::run_texts(), the residual stream [texts,
+  // C].
+  const torch::Tensor& run_texts(const std::vector<int64_t>& ids,
+                                 const std::vector<LanguageState*>& states);
+  // Whether its products give each row the same bits however many are multiplied.
+  bool rows_alone() const;
+
   // The head on rows [n, C] float32 contiguous that have passed the final norm: logits [n, vocab].
   void head(const torch::Tensor& rows, const torch::Tensor& logits);
 
@@ -41,15 +48,17 @@ class LanguagePrefill {
   };
 
   void reserve(int64_t rows);
+  const torch::Tensor& run_all(const int64_t* ids);
   void embed(const int64_t* ids);
   void over_tiles(int64_t block);
   void close(int64_t block, const Tile& tile);  // from a mixer's result to the block's end
   void open(int64_t block, const Tile& tile);   // from a block's beginning to its mixer's input
   void shift(const torch::Tensor& bias, const Tile& tile);
   void norm(const NormWeight& norm, const Tile& tile, void* y, bool narrow);
-  void mix(int64_t block, LanguageState& state);
-  void tssa(const LanguageBlockWeights& block, torch::Tensor& statistics);
-  void means(const LanguageBlockWeights& block, MixerState& state);
+  void mix(int64_t block);
+  void mix_module(int64_t block, size_t text);
+  void tssa(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
+  void means(const LanguageBlockWeights& block, int64_t index, size_t text, int threads);
   torch::Tensor rows_of(const torch::Tensor& buffer, int64_t width, bool narrow) const;
 
   const LanguageWeights& weights_;
@@ -62,8 +71,9 @@ class LanguagePrefill {
   // Of all rows: the residual stream, and as raw memory what mixers read and give.
   torch::Tensor x_, w_, y_;
   torch::Tensor pi_;  // [rows, H], of group means
-  // Of the present call.
-  int64_t batch_ = 0, tokens_ = 0, position_ = 0;
+  // Of the present call: states_ has one entry of batch_ texts, or batch_ entries of one.
+  int64_t batch_ = 0, tokens_ = 0;
+  std::vector<LanguageState*> states_;
 };
 
 }  // namespace tost

@@ -53,16 +53,6 @@ LanguageStep::LanguageStep(const LanguageWeights& weights)
     : weights_(weights),
       dim_(weights.model->config().dim),
       widest_(std::max(dim_, weights.mlp_hidden)) {
-  const auto rows = [](int64_t width) { return torch::empty({kMostFewRows, width}); };
-  x_ = rows(dim_);
-  w_ = rows(3 * dim_);
-  y_ = rows(dim_);
-  sums_ = rows(weights.mlp_hidden);
-  hidden_ = rows(weights.mlp_hidden);
-  pi_ = rows(weights.model->config().heads);
-  base_ = rows(dim_);
-  statistics_.resize(weights.blocks.size());
-  means_.resize(weights.blocks.size());
   add_stages();
 }
 
@@ -91,8 +81,18 @@ void LanguageStep::add_stages() {
 }
 
 void LanguageStep::reserve(int threads) {
-  own_bytes_ = aligned(kMostFewRows * dim_ * 4) +
-               aligned(kernels::int4_input_bytes(kMostFewRows, widest_)) + 64;
+  if (room_ < batch_ * tokens_) {
+    room_ = std::max(kMostFewRows, batch_ * tokens_);
+    const auto rows = [this](int64_t width) { return torch::empty({room_, width}); };
+    x_ = rows(dim_);
+    w_ = rows(3 * dim_);
+    y_ = rows(dim_);
+    sums_ = rows(weights_.mlp_hidden);
+    hidden_ = rows(weights_.mlp_hidden);
+    pi_ = rows(weights_.model->config().heads);
+    base_ = rows(dim_);
+  }
+  own_bytes_ = aligned(room_ * dim_ * 4) + aligned(kernels::int4_input_bytes(room_, widest_)) + 64;
   const int64_t wanted = threads * own_bytes_;
   if (!own_.defined() || own_.numel() < wanted) own_ = torch::empty({wanted}, torch::kByte);
 }
@@ -103,21 +103,27 @@ float* LanguageStep::normed(int thread) {
 }
 
 void LanguageStep::embed(const int64_t* ids) {
+  const int64_t rows = batch_ * tokens_ / int64_t(states_.size());
   for (int64_t r = 0; r < batch_ * tokens_; ++r) {
-    weights_.embed(ids[r], position_ + r % tokens_, numbers(x_) + r * dim_);
+    weights_.embed(ids[r], states_[size_t(r / rows)]->position + r % tokens_,
+                   numbers(x_) + r * dim_);
   }
 }
 
 // Sums that nobody else holds, to be changed in place.
-void LanguageStep::prepare_states(LanguageState& state) {
+void LanguageStep::prepare_states() {
   const int64_t size = 2 * dim_ + weights_.model->config().heads;
-  for (size_t i = 0; i < weights_.blocks.size(); ++i) {
-    const auto& block = weights_.blocks[i];
-    if (block.kind == BlockMixer::kMeans) means_[i].emplace(block.means, batch_, state.blocks[i]);
+  const int64_t batch = batch_ / int64_t(states_.size());
+  statistics_.assign(weights_.blocks.size() * states_.size(), nullptr);
+  means_.assign(statistics_.size(), {});
+  for (size_t i = 0; i < statistics_.size(); ++i) {
+    const auto& block = weights_.blocks[i / states_.size()];
+    MixerState& own = states_[i % states_.size()]->blocks[i / states_.size()];
+    if (block.kind == BlockMixer::kMeans) means_[i].emplace(block.means, batch, own);
     if (block.kind != BlockMixer::kTssa) continue;
-    Tensor& sums = state.blocks[i]["statistics"];
-    if (!sums.defined()) sums = torch::zeros({batch_, size}, torch::kDouble);
-    check_state(sums, {batch_, size});
+    Tensor& sums = own["statistics"];
+    if (!sums.defined()) sums = torch::zeros({batch, size}, torch::kDouble);
+    check_state(sums, {batch, size});
     if (sums.use_count() > 1 || !sums.is_contiguous())
       sums = sums.clone(at::MemoryFormat::Contiguous);
     statistics_[i] = sums.mutable_data_ptr<double>();
@@ -127,18 +133,32 @@ void LanguageStep::prepare_states(LanguageState& state) {
 void LanguageStep::run(const Tensor& ids, LanguageState& state, float* logits) {
   batch_ = ids.size(0);
   tokens_ = ids.size(1);
-  position_ = state.position;
+  states_ = {&state};
+  reserve(torch_threads());
+  embed(ids.const_data_ptr<int64_t>());
+  run_stages(logits);
+}
+
+void LanguageStep::run_texts(const std::vector<int64_t>& ids,
+                             const std::vector<LanguageState*>& states, float* logits) {
+  batch_ = int64_t(ids.size());
+  tokens_ = 1;
+  states_ = states;
+  reserve(torch_threads());
+  embed(ids.data());
+  run_stages(logits);
+}
+
+void LanguageStep::run_stages(float* logits) {
   logits_ = logits;
   kernels::current_isa_target();  // a wrong TOST_ISA is told here, not in another thread
   const int threads = torch_threads();
-  reserve(threads);
-  prepare_states(state);
-  prepare_workspace();
-  embed(ids.const_data_ptr<int64_t>());
+  prepare_states();
+  prepare_workspace(threads);
   const size_t count = stages_.size() - (logits == nullptr ? 1 : 0);
   for (size_t i = 0; i < count;) {
     if (stages_[i].work == Work::kAttention || stages_[i].work == Work::kModule) {
-      call_module(stages_[i], state);
+      for (size_t text = 0; text < states_.size(); ++text) call_module(stages_[i], text);
       ++i;
       continue;
     }
@@ -170,10 +190,10 @@ void LanguageStep::work(const Stage& stage, int thread, int threads) {
       }
       break;
     case Work::kTssa:
-      if (thread == 0) tssa(block, statistics_[size_t(stage.block)]);
+      tssa(stage, thread, threads);
       break;
     case Work::kMeans:
-      if (thread == 0) means(block, *means_[size_t(stage.block)]);
+      means(stage, thread, threads);
       break;
     case Work::kOut:
       multiply(block.out, numbers(y_), rows, numbers(x_), &block.gamma1, thread, threads);
@@ -216,7 +236,6 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
   const Range range{std::min(outputs, units * thread / threads * kOutputUnit),
                     std::min(outputs, units * (thread + 1) / threads * kOutputUnit)};
   kernels::FewRowsArgs a;
-  a.rows = rows;
   a.inputs = weight.inputs;
   a.outputs = outputs;
   a.type = weight.type;
@@ -227,12 +246,33 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
   if (gamma != nullptr) a.gamma = gamma->const_data_ptr<float>();
   a.y = y;
   if (weight.type == WeightType::kInt4) {
-    void* prepared = reinterpret_cast<char*>(normed(thread)) + aligned(kMostFewRows * dim_ * 4);
+    void* prepared = reinterpret_cast<char*>(normed(thread)) + aligned(room_ * dim_ * 4);
     kernels::prepare_int4_input(x, rows, weight.inputs, prepared);
     a.int4_x = prepared;
   }
-  kernels::linear_few_rows_part(a, range.begin, range.end);
+  multiply_rows(a, rows, range);
   return range;
+}
+
+void LanguageStep::multiply_rows(kernels::FewRowsArgs a, int64_t rows, Range range) const {
+  constexpr int64_t kCachedBytes = 64 << 10;
+  const int64_t prepared = kernels::int4_input_stride(kernels::int4_groups(a.inputs));
+  const int64_t width = a.type == WeightType::kFloat32    ? 4 * a.inputs
+                        : a.type == WeightType::kBfloat16 ? 2 * a.inputs
+                                                          : a.inputs;
+  const int64_t at_once = rows <= kMostFewRows
+                              ? std::max<int64_t>(1, range.end - range.begin)
+                              : std::max(kOutputUnit, kCachedBytes / std::max<int64_t>(1, width));
+  for (int64_t o = range.begin; o < range.end; o += at_once) {
+    auto few = a;
+    for (int64_t r = 0; r < rows; r += few.rows) {
+      few.rows = std::min(kMostFewRows, rows - r);
+      if (a.x != nullptr) few.x = a.x + r * a.inputs;
+      if (a.int4_x != nullptr) few.int4_x = static_cast<const char*>(a.int4_x) + r * prepared;
+      few.y = a.y + r * a.outputs;
+      kernels::linear_few_rows_part(few, o, std::min(range.end, o + at_once));
+    }
+  }
 }
 
 void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int thread,
@@ -250,64 +290,86 @@ void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int
   kernels::finish_rows(a);
 }
 
-kernels::CausalForwardArgs LanguageStep::tssa_args() const {
+// Of the texts that share state `text`.
+kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) const {
   kernels::CausalForwardArgs a;
-  const int64_t heads = weights_.model->config().heads;
-  a.shape = {batch_, tokens_, heads, dim_ / heads};
-  a.w = {numbers(w_), tokens_ * dim_, dim_};
-  a.y = {numbers(y_), tokens_ * dim_, dim_};
+  const int64_t heads = weights_.model->config().heads, batch = batch_ / int64_t(states_.size());
+  const int64_t first = int64_t(text) * batch * tokens_ * dim_;
+  a.shape = {batch, tokens_, heads, dim_ / heads};
+  a.w = {numbers(w_) + first, tokens_ * dim_, dim_};
+  a.y = {numbers(y_) + first, tokens_ * dim_, dim_};
   return a;
 }
 
-void LanguageStep::prepare_workspace() {
-  int64_t bytes = kernels::causal_forward_workspace(tssa_args(), 1) + 64;
+void LanguageStep::prepare_workspace(int threads) {
+  int64_t each = kernels::causal_forward_workspace(tssa_args(0), 1);
   for (const auto& block : weights_.blocks) {
     if (block.kind != BlockMixer::kMeans) continue;
-    bytes = std::max(bytes, mix_means_workspace(block.means, batch_, tokens_) + 64);
+    const int64_t batch = batch_ / int64_t(states_.size());
+    each = std::max(each, mix_means_workspace(block.means, batch, tokens_));
   }
+  workspace_bytes_ = aligned(each) + 64;
+  const int64_t bytes = threads * workspace_bytes_;
   if (!workspace_.defined() || workspace_.numel() < bytes) {
     workspace_ = torch::empty({bytes}, torch::kByte);
   }
 }
 
-void LanguageStep::tssa(const LanguageBlockWeights& block, double* statistics) const {
-  auto a = tssa_args();
-  a.temp = block.temp.const_data_ptr<float>();
-  a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1), position_};
-  a.state = a.next_state = statistics;
-  kernels::causal_forward(a, workspace_.mutable_data_ptr<uint8_t>(), serial_for, 1);
-  if (block.scale == 1) return;
-  for (int64_t i = 0; i < batch_ * tokens_ * dim_; ++i) numbers(y_)[i] *= float(block.scale);
+// This thread's share of the texts.
+void LanguageStep::tssa(const Stage& stage, int thread, int threads) const {
+  const auto& block = weights_.blocks[size_t(stage.block)];
+  for (size_t text = size_t(thread); text < states_.size(); text += size_t(threads)) {
+    auto a = tssa_args(text);
+    a.temp = block.temp.const_data_ptr<float>();
+    a.bias = {block.denom_bias.const_data_ptr<float>(), block.denom_bias.size(1),
+              states_[text]->position};
+    a.state = a.next_state = statistics_[size_t(stage.block) * states_.size() + text];
+    kernels::causal_forward(a, workspace_.mutable_data_ptr<uint8_t>() + thread * workspace_bytes_,
+                            serial_for, 1);
+    if (block.scale == 1) continue;
+    auto* y = static_cast<float*>(a.y.data);
+    for (int64_t i = 0; i < a.shape.batch * tokens_ * dim_; ++i) y[i] *= float(block.scale);
+  }
 }
 
-void LanguageStep::means(const LanguageBlockWeights& block, const MeansState& state) {
-  mix_means(block.means,
-            {.batch = batch_,
-             .tokens = tokens_,
-             .parts = numbers(w_),
-             .pi = numbers(pi_),
-             .base = numbers(base_),
-             .y = numbers(y_),
-             .sums = state.sums,
-             .past = state.past},
-            workspace_.mutable_data_ptr<uint8_t>(), serial_for);
+// This thread's share of the texts.
+void LanguageStep::means(const Stage& stage, int thread, int threads) {
+  const auto& weights = weights_.blocks[size_t(stage.block)].means;
+  const int64_t batch = batch_ / int64_t(states_.size());
+  const int64_t parts = (weights.gate ? 3 : 2) * dim_;
+  for (size_t text = size_t(thread); text < states_.size(); text += size_t(threads)) {
+    const MeansState& own = *means_[size_t(stage.block) * states_.size() + text];
+    const int64_t first = int64_t(text) * batch * tokens_;  // row
+    mix_means(weights,
+              {.batch = batch,
+               .tokens = tokens_,
+               .parts = numbers(w_) + first * parts,
+               .pi = numbers(pi_) + first * weights.heads,
+               .base = numbers(base_) + first * dim_,
+               .y = numbers(y_) + first * dim_,
+               .sums = own.sums,
+               .past = own.past},
+              workspace_.mutable_data_ptr<uint8_t>() + thread * workspace_bytes_, serial_for);
+  }
 }
 
 // Mixers that are torch modules, between two parallel regions.
-void LanguageStep::call_module(const Stage& stage, LanguageState& state) {
+void LanguageStep::call_module(const Stage& stage, size_t text) {
   const auto& block = weights_.blocks[size_t(stage.block)];
-  auto& own = state.blocks[size_t(stage.block)];
-  const int64_t rows = batch_ * tokens_;
+  auto& own = states_[text]->blocks[size_t(stage.block)];
+  const int64_t batch = batch_ / int64_t(states_.size()), rows = batch * tokens_;
+  const int64_t first = int64_t(text) * rows;
+  const auto x = x_.narrow(0, first, rows), y = y_.narrow(0, first, rows);
   if (stage.work == Work::kAttention) {
-    const auto qkv = w_.flatten().narrow(0, 0, rows * 3 * dim_).view({batch_, tokens_, 3 * dim_});
+    const auto qkv = w_.narrow(0, first, rows).view({batch, tokens_, 3 * dim_});
     auto& attention = dynamic_cast<CausalAttention&>(*block.mixer);
-    y_.narrow(0, 0, rows).copy_(attention.attend(qkv, &own).view({rows, dim_}));
+    y.copy_(attention.attend(qkv, &own).view({rows, dim_}));
     return;
   }
-  norm_rows(block.norm1, numbers(x_), dim_, rows, numbers(y_));
-  const auto input = y_.narrow(0, 0, rows).view({batch_, tokens_, dim_});
-  const auto mixed = block.mixer->forward(input, {nullptr, &own, position_});
-  x_.narrow(0, 0, rows).addcmul_(block.gamma1, mixed.view({rows, dim_}));
+  norm_rows(block.norm1, numbers(x), dim_, rows, numbers(y));
+  const auto input = y.view({batch, tokens_, dim_});
+  const auto mixed = block.mixer->forward(input, {nullptr, &own, states_[text]->position});
+  x.addcmul_(block.gamma1, mixed.view({rows, dim_}));
 }
 
 void LanguageStep::head(const float* rows, int64_t count, float* logits) const {

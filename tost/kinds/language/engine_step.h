@@ -22,6 +22,12 @@ class LanguageStep {
   // another batch.
   void run(const torch::Tensor& ids, LanguageState& state, float* logits);
 
+  // One token of each of several texts, whatever their positions: ids[i] after *states[i], which
+  // has an entry for every block and is another one for every text. logits: [texts, vocab]. What a
+  // text gets is that of a call for it alone, bit for bit. Moving positions is left to the caller.
+  void run_texts(const std::vector<int64_t>& ids, const std::vector<LanguageState*>& states,
+                 float* logits);
+
   // The head on rows [count, C] that have passed the final norm: logits [count, vocab].
   void head(const float* rows, int64_t count, float* logits) const;
 
@@ -37,35 +43,42 @@ class LanguageStep {
 
   void add_stages();
   void reserve(int threads);
+  void run_stages(float* logits);
   float* normed(int thread);
   void embed(const int64_t* ids);
-  void prepare_states(LanguageState& state);
-  void prepare_workspace();
+  void prepare_states();
+  void prepare_workspace(int threads);
   void work(const Stage& stage, int thread, int threads);
   void norm_rows(const NormWeight& norm, const float* x, int64_t stride, int64_t rows,
                  float* y) const;
+  // Rows are taken a few at a time against weights that stay in the cache meanwhile; a row's sums
+  // do not depend on those it is taken with.
+  void multiply_rows(kernels::FewRowsArgs args, int64_t rows, Range range) const;
   // This thread's outputs of the product, which it returns; with gamma added onto y.
   Range multiply(const StepWeight& weight, const float* x, int64_t rows, float* y,
                  const torch::Tensor* gamma, int thread, int threads);
   void expand(const LanguageBlockWeights& block, const float* x, int thread, int threads);
-  kernels::CausalForwardArgs tssa_args() const;
-  void tssa(const LanguageBlockWeights& block, double* statistics) const;
-  void means(const LanguageBlockWeights& block, const MeansState& state);
-  void call_module(const Stage& stage, LanguageState& state);
+  kernels::CausalForwardArgs tssa_args(size_t text) const;
+  void tssa(const Stage& stage, int thread, int threads) const;
+  void means(const Stage& stage, int thread, int threads);
+  void call_module(const Stage& stage, size_t text);
 
   const LanguageWeights& weights_;
   const int64_t dim_, widest_;
   std::vector<Stage> stages_;
-  // kMostFewRows rows each: the residual stream, what a mixer reads and gives, the MLP between its
+  // room_ rows each: the residual stream, what a mixer reads and gives, the MLP between its
   // products.
   torch::Tensor x_, w_, y_, sums_, hidden_;
   torch::Tensor pi_, base_;  // of group means: [rows, H], [rows, C]
-  torch::Tensor own_;        // scratch of every thread
+  int64_t room_ = 0;
+  torch::Tensor own_;  // scratch of every thread
   int64_t own_bytes_ = 0;
-  torch::Tensor workspace_;  // of the operator
-  // Of the present call.
-  int64_t batch_ = 0, tokens_ = 0, position_ = 0;
-  std::vector<double*> statistics_;  // a block's state, null where it has none
+  torch::Tensor workspace_;  // of the operator, of every thread
+  int64_t workspace_bytes_ = 0;
+  // Of the present call: states_ has one entry of batch_ rows, or batch_ entries of one row.
+  int64_t batch_ = 0, tokens_ = 0;
+  std::vector<LanguageState*> states_;
+  std::vector<double*> statistics_;  // of block and text, null where it has none
   std::vector<std::optional<MeansState>> means_;
   float* logits_ = nullptr;
 };

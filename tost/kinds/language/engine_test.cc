@@ -162,6 +162,68 @@ TEST(LanguageEngine, CopiesOfAStateStayAsTheyWere) {
   EXPECT_FALSE(torch::equal(state.blocks[0].at("statistics"), before));
 }
 
+// Texts that begin and end at different times are read in changing company, which none of them may
+// notice.
+TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
+  const torch::NoGradGuard no_grad;
+  auto all = configs();
+  all.push_back(small("tssa"));
+  all.back().dim = 64;  // for tile units
+  for (const auto& config : all) {
+    const auto model = model_of(config);
+    for (const char* precision : {"fp32", "bf16", "int8", "int4"}) {
+      LanguageEngine engine(model, precision);
+      engine.expect_texts();
+      const size_t texts_in_all = config.dim == 64 ? 21 : 6;  // more than a tile has rows
+      std::vector<LanguageState> alone(texts_in_all), together(texts_in_all);
+      for (size_t i = 0; i < texts_in_all; ++i) {
+        const auto prompt = ids_of(config, 1, 1 + int64_t(3 * i));
+        engine.extend(prompt, alone[i]);
+        engine.extend(prompt, together[i]);
+      }
+      for (int step = 0; step < 4; ++step) {
+        std::vector<int64_t> ids;
+        std::vector<size_t> texts;
+        std::vector<LanguageState*> states;
+        for (size_t i = 0; i < texts_in_all; ++i) {
+          if (torch::rand({1}).item<double>() < 0.3) continue;
+          texts.push_back(i);
+          ids.push_back(torch::randint(0, config.vocab, {1}).item<int64_t>());
+          states.push_back(&together[i]);
+        }
+        const auto found = engine.step(ids, states);
+        for (size_t r = 0; r < texts.size(); ++r) {
+          const auto wanted = engine.step({ids[r]}, {&alone[texts[r]]});
+          ASSERT_TRUE(torch::equal(found[int64_t(r)], wanted[0]))
+              << config.mixer << " " << precision << " " << texts.size();
+        }
+      }
+      for (size_t i = 0; i < texts_in_all; ++i) {
+        ASSERT_EQ(together[i].position, alone[i].position);
+        for (size_t b = 0; b < alone[i].blocks.size(); ++b) {
+          for (const auto& [name, tensor] : alone[i].blocks[b]) {
+            ASSERT_TRUE(torch::equal(together[i].blocks[b].at(name), tensor)) << name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LanguageEngine, AStepRefusesWhatTheModelCannotRead) {
+  auto config = small("tssa");
+  config.positions = "learned";
+  config.block = 2;
+  LanguageEngine engine(model_of(config));
+  LanguageState state;
+  engine.step({1}, {&state});
+  EXPECT_THROW(engine.step({config.vocab}, {&state}), Error);
+  EXPECT_EQ(state.position, 1);
+  engine.step({1}, {&state});
+  EXPECT_THROW(engine.step({1}, {&state}), Error);
+  EXPECT_EQ(engine.step({}, {}).size(0), 0);
+}
+
 TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {
   const auto config = small("tssa");
   const auto model = model_of(config);
