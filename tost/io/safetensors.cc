@@ -154,6 +154,18 @@ std::string make_header(const std::vector<Item>& items,
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
+// Passes the file on in parts, one tensor at a time, so that saving never holds a second copy of the
+// whole.
+template <class Write>
+void write_items(const std::vector<Item>& items, const std::map<std::string, std::string>& metadata,
+                 const Write& write) {
+  write(make_header(items, metadata));
+  for (const auto& item : items) {
+    const auto data = item.tensor->detach().cpu().contiguous();
+    write({static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(item.bytes)});
+  }
+}
+
 SafetensorsFile file_from(const Content& content, const std::string& name) {
   auto header = parse_safetensors_header(content.bytes(), static_cast<int64_t>(content.size), name);
   SafetensorsFile file;
@@ -195,20 +207,22 @@ SafetensorsFile load_safetensors(const std::filesystem::path& path) {
   return is_safetensors_index(path) ? load_shards(path) : load_one(path);
 }
 
+std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  std::string bytes;
+  write_items(order_items(tensors), metadata,
+              [&bytes](std::string_view part) { bytes.append(part); });
+  return bytes;
+}
+
 void save_safetensors(const std::filesystem::path& path,
                       const std::map<std::string, torch::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
   const auto items = order_items(tensors);
-  const auto header = make_header(items, metadata);
   const auto partial = std::filesystem::path(path.string() + ".tmp");
   try {
     OutputFile out(partial);
-    out.write(header);
-    for (const auto& item : items) {
-      // One tensor at a time, so that saving never holds a second copy of the whole.
-      const auto data = item.tensor->detach().cpu().contiguous();
-      out.write({static_cast<const char*>(data.const_data_ptr()), static_cast<size_t>(item.bytes)});
-    }
+    write_items(items, metadata, [&out](std::string_view part) { out.write(part); });
     out.sync();
     out.close();
     rename_durably(partial, path);

@@ -67,8 +67,8 @@ std::string held_from(const SafetensorsFile& content, const std::string& where) 
   return std::string(bytes, bytes + found->second.numel());
 }
 
-// A tensor as the model at hand would have made it: of `cached` tokens if it is a cache, else of
-// the example's sizes.
+// A copy of a tensor as the model at hand would have made it: of `cached` tokens if it is a cache,
+// else of the example's sizes.
 Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& name, int64_t cached,
                const std::string& where) {
   bool fits = tensor.dim() == example.dim() && tensor.is_floating_point() &&
@@ -84,34 +84,10 @@ Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& n
   if (!tensor.isfinite().all().item<bool>()) {
     fail_data(where, " has values in '", name, "' that are not finite.");
   }
-  return tensor.to(example.options());
+  return tensor.to(example.options(), /*non_blocking=*/false, /*copy=*/true);
 }
 
-void read_state(const SafetensorsFile& content, LanguageModel& model, const std::string& where,
-                LanguageState& state) {
-  LanguageState example;
-  model.extend(torch::zeros({1, 1}, torch::kLong), example);
-  const int64_t window = model.config().options.window, position = state.position;
-  const int64_t cached = window > 0 ? std::min(position, window - 1) : position;
-  size_t used = 0;
-  state.blocks.resize(example.blocks.size());
-  for (size_t i = 0; i < example.blocks.size(); ++i) {
-    for (const auto& [name, tensor] : example.blocks[i]) {
-      const auto found = content.tensors.find(block_key(i, name));
-      if (found == content.tensors.end()) fail_data(where, " lacks '", block_key(i, name), "'.");
-      state.blocks[i][name] = checked(found->second, tensor, name, cached, where);
-      ++used;
-    }
-  }
-  if (used + 4 != content.tensors.size()) {
-    fail_data(where, " holds ", content.tensors.size(), " tensors where this model keeps ",
-              used + 4, ".");
-  }
-}
-
-}  // namespace
-
-void save_session(const fs::path& file, const TextSession& session, const LanguageModel& model) {
+std::map<std::string, Tensor> tensors_of(const TextSession& session) {
   const auto held = torch::empty({int64_t(session.held.size())}, torch::kByte);
   std::copy(session.held.begin(), session.held.end(), held.data_ptr<uint8_t>());
   std::map<std::string, Tensor> tensors{{"pending", to_tensor(session.pending)},
@@ -123,43 +99,91 @@ void save_session(const fs::path& file, const TextSession& session, const Langua
       tensors[block_key(i, name)] = tensor.contiguous();
     }
   }
-  const json head{{"position", session.state.position},
-                  {"draws", session.draws},
-                  {"config", to_json(model.config())},
-                  {"weight_sum", weight_sum(model)}};
-  save_safetensors(file, tensors, {{kSessionKey, json_text(head)}});
+  return tensors;
 }
 
-TextSession load_session(const fs::path& file, LanguageModel& model) {
-  const std::string where = cat("Session '", file.string(), "'");
-  const SafetensorsFile content = load_safetensors(file);
+std::map<std::string, std::string> head_of(const TextSession& session, const json& config,
+                                           int64_t weight_sum) {
+  const json head{{"position", session.state.position},
+                  {"draws", session.draws},
+                  {"config", config},
+                  {"weight_sum", weight_sum}};
+  return {{kSessionKey, json_text(head)}};
+}
+
+}  // namespace
+
+SessionFormat::SessionFormat(LanguageModel& model)
+    : config_(to_json(model.config())),
+      weight_sum_(tost::weight_sum(model)),
+      vocab_(model.config().vocab),
+      window_(model.config().options.window),
+      block_(model.config().positions == "learned" ? model.max_context() : 0) {
+  model.extend(torch::zeros({1, 1}, torch::kLong), example_);
+}
+
+void SessionFormat::read_state(const SafetensorsFile& content, LanguageState& state) const {
+  const int64_t position = state.position;
+  const int64_t cached = window_ > 0 ? std::min(position, window_ - 1) : position;
+  size_t used = 0;
+  state.blocks.resize(example_.blocks.size());
+  for (size_t i = 0; i < example_.blocks.size(); ++i) {
+    for (const auto& [name, tensor] : example_.blocks[i]) {
+      const auto found = content.tensors.find(block_key(i, name));
+      if (found == content.tensors.end()) fail_data("it lacks '", block_key(i, name), "'.");
+      state.blocks[i][name] = checked(found->second, tensor, name, cached, "it");
+      ++used;
+    }
+  }
+  if (used + 4 != content.tensors.size()) {
+    fail_data("it holds ", content.tensors.size(), " tensors where this model keeps ", used + 4,
+              ".");
+  }
+}
+
+std::string SessionFormat::bytes(const TextSession& session) const {
+  return safetensors_bytes(tensors_of(session), head_of(session, config_, weight_sum_));
+}
+
+void SessionFormat::save(const fs::path& file, const TextSession& session) const {
+  save_safetensors(file, tensors_of(session), head_of(session, config_, weight_sum_));
+}
+
+TextSession SessionFormat::read(const SafetensorsFile& content, const std::string& where) const {
   if (!content.metadata.count(kSessionKey)) fail_data(where, " is not a session of this program.");
   const json head = metadata_json(content.metadata, kSessionKey, where);
   expect_keys(head, {"position", "draws", "config", "weight_sum"}, where);
   return read_from(where, [&] {
-    if (head["config"] != to_json(model.config()) || head["weight_sum"] != weight_sum(model)) {
+    if (head["config"] != config_ || head["weight_sum"] != weight_sum_) {
       fail_data("it was written with another model; use that one, or start a new session.");
     }
     TextSession session;
     session.draws = whole_number(head["draws"]);
     session.state.position = whole_number(head["position"]);
     const int64_t position = session.state.position;
-    if (position < 1 || position > std::min(model.max_context(), kMostTokens)) {
+    if (position < 1 || position > (block_ > 0 ? std::min(block_, kMostTokens) : kMostTokens)) {
       fail_data("its position is ", position, ".");
     }
-    const int64_t vocab = model.config().vocab;
-    session.pending = ids_from(content, "pending", vocab, "it");
-    session.history = ids_from(content, "history", vocab, "it");
-    session.seen = ids_from(content, "seen", vocab, "it");
-    const bool learned = model.config().positions == "learned";
+    session.pending = ids_from(content, "pending", vocab_, "it");
+    session.history = ids_from(content, "history", vocab_, "it");
+    session.seen = ids_from(content, "seen", vocab_, "it");
     const auto remembered = int64_t(session.history.size());
-    if (remembered < (learned ? position : 0) || remembered > (learned ? model.max_context() : 0)) {
+    if (remembered < (block_ > 0 ? position : 0) || remembered > block_) {
       fail_data("it remembers ", remembered, " tokens at position ", position, ".");
     }
     session.held = held_from(content, "it");
-    read_state(content, model, "it", session.state);
+    read_state(content, session.state);
     return session;
   });
+}
+
+void save_session(const fs::path& file, const TextSession& session, LanguageModel& model) {
+  SessionFormat(model).save(file, session);
+}
+
+TextSession load_session(const fs::path& file, LanguageModel& model) {
+  const std::string where = cat("Session '", file.string(), "'");
+  return SessionFormat(model).read(load_safetensors(file), where);
 }
 
 }  // namespace tost

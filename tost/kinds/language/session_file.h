@@ -2,19 +2,42 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <string>
 
+#include "tost/io/safetensors.h"
 #include "tost/kinds/language/generate.h"
 
 namespace tost {
 
-// Atomic and durable. The file names the model by its architecture and a sum over the bits of all
-// weights.
-void save_session(const std::filesystem::path& file, const TextSession& session,
-                  const LanguageModel& model);
+// The form of the sessions of one model. The file names the model by its architecture and a sum
+// over the bits of all weights, which is computed once, here. Other members may be called by
+// several threads at once.
+class SessionFormat {
+ public:
+  explicit SessionFormat(LanguageModel& model);
 
-// Throws a data Error naming the file where it is not a session, is damaged, or belongs to another
-// model (also to other weights of the same architecture). The model may have another precision than
-// the one it was saved with.
+  std::string bytes(const TextSession& session) const;
+  // Atomic and durable.
+  void save(const std::filesystem::path& file, const TextSession& session) const;
+  // The content of a file from anywhere. Its tensors are copied. Throws a data Error beginning with
+  // `where` unless it is a session, whole, and of this model (not of other weights of the same
+  // architecture). The model may have another precision than the one it was saved with.
+  TextSession read(const SafetensorsFile& content, const std::string& where) const;
+
+ private:
+  void read_state(const SafetensorsFile& content, LanguageState& state) const;
+
+  nlohmann::json config_;
+  int64_t weight_sum_, vocab_, window_;
+  int64_t block_;          // of learned positions; 0: no limit
+  LanguageState example_;  // after one token
+};
+
+void save_session(const std::filesystem::path& file, const TextSession& session,
+                  LanguageModel& model);
+
+// Throws a data Error naming the file as SessionFormat::read().
 TextSession load_session(const std::filesystem::path& file, LanguageModel& model);
 
 }  // namespace tost
