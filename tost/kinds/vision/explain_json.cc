@@ -40,6 +40,8 @@ Tensor as_grid(const Tensor& values, const PictureMaps& maps) {
   return values.reshape(shape);
 }
 
+}  // namespace
+
 json to_json(const PictureMaps& maps) {
   json layers = json::array(), blocks = json::array(), top = json::array();
   for (size_t i = 0; i < maps.layers.size(); ++i) {
@@ -76,6 +78,8 @@ json to_json(const PictureMaps& maps) {
           {"layers", layers},
           {"class_attention", blocks}};
 }
+
+namespace {
 
 json to_json(const NormStatistics& n) {
   return {{"tokens", n.tokens},

@@ -9,6 +9,8 @@
 namespace tost {
 
 nlohmann::json to_json(const VisionReport& report);
+// Of one picture alone.
+nlohmann::json to_json(const PictureMaps& maps);
 
 // The few numbers a terminal or script asks for first.
 nlohmann::json summary_json(const VisionReport& report);

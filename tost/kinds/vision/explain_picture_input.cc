@@ -3,9 +3,8 @@
 #include <algorithm>
 
 namespace tost {
-namespace {
 
-PictureInput make_input(const Image& image, const Preprocess& preprocess) {
+PictureInput picture_input(const Image& image, const Preprocess& preprocess) {
   PictureInput input;
   input.width = image.width;
   input.height = image.height;
@@ -16,17 +15,15 @@ PictureInput make_input(const Image& image, const Preprocess& preprocess) {
   return input;
 }
 
-}  // namespace
-
 PictureInput read_picture(const std::string& path, const Preprocess& preprocess) {
-  PictureInput input = make_input(read_image(path), preprocess);
+  PictureInput input = picture_input(read_image(path), preprocess);
   input.name = path;
   return input;
 }
 
 PictureInput dataset_picture(const ImageDataset& data, int64_t index,
                              const Preprocess& preprocess) {
-  PictureInput input = make_input(data.image(index), preprocess);
+  PictureInput input = picture_input(data.image(index), preprocess);
   input.name = data.name(index);
   input.truth = data.classes()[size_t(data.label(index))];
   return input;

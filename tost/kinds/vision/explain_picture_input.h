@@ -20,6 +20,8 @@ struct PictureInput {
   torch::Tensor tensor;           // [C, S, S] float32, normalised
 };
 
+// Without a name.
+PictureInput picture_input(const Image& image, const Preprocess& preprocess);
 // Throws a data Error naming the file that cannot be read.
 PictureInput read_picture(const std::string& path, const Preprocess& preprocess);
 PictureInput dataset_picture(const ImageDataset& data, int64_t index, const Preprocess& preprocess);
