@@ -22,7 +22,7 @@ DOWNSTAIRS = {
 # The rooms upstairs, from below: each may include those before it, and what lies downstairs but for the exceptions.
 KINDS = ["kinds/vision", "kinds/language", "kinds/sequence"]
 KIND = "tost/kinds/kind.h"  # what each of them fills
-UPSTAIRS = ["nn", "store", "train", "explain", "bench", *KINDS, "kinds", "study", "cli"]
+UPSTAIRS = ["nn", "store", "train", "explain", "bench", *KINDS, "kinds", "study", "serve", "cli"]
 EXCEPT = {"nn": {"io", "data", "report"}, "store": {"kernels", "report"}, "train": {"kernels", "report"}}
 
 

@@ -1,0 +1,92 @@
+// HTTP/1.1 on a socket: requests read within limits of size and time, answers and streams written
+// by any thread. What a request means is the handler's. Free of torch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tost {
+
+struct HttpLimits {
+  int64_t header_bytes = 16 << 10;
+  int64_t body_bytes = 8 << 20;
+  int64_t bodies_bytes = 256 << 20;  // of all requests that are being read or answered
+  int64_t connections = 2000;
+  // Whole times, not times of a read: a header that comes byte by byte has no longer.
+  double header_s = 20, body_s = 60, write_s = 30;
+  double idle_s = 75;  // between requests of a connection
+};
+
+struct HttpRequest {
+  std::string id;  // of the log and of the answer's header X-Request-Id
+  std::string method, path, query;
+  std::string host, origin, authorization, content_type;
+  std::string body;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body = {};
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+// A request and its answer. Members but `request` may be called by any thread. An exchange that is
+// let go without an answer closes its connection.
+class Exchange {
+ public:
+  explicit Exchange(HttpRequest r) : request(std::move(r)) {}
+  virtual ~Exchange() = default;
+
+  HttpRequest request;
+
+  virtual void answer(HttpResponse response) = 0;
+  // An answer in parts; `head` without a body. The first call decides, others do nothing.
+  virtual void begin(HttpResponse head) = 0;
+  virtual void send(const std::string& part) = 0;
+  virtual void end() = 0;
+  // Whether the client has left or does not read: nobody waits for the rest.
+  virtual bool gone() const = 0;
+};
+
+struct HttpHandler {
+  // Called with the header alone: an answer refuses the request, whose body is then not read.
+  std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
+  // Returns soon; the answer may come later from another thread.
+  std::function<void(std::shared_ptr<Exchange>)> handle;
+  // Of a request that could not be read: status and a sentence.
+  std::function<HttpResponse(int status, const std::string& message)> refuse;
+  std::function<void(const HttpRequest&, int status, int64_t bytes, double seconds)> done;
+};
+
+struct HttpCore;  // keeps Boost out of this header
+
+class HttpServer {
+ public:
+  // Listens. Port 0: any free one. Throws a usage Error for an address that is not numeric, a data
+  // Error where it cannot be had.
+  HttpServer(const std::string& address, int64_t port, const HttpLimits& limits,
+             HttpHandler handler);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int64_t port() const;
+  int64_t connections() const;
+
+  // Serves with `threads` threads until `stop`; then takes no more requests, waits `drain_s` at
+  // most for those being answered, calls `ending`, which may answer the rest, and ends.
+  void run(const std::atomic<bool>& stop, int64_t threads, double drain_s,
+           const std::function<void()>& ending = {});
+
+ private:
+  std::shared_ptr<HttpCore> core_;
+};
+
+}  // namespace tost
