@@ -16,6 +16,7 @@ namespace tost {
   X(predict)             \
   X(generate)            \
   X(explain)             \
+  X(serve)               \
   X(data)                \
   X(info)                \
   X(inspect)             \

@@ -1,0 +1,462 @@
+#!/usr/bin/env python3
+"""The server as clients meet it: over loopback, with Python's standard library (and openai's client where there is one).
+
+usage: cli_serve_test.py TOST [unittest arguments]
+"""
+import base64
+import concurrent.futures
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import cli_test
+from cli_test import run
+
+TEXT = "".join(f"the {word} sees the {word} .\n" for word in ["cat", "dog", "bird", "fish"] * 60).encode()
+TEMPLATE = {"system": "S: {content}\n", "user": "U: {content}\n", "assistant": "A: {content}\n", "reply": "A:", "stop": ["\nU:"]}
+
+
+class Reply:
+    def __init__(self, response):
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def events(self):
+        lines = [part for part in self.body.decode().split("\n\n") if part]
+        return [line.split("data: ", 1)[1] for line in lines]
+
+
+class Server:
+    """A running server; `flags` follow the models."""
+
+    def __init__(self, *flags, env=None):
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([cli_test.TOST, "serve", *map(str, flags), "--port", "0"], text=True, stderr=self.log,
+                                        stdout=subprocess.PIPE, env={**os.environ, **(env or {})})
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+:(\d+)/", line)
+        if not found:
+            self.log.seek(0)
+            raise AssertionError(f"the server did not start: {line!r} {self.log.read()[-2000:]}")
+        self.port = int(found[1])
+
+    def ask(self, method, path, body=None, headers=None, timeout=120):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        if isinstance(body, (dict, list)):
+            body, headers = json.dumps(body), {"Content-Type": "application/json", **(headers or {})}
+        try:
+            connection.request(method, path, body, headers or {})
+            return Reply(connection.getresponse())
+        finally:
+            connection.close()
+
+    def post(self, path, body, **more):
+        return self.ask("POST", path, body, **more)
+
+    def complete(self, **fields):
+        reply = self.post("/v1/completions", fields)
+        assert reply.status == 200, reply.body
+        return reply.json["choices"][0]["text"]
+
+    def metric(self, name):
+        text = self.ask("GET", "/metrics").body.decode()
+        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(60)
+        self.process.stdout.close()
+        self.log.close()
+        return code
+
+    def lines(self):
+        self.log.seek(0)
+        return [json.loads(line) for line in self.log.read().splitlines() if line.startswith("{")]
+
+
+class Case(cli_test.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.home = tempfile.TemporaryDirectory()
+        home = pathlib.Path(cls.home.name)
+        (home / "text.txt").write_bytes(TEXT)
+        cls.lm, cls.pictures = home / "lm", home / "run"
+        common = ["--quiet", "--max-steps", "20"]
+        run("train", "--data", home / "text.txt", "--recipe", "char", "--tokenizer", "bytes", "--model", "tost_gpt_char",
+            "--positions", "none", "--out", cls.lm, *common)
+        run("train", *cli_test.TINY, "--out", cls.pictures, "--quiet")
+        (home / "chat.json").write_text(json.dumps(TEMPLATE))
+        cls.sessions = home / "sessions"
+        cls.server = Server(cls.lm, f"pictures={cls.pictures}", "--chat-template", home / "chat.json", "--sessions", cls.sessions,
+                            "--max-body", 1 << 20, "--header-seconds", 5)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.end()
+        cls.home.cleanup()
+
+    def refused(self, reply, status, *says):
+        self.assertEqual(reply.status, status, reply.body)
+        error = reply.json["error"]
+        self.assertEqual(set(error), {"message", "type", "param", "code"})
+        for word in says:
+            self.assertIn(word, error["message"])
+        return error
+
+
+class Language(Case):
+    def test_completions(self):
+        body = {"model": "lm", "prompt": "the cat", "max_tokens": 12, "seed": 4, "temperature": 0.7, "top_k": 20, "n": 2,
+                "logprobs": 3}
+        reply = self.server.post("/v1/completions", body)
+        self.assertEqual(reply.status, 200, reply.body)
+        answer = reply.json
+        self.assertEqual((answer["object"], answer["model"]), ("text_completion", "lm"))
+        self.assertEqual([c["index"] for c in answer["choices"]], [0, 1])
+        self.assertEqual({c["finish_reason"] for c in answer["choices"]}, {"length"})
+        self.assertEqual(answer["usage"]["completion_tokens"], 24)
+        probabilities = answer["choices"][0]["logprobs"]
+        self.assertEqual([len(probabilities[k]) for k in ("tokens", "token_logprobs", "top_logprobs")], [12] * 3)
+        self.assertTrue(all(len(top) == 3 for top in probabilities["top_logprobs"]))
+        self.assertTrue(all(value <= 0 for value in probabilities["token_logprobs"]))
+        self.assertEqual("".join(probabilities["tokens"]), answer["choices"][0]["text"])
+        self.assertEqual(self.server.post("/v1/completions", body).json["choices"], answer["choices"])
+
+        streamed = self.server.post("/v1/completions", {**body, "stream": True, "stream_options": {"include_usage": True}})
+        self.assertEqual(streamed.headers["Content-Type"], "text/event-stream")
+        *events, done = streamed.events
+        self.assertEqual(done, "[DONE]")
+        events = [json.loads(event) for event in events]
+        for choice in answer["choices"]:
+            parts = [e["choices"][0] for e in events if e["choices"] and e["choices"][0]["index"] == choice["index"]]
+            self.assertEqual("".join(p["text"] for p in parts), choice["text"])
+            self.assertEqual([p["finish_reason"] for p in parts if p["finish_reason"]], ["length"])
+        self.assertEqual(events[-1]["usage"]["completion_tokens"], 24)
+
+    def test_a_text_is_the_program_s(self):
+        said = json.loads(run("generate", self.lm, "--prompt", "the cat", "--max-tokens", "20", "--seed", "4", "--json",
+                              "--ignore-end").stdout)["texts"][0]["text"]
+        self.assertEqual(self.server.complete(prompt="the cat", max_tokens=20, seed=4, ignore_eos=True), said)
+
+    def test_stops(self):
+        whole = self.server.complete(prompt="the", max_tokens=40, temperature=0)
+        word = whole[10:13]
+        reply = self.server.post("/v1/completions", {"prompt": "the", "max_tokens": 40, "temperature": 0, "stop": word})
+        self.assertEqual(reply.json["choices"][0]["text"], whole[:whole.index(word)])
+        self.assertEqual(reply.json["choices"][0]["finish_reason"], "stop")
+
+    def test_prompts_of_every_form(self):
+        texts = [self.server.complete(prompt=p, max_tokens=8, seed=1) for p in ("the", [[116, 104, 101]], [116, 104, 101], ["the"])]
+        self.assertEqual(len(set(texts)), 1)
+        many = self.server.post("/v1/completions", {"prompt": ["the", "cat"], "max_tokens": 8, "seed": 1}).json["choices"]
+        self.assertEqual(many[0]["text"], texts[0])
+
+    def test_interleaved_texts_are_those_of_each_alone(self):
+        random.seed(2)
+        bodies = [{"prompt": "the cat sees " * random.choice([1, 3, 60]) + str(i), "max_tokens": random.randint(1, 40), "seed": i}
+                  for i in range(60)]
+        alone = [self.server.complete(**body) for body in bodies]
+        with concurrent.futures.ThreadPoolExecutor(30) as pool:
+            together = list(pool.map(lambda body: self.server.complete(**body), bodies))
+        self.assertEqual(together, alone)
+
+    def test_chat(self):
+        messages = [{"role": "system", "content": "Be"}, {"role": "user", "content": [{"type": "text", "text": "the cat"}]}]
+        body = {"messages": messages, "max_tokens": 10, "seed": 3, "logprobs": True, "top_logprobs": 2}
+        answer = self.server.post("/v1/chat/completions", body).json
+        self.assertEqual(answer["object"], "chat.completion")
+        text = answer["choices"][0]["message"]["content"]
+        self.assertEqual(text, self.server.complete(prompt="S: Be\nU: the cat\nA:", max_tokens=10, seed=3))
+        self.assertEqual(len(answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]), 2)
+        *events, done = self.server.post("/v1/chat/completions", {**body, "stream": True}).events
+        deltas = [json.loads(e)["choices"][0]["delta"] for e in events]
+        self.assertEqual(deltas[0]["role"], "assistant")
+        self.assertEqual("".join(d.get("content", "") for d in deltas), text)
+        self.refused(self.server.post("/v1/chat/completions", {"messages": [{"role": "x", "content": "y"}]}), 400, "role")
+        self.refused(self.server.post("/v1/chat/completions", {"messages": "hello"}), 400, "list")
+
+    def test_tokens_and_embeddings(self):
+        self.assertEqual(self.server.post("/tokenize", {"content": "the"}).json, {"tokens": [116, 104, 101], "count": 3})
+        self.assertEqual(self.server.post("/detokenize", {"tokens": [116, 104, 101]}).json, {"prompt": "the"})
+        answer = self.server.post("/v1/embeddings", {"input": ["the cat", "the dog"], "model": "lm"}).json
+        vectors = [item["embedding"] for item in answer["data"]]
+        self.assertAlmostEqual(sum(x * x for x in vectors[0]), 1, places=4)
+        coded = self.server.post("/v1/embeddings", {"input": "the cat", "encoding_format": "base64"}).json["data"][0]["embedding"]
+        self.assertEqual(len(base64.b64decode(coded)), 4 * len(vectors[0]))
+
+    def test_wrong_fields(self):
+        post = lambda **fields: self.server.post("/v1/completions", {"prompt": "the", **fields})
+        self.refused(post(temprature=1), 400, "Did you mean 'temperature'?")
+        self.assertEqual(self.refused(post(temperature="hot"), 400, "number")["param"], "temperature")
+        self.refused(post(max_tokens=-1), 400, "max_tokens")
+        self.refused(post(max_tokens=1.5), 400, "max_tokens")
+        self.refused(post(n=1000), 400, "'n'")
+        self.refused(post(best_of=3), 400, "best_of")
+        self.refused(post(top_p=0), 400, "top-p")
+        self.assertEqual(self.refused(post(model="gpt-4"), 404, "lm")["code"], "model_not_found")
+        self.refused(post(model="pictures"), 400, "language model")
+        self.refused(self.server.post("/v1/completions", {}), 400, "prompt")
+        self.refused(self.server.post("/v1/completions", {"prompt": ""}), 400, "empty")
+        self.refused(self.server.post("/v1/completions", {"prompt": [999999]}), 400, "vocabulary")
+        for body in ("", "{", "[]", "[" * 10_000, '{"a":' * 10_000, b'{"prompt": "\xff"}', '{"prompt": "a", "prompt": "b"}'):
+            self.refused(self.server.ask("POST", "/v1/completions", body), 400)
+        self.refused(self.server.ask("POST", "/v1/completions", "x" * (1 << 21)), 413)
+        self.refused(self.server.ask("GET", "/v1/completions"), 405, "POST")
+        self.refused(self.server.ask("GET", "/nothing"), 404)
+        self.refused(self.server.ask("GET", "/v1/models/nothing"), 404, "lm")
+
+    def test_leaving_ends_a_text(self):
+        before = self.server.metric("tost_abandoned_total")
+        for stream in (True, False):
+            client = socket.create_connection(("127.0.0.1", self.server.port))
+            body = json.dumps({"prompt": "the", "max_tokens": 4096, "stream": stream, "ignore_eos": True})
+            client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            if stream:
+                client.recv(100)
+            client.close()
+        deadline = time.time() + 20
+        while self.server.metric("tost_abandoned_total") < before + 2 and time.time() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(self.server.metric("tost_abandoned_total"), before + 2)
+        self.assertEqual(self.server.metric("tost_running_texts"), 0)
+
+
+class Sessions(Case):
+    def new(self, prompt="the cat sees"):
+        reply = self.server.post("/v1/sessions", {"prompt": prompt})
+        self.assertEqual(reply.status, 200, reply.body)
+        return reply.json["id"]
+
+    def go_on(self, session, **fields):
+        return self.server.complete(session=session, max_tokens=10, seed=5, **fields)
+
+    def test_forks_go_their_own_ways(self):
+        first = self.new()
+        second = self.server.post(f"/v1/sessions/{first}/fork", {}).json["id"]
+        third = self.server.post("/v1/sessions", {"from": first}).json["id"]
+        a, b, c = (self.go_on(s) for s in (first, second, third))
+        self.assertEqual((a, a), (b, c))
+        self.assertEqual(self.go_on(first, prompt=" and"), self.go_on(second, prompt=" and"))
+        self.assertNotEqual(self.server.ask("GET", f"/v1/sessions/{first}").json["position"],
+                            self.server.ask("GET", f"/v1/sessions/{third}").json["position"])
+        self.assertEqual(self.server.ask("DELETE", f"/v1/sessions/{first}").status, 200)
+        self.refused(self.server.post("/v1/completions", {"session": first}), 404, first)
+        self.go_on(second)
+
+    def test_states_travel_and_are_checked(self):
+        session = self.new()
+        state = self.server.ask("GET", f"/v1/sessions/{session}/state").body
+        back = self.server.ask("POST", "/v1/sessions/import?model=lm", state).json["id"]
+        self.assertEqual(self.go_on(back), self.go_on(session))
+        self.refused(self.server.ask("POST", "/v1/sessions/import", b""), 400)
+        self.refused(self.server.ask("POST", "/v1/sessions/import", state[:-1]), 400)
+        length = int.from_bytes(state[:8], "little")
+        other = state.replace(b'weight_sum\\":', b'weight_sum\\":1', 1)
+        other = (length + 1).to_bytes(8, "little") + other[8:8 + length + 1].rstrip() + other[8 + length + 1:]
+        self.refused(self.server.ask("POST", "/v1/sessions/import", other), 400)
+        broken = bytearray(state)
+        broken[8 + length + 6:8 + length + 8] = b"\xf8\x7f"  # the first number of the state is not one
+        self.refused(self.server.ask("POST", "/v1/sessions/import", bytes(broken)), 400, "finite")
+        random.seed(1)
+        for _ in range(60):
+            spoilt = bytearray(state)
+            for _ in range(random.randint(1, 4)):
+                spoilt[random.randrange(8 + length)] = random.randrange(256)
+            reply = self.server.ask("POST", "/v1/sessions/import", bytes(spoilt))
+            self.assertIn(reply.status, (200, 400), reply.body)
+        self.go_on(back)
+
+    def test_responses_follow_one_another(self):
+        first = self.server.post("/v1/responses", {"input": "the cat", "max_output_tokens": 8, "seed": 1}).json
+        self.assertEqual((first["object"], first["output"][0]["content"][0]["type"]), ("response", "output_text"))
+        more = {"input": "the dog", "previous_response_id": first["id"], "max_output_tokens": 8, "seed": 2}
+        second, again = (self.server.post("/v1/responses", more).json for _ in range(2))
+        self.assertEqual(second["output"][0]["content"], again["output"][0]["content"])
+        self.assertNotEqual(second["id"], again["id"])
+        reply = self.server.post("/v1/responses", {**more, "stream": True})
+        events = [json.loads(e) for e in reply.events]
+        self.assertEqual((events[0]["type"], events[-1]["type"]), ("response.created", "response.completed"))
+        self.assertEqual("".join(e["delta"] for e in events if e["type"] == "response.output_text.delta"),
+                         second["output"][0]["content"][0]["text"])
+        loose = self.server.post("/v1/responses", {"input": "the", "store": False, "max_output_tokens": 2}).json
+        self.refused(self.server.post("/v1/responses", {"input": "x", "previous_response_id": loose["id"]}), 404)
+
+    def test_saved_sessions_survive_a_kill(self):
+        folder = self.dir / "kept"
+        server = Server(self.lm, "--sessions", folder)
+        session = server.post("/v1/sessions", {"prompt": "the bird"}).json["id"]
+        server.complete(session=session, max_tokens=7, seed=1)
+        fork = server.post(f"/v1/sessions/{session}/fork", {}).json["id"]
+        self.assertTrue(server.post(f"/v1/sessions/{session}/save", {}).json["saved"])
+        wanted = server.complete(session=fork, max_tokens=20, seed=2)
+        server.end(signal.SIGKILL)
+        server = Server(self.lm, "--sessions", folder)
+        self.assertEqual(server.complete(session=session, max_tokens=20, seed=2), wanted)
+        self.refused(server.post("/v1/completions", {"session": fork}), 404)
+        self.assertEqual(server.end(), 0)  # and SIGTERM saves what there is
+        server = Server(self.lm, "--sessions", folder)
+        self.assertEqual([s["id"] for s in server.ask("GET", "/v1/sessions").json["data"]], [session])
+        server.end()
+
+
+class Pictures(Case):
+    def picture(self):
+        run("data", "make", "shapes", "--split", "test", "--count", "1", "--out", self.dir / "p", "--quiet")
+        return next((self.dir / "p").rglob("*.png")).read_bytes()
+
+    def test_classes_and_maps(self):
+        png = self.picture()
+        raw = self.server.ask("POST", "/v1/classify?model=pictures", png, headers={"Content-Type": "image/png"}).json
+        coded = base64.b64encode(png).decode()
+        listed = self.server.post("/v1/classify", {"images": [coded, "data:image/png;base64," + coded], "top_k": 2}).json
+        self.assertEqual(listed["data"][0]["top"], raw["data"][0]["top"][:2])
+        self.assertEqual(listed["data"][0]["top"], listed["data"][1]["top"])
+        shown = self.server.post("/v1/explain", {"image": coded}).json
+        self.assertEqual(shown["top"][0]["class"], raw["data"][0]["top"][0]["class"])
+        self.assertEqual(len(shown["layers"]), len(shown["images"]["layers"]))
+        self.assertTrue(shown["images"]["layers"][0]["memberships"][0].startswith("data:image/png;base64,"))
+        words = self.server.post("/v1/explain", {"text": "the cat"}).json
+        self.assertEqual("".join(words["tokens"]), "the cat")
+        for layer in words["layers"]:
+            for t in range(7):
+                self.assertAlmostEqual(sum(head[t] for head in layer["memberships"]), 1, places=2)
+
+    def test_broken_pictures(self):
+        png = self.picture()
+        post = lambda body: self.server.ask("POST", "/v1/classify", body, headers={"Content-Type": "image/png"})
+        huge = png[:16] + (60000).to_bytes(4, "big") * 2 + png[24:]
+        for body in (b"", b"x", png[:40], png[:-20], huge, b"\xff\xd8\xff" + b"\0" * 50):
+            self.refused(post(body), 400, "Image 1")
+        random.seed(1)
+        for _ in range(40):
+            spoilt = bytearray(png)
+            spoilt[random.randrange(len(spoilt))] ^= 1 << random.randrange(8)
+            self.assertIn(post(bytes(spoilt)).status, (200, 400))
+        self.refused(self.server.post("/v1/classify", {"images": ["!!"]}), 400, "base64")
+        self.refused(self.server.post("/v1/classify", {"images": []}), 400)
+        self.refused(self.server.post("/v1/classify", {"images": ["aGk="], "model": "lm"}), 400, "classifier")
+
+
+class Operation(Case):
+    def test_the_server_tells_of_itself(self):
+        self.assertEqual(self.server.ask("GET", "/health").status, 200)
+        self.assertEqual(self.server.ask("GET", "/ready").json, {"status": "ready"})
+        models = self.server.ask("GET", "/v1/models").json["data"]
+        self.assertEqual([(m["id"], m["kind"]) for m in models], [("lm", "language"), ("pictures", "vision")])
+        self.assertEqual(self.server.ask("GET", "/v1/models/lm").json, models[0])
+        reply = self.server.ask("GET", "/metrics")
+        for line in reply.body.decode().splitlines():
+            self.assertRegex(line, r'^(# (HELP|TYPE) .+|[a-z_]+(\{[^}]*\})? [0-9.e+-]+)$')
+        page = self.server.ask("GET", "/")
+        self.assertIn("default-src 'none'", page.headers["Content-Security-Policy"])
+        self.assertNotRegex(page.body.decode(), r'(src|href)="(https?:)?//')
+        line = [entry for entry in self.server.lines() if entry.get("id") == page.headers["X-Request-Id"]][0]
+        self.assertEqual((line["method"], line["path"], line["status"]), ("GET", "/", 200))
+
+    def test_hosts_and_origins(self):
+        get = lambda **headers: self.server.ask("GET", "/v1/models", headers=headers)
+        self.refused(get(Host="evil.example"), 403, "--allow-host")
+        self.refused(get(Origin="http://evil.example"), 403)
+        self.assertEqual(get(Host="localhost:1", Origin="http://localhost:1").status, 200)
+
+    def test_keys(self):
+        server = Server(self.lm, env={"TOST_API_KEY": "secret"})
+        try:
+            self.refused(server.ask("GET", "/v1/models"), 401, "Authorization")
+            self.refused(server.ask("GET", "/metrics", headers={"Authorization": "Bearer secreT"}), 401)
+            self.assertEqual(server.ask("GET", "/v1/models", headers={"Authorization": "Bearer secret"}).status, 200)
+            self.assertEqual(server.ask("GET", "/health").status, 200)
+            self.assertEqual(server.ask("GET", "/").status, 200)
+        finally:
+            server.end()
+
+    def test_a_full_queue_says_when_to_come_again(self):
+        server = Server(self.lm, "--batch", 1, "--queue", 2)
+        try:
+            body = {"prompt": "the", "max_tokens": 2000, "ignore_eos": True}
+            with concurrent.futures.ThreadPoolExecutor(20) as pool:
+                replies = list(pool.map(lambda _: server.post("/v1/completions", body), range(20)))
+            refused = [r for r in replies if r.status == 429]
+            self.assertTrue(refused)
+            self.assertTrue(any(r.status == 200 for r in replies))
+            self.assertEqual({r.headers["Retry-After"] for r in refused}, {"1"})
+            self.refused(refused[0], 429)
+        finally:
+            server.end()
+
+    def test_a_thousand_silent_connections(self):
+        silent = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(1000)]
+        try:
+            for i, client in enumerate(silent):
+                client.sendall([b"", b"GET", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"][i % 3])
+            for _ in range(5):
+                self.assertEqual(len(self.server.complete(prompt="the", max_tokens=5, ignore_eos=True)) > 0, True)
+            silent[0].settimeout(30)
+            self.assertEqual(silent[0].recv(1000), b"")  # closed at its time
+        finally:
+            for client in silent:
+                client.close()
+
+    def test_ending_lets_texts_end(self):
+        server = Server(self.lm)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            texts = [pool.submit(server.post, "/v1/completions", {"prompt": "the", "max_tokens": 1500, "ignore_eos": True}) for _ in range(4)]
+            while server.metric("tost_running_texts") < 4 and not all(t.done() for t in texts):
+                time.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            for text in texts:
+                self.assertEqual(text.result().json["usage"]["completion_tokens"], 1500)
+        self.assertEqual(server.process.wait(60), 0)
+        server.end()
+
+    def test_bad_flags(self):
+        self.error("serve", self.lm, "--port", "70000", exit_code=2, says="65535")
+        self.error("serve", self.lm, self.lm, exit_code=2, says="NAME=FILE")
+        self.error("serve", self.lm, "--host", "localhost", exit_code=2, says="127.0.0.1")
+        self.error("serve", self.lm, "--port", str(self.server.port), exit_code=1, says="another --port")
+        self.error("serve", self.lm, "--chat-template", self.file("t.json", b"{}"), exit_code=2, says="'user'")
+        self.error("serve", self.lm, "--sessions", self.sessions, exit_code=2, says="sessions")
+        self.error("serve", self.dir / "absent", exit_code=1, says="absent")
+
+
+class OpenAi(Case):
+    def test_the_official_client(self):
+        try:
+            import openai
+        except ImportError:
+            self.skipTest("Python has no openai")
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="any", max_retries=0)
+        whole = client.completions.create(model="lm", prompt="the", max_tokens=8, seed=1).choices[0].text
+        parts = client.completions.create(model="lm", prompt="the", max_tokens=8, seed=1, stream=True)
+        self.assertEqual("".join(p.choices[0].text for p in parts), whole)
+        self.assertEqual([m.id for m in client.models.list()], ["lm", "pictures"])
+        self.assertTrue(client.embeddings.create(model="lm", input="the").data[0].embedding)
+        chat = client.chat.completions.create(model="lm", messages=[{"role": "user", "content": "the"}], max_tokens=5)
+        self.assertEqual(chat.choices[0].message.role, "assistant")
+        response = client.responses.create(model="lm", input="the", max_output_tokens=5)
+        next_one = client.responses.create(model="lm", input="the", max_output_tokens=5, previous_response_id=response.id)
+        self.assertEqual(next_one.previous_response_id, response.id)
+        with client.responses.stream(model="lm", input="the", max_output_tokens=5) as stream:
+            self.assertEqual(list(stream)[-1].type, "response.completed")
+        with self.assertRaises(openai.NotFoundError):
+            client.completions.create(model="nothing", prompt="the")
+
+
+if __name__ == "__main__":
+    cli_test.TOST = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=1)

@@ -1,0 +1,216 @@
+// tost serve: models behind an HTTP interface, and a page to look at.
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/base/text.h"
+#include "tost/base/thread.h"
+#include "tost/cli/commands.h"
+#include "tost/cli/options.h"
+#include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
+#include "tost/kinds/language/tokenizer.h"
+#include "tost/kinds/vision/engine.h"
+#include "tost/serve/app.h"
+#include "tost/store/quantized_file.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kMostTemplateBytes = 1 << 20, kMostKeyBytes = 4096;
+
+struct ServeFlags {
+  RunOptions run;
+  std::vector<std::string> models;
+  std::string host = "127.0.0.1", key_file, chat_template, precision, tokenizer;
+  int64_t port = 8080, io_threads = 4;
+  double drain_s = 30;
+  HttpLimits http;
+  ServiceLimits service;
+  SessionLimits sessions;
+  std::string session_folder;
+  AppConfig app;
+};
+
+// NAME=FILE, or a file whose name without what follows its last dot names the model.
+struct NamedModel {
+  std::string id, path;
+};
+NamedModel named_model(const std::string& text) {
+  const size_t sign = text.find('=');
+  if (sign != std::string::npos && !path_exists(text)) {
+    return {text.substr(0, sign), text.substr(sign + 1)};
+  }
+  auto path = absolute_path(text).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return {(is_folder(path) ? path.filename() : path.stem()).string(), text};
+}
+
+ServedModel load_served(const ServeFlags& o, const NamedModel& named, Metrics& metrics) {
+  ServedModel model{.id = named.id, .language = nullptr, .pictures = nullptr};
+  const auto kind = model_kind(named.path);
+  if (kind == "language") {
+    auto loaded = load_language_file(named.path);
+    if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
+    const auto precision = o.precision.empty() ? loaded.precision : o.precision;
+    model.language =
+        std::make_unique<LanguageService>(std::move(loaded), precision, o.service, metrics);
+  } else if (kind == "vision") {
+    auto loaded = load_model_file(named.path);
+    const bool engine = VisionEngine::supports(*loaded.model);
+    const auto precision =
+        chosen_precision(o.precision, loaded.precision, classifier_precisions(engine));
+    model.pictures = std::make_unique<PictureService>(std::move(loaded), precision, o.service.queue,
+                                                      o.service.threads);
+  } else {
+    fail_usage("'", named.path, "' holds a ", kind,
+               " model; language models and image classifiers are served.");
+  }
+  return model;
+}
+
+void raise_descriptor_limit(int64_t connections) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto wanted = rlim_t(connections) + 256;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// From a file or the environment, never from a flag: others can read a program's arguments.
+std::string read_key(const std::string& file) {
+  std::string key;
+  if (!file.empty()) {
+    key = read_file(file, kMostKeyBytes);
+    while (!key.empty() && std::isspace(static_cast<unsigned char>(key.back()))) key.pop_back();
+    if (key.empty()) fail_usage("'", file, "' holds no key; write one line into it.");
+  } else if (const char* set = std::getenv("TOST_API_KEY"); set != nullptr) {
+    key = set;
+  }
+  return key;
+}
+
+// Writes sessions to the folder once they have been idle, until it is destroyed.
+class Spiller {
+ public:
+  explicit Spiller(SessionStore& store) {
+    thread_ = start_thread([this, &store] {
+      std::unique_lock lock(mutex_);
+      while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; })) {
+        try {
+          store.spill_idle();
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "%s\n", json_text(nlohmann::json{{"error", error.what()}}).c_str());
+        }
+      }
+    });
+  }
+  ~Spiller() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  Spiller(const Spiller&) = delete;
+  Spiller& operator=(const Spiller&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+void run_serve(ServeFlags& o) {
+  if (o.port > 65'535) fail_usage("--port is ", o.port, "; it must be from 0 to 65535.");
+  if (o.service.batch < 1 || o.service.batch > 1024) {
+    fail_usage("--batch is ", o.service.batch, "; it must be from 1 to 1024.");
+  }
+  set_threads(o.run.threads);
+  o.service.threads = o.run.threads;
+  o.app.key = read_key(o.key_file);
+  if (!o.chat_template.empty()) {
+    o.app.chat = chat_template_from(read_file(o.chat_template, kMostTemplateBytes),
+                                    cat("'", o.chat_template, "'"));
+  }
+  o.sessions.folder = o.session_folder;
+  App app(o.app, o.sessions, *stop_flag());
+  for (const auto& text : o.models) {
+    app.add(load_served(o, named_model(text), app.metrics));
+  }
+  raise_descriptor_limit(o.http.connections);
+  HttpServer server(o.host, o.port, o.http, app.handler());
+  app.connections = [&server] { return server.connections(); };
+  const std::string shown_host =
+      o.host.find(':') == std::string::npos ? o.host : "[" + o.host + "]";
+  std::cout << "Serving at http://" << shown_host << ":" << server.port() << "/" << std::endl;
+  const Spiller spiller(app.sessions);
+  server.run(*stop_flag(), std::max<int64_t>(1, o.io_threads), o.drain_s,
+             [&app] { app.stop_models(); });
+  app.sessions.save_all();
+}
+
+void add_limits(CLI::App& command, ServeFlags& o) {
+  const auto add = [&command](const char* name, auto& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str();
+  };
+  add("--batch", o.service.batch, "Texts of a model that are written at a time");
+  add("--queue", o.service.queue, "Texts that wait; more are refused with 429");
+  add("--prefix-bytes", o.service.prefix_bytes, "Of states after beginnings of prompts; 0: none");
+  add("--max-tokens", o.app.most_new_tokens, "Most new tokens of a text");
+  add("--max-texts", o.app.most_texts, "Most texts of a prompt (n)");
+  add("--request-seconds", o.app.request_s, "A text ends after this time");
+  add("--max-body", o.http.body_bytes, "Bytes of a request's body");
+  add("--max-header", o.http.header_bytes, "Bytes of its header");
+  add("--max-bodies", o.http.bodies_bytes, "Bytes of all bodies at a time");
+  add("--connections", o.http.connections, "Open at a time");
+  add("--header-seconds", o.http.header_s, "For a whole header to arrive");
+  add("--body-seconds", o.http.body_s, "For a whole body to arrive");
+  add("--write-seconds", o.http.write_s, "For a client to read what is written to it");
+  add("--drain-seconds", o.drain_s, "For running requests, once the server is told to end");
+  add("--session-bytes", o.sessions.bytes, "Of sessions in memory");
+  add("--max-sessions", o.sessions.count, "In memory and in the folder");
+  add("--idle-seconds", o.sessions.idle_s, "Then a session leaves memory for the folder");
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve models by HTTP, as OpenAI's API, and a page to look at");
+  auto options = std::make_shared<ServeFlags>();
+  auto& o = *options;
+  command
+      ->add_option("models", o.models,
+                   "Run folders, checkpoint folders, or .safetensors, .pth or .pt files; NAME=FILE "
+                   "gives a name")
+      ->required();
+  command->add_option("--host", o.host, "Address to listen at; 0.0.0.0: all")
+      ->capture_default_str();
+  command->add_option("--port", o.port, "0: any free one")->capture_default_str();
+  command->add_option("--key-file", o.key_file,
+                      "Holds the key that requests must show (or the variable TOST_API_KEY does)");
+  command->add_option("--allow-host", o.app.hosts,
+                      "Name of this server in the header Host, behind a proxy; may be repeated");
+  command->add_option("--chat-template", o.chat_template,
+                      "JSON file that makes conversations texts; without it there is no chat");
+  command->add_option("--sessions", o.session_folder, "Folder where sessions outlive the server");
+  command->add_option("--precision", o.precision,
+                      "Of the weights: fp32, bf16, int8 or int4 (default: the file's)");
+  add_tokenizer_option(*command, o.tokenizer);
+  add_limits(*command, o);
+  command->add_option("--threads", o.run.threads, "Compute threads of each model; 0: all cores")
+      ->capture_default_str();
+  add_example(*command, "  tost serve lm run --port 8080 --sessions sessions");
+  command->callback([options] { run_serve(*options); });
+}
+
+}  // namespace tost

@@ -1,0 +1,35 @@
+// What a client did wrong, or what the server cannot do now: OpenAI's error object. Free of torch.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "tost/base/error.h"
+#include "tost/serve/http.h"
+
+namespace tost {
+
+class ApiError : public std::exception {
+ public:
+  ApiError(int status, std::string message, std::string param = {}, std::string code = {})
+      : status(status),
+        message(std::move(message)),
+        param(std::move(param)),
+        code(std::move(code)) {}
+  const char* what() const noexcept override { return message.c_str(); }
+
+  int status;
+  std::string message, param, code;
+};
+
+template <typename... Parts>
+[[noreturn]] void fail_request(const Parts&... parts) {
+  throw ApiError(400, cat(parts...));
+}
+
+// {"error": {"message", "type", "param", "code"}}; 429 and 503 say when to come again.
+HttpResponse error_response(const ApiError& error);
+// Of what is being thrown: an Error is the client's, whatever else is the server's.
+ApiError current_error();
+
+}  // namespace tost

@@ -1,0 +1,97 @@
+// What a server serves, and which function answers what.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/serve/api_error.h"
+#include "tost/serve/chat_template.h"
+#include "tost/serve/http.h"
+#include "tost/serve/language_service.h"
+#include "tost/serve/metrics.h"
+#include "tost/serve/picture_service.h"
+#include "tost/serve/session_store.h"
+
+namespace tost {
+
+struct AppConfig {
+  std::string key;                 // that requests must show; empty: none
+  std::vector<std::string> hosts;  // names in Host besides localhost and addresses
+  std::optional<ChatTemplate> chat;
+  int64_t most_new_tokens = 4096;  // of a text
+  int64_t most_texts = 16;         // of a request
+  double request_s = 300;
+};
+
+struct ServedModel {
+  std::string id;
+  std::unique_ptr<LanguageService> language;
+  std::unique_ptr<PictureService> pictures;  // one of the two
+};
+
+class App {
+ public:
+  // From `stop` on no more requests are taken.
+  App(const AppConfig& config, const SessionLimits& sessions, const std::atomic<bool>& stop);
+
+  // Throws a usage Error for an id that is taken or that cannot stand in a path.
+  void add(ServedModel model);
+  const std::vector<ServedModel>& models() const { return models_; }
+  // By the field "model", which may be missing where there is one of the kind. Throws an ApiError.
+  const ServedModel& language(const std::string& id) const;
+  const ServedModel& pictures(const std::string& id) const;
+
+  HttpHandler handler();
+  bool draining() const { return stop_; }
+  // Ends all texts; sessions are given back.
+  void stop_models();
+
+  const AppConfig config;
+  Metrics metrics;
+  SessionStore sessions;
+  std::function<int64_t()> connections;  // for the metrics; may be empty
+
+ private:
+  std::optional<HttpResponse> admit(const HttpRequest& request) const;
+  void handle(std::shared_ptr<Exchange> exchange);
+  void log(const HttpRequest& request, int status, int64_t bytes, double seconds);
+
+  std::vector<ServedModel> models_;
+  const std::atomic<bool>& stop_;
+};
+
+// A request on its way to its function.
+struct Call {
+  App& app;
+  std::shared_ptr<Exchange> exchange;
+  std::string argument;  // what stands for the route's '*'
+
+  const HttpRequest& request() const { return exchange->request; }
+  void answer(const nlohmann::json& body) const;
+  void fail(const ApiError& error) const { exchange->answer(error_response(error)); }
+};
+
+struct Route {
+  const char* method;
+  const char* path;  // '*' stands for one part
+  void (*run)(const Call& call);
+  bool open = false;  // answered without the key
+};
+// The tables of the files of routes.
+const std::vector<Route>& language_routes();
+const std::vector<Route>& session_routes();
+const std::vector<Route>& picture_routes();
+const std::vector<Route>& server_routes();
+
+// Whether both are the same, in a time that tells nothing of where they differ.
+bool same_secret(const std::string& a, const std::string& b);
+// Whether a browser may have been led here by another site: see docs/serving.md.
+bool host_allowed(const std::string& host, const std::vector<std::string>& names);
+bool origin_allowed(const std::string& origin, const std::string& host);
+
+}  // namespace tost

@@ -1,0 +1,25 @@
+// How a conversation becomes a text: a JSON file, because a base model knows no roles. Free of
+// torch.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tost {
+
+// {"user": "User: {content}\n", "assistant": "Bot: {content}\n", "reply": "Bot:", "stop":
+// ["\nUser:"]} and other roles as wanted; "{content}" comes once in each.
+struct ChatTemplate {
+  std::map<std::string, std::string> roles;
+  std::string reply;              // what the model continues
+  std::vector<std::string> stop;  // further strings that end a reply
+
+  // Throws an ApiError for a role that is not there.
+  std::string message(const std::string& role, const std::string& content) const;
+};
+
+// Throws a usage Error naming `where`.
+ChatTemplate chat_template_from(const std::string& text, const std::string& where);
+
+}  // namespace tost

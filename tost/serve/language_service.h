@@ -1,0 +1,129 @@
+// One language model and the thread that runs it: texts come and end at any time, and every step
+// reads the weights once for one token of each.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tost/kinds/language/engine.h"
+#include "tost/kinds/language/generate.h"
+#include "tost/kinds/language/session_file.h"
+#include "tost/serve/metrics.h"
+#include "tost/serve/prefix_cache.h"
+
+namespace tost {
+
+struct TokenLogprob {
+  int64_t id = 0;
+  double logprob = 0;                                // of the model, before the sampler's settings
+  std::vector<std::pair<int64_t, double>> top = {};  // most likely first
+};
+
+struct TextEnd {
+  std::string reason;      // length, stop (or an end-of-text token), interrupted, failed
+  std::string error = {};  // a sentence, where it failed
+  int64_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
+  TextSession session = {};  // what goes on from here, where it was asked for
+};
+
+// Called on the model's thread, so each returns soon.
+struct TextEvents {
+  // After every token: text that is certain now (perhaps none), and of the token what was asked
+  // for.
+  std::function<void(const std::string& piece, const std::optional<TokenLogprob>&)> piece;
+  std::function<void(TextEnd)> end;  // last, once
+  std::function<bool()> gone;        // true ends the text before its next token
+};
+
+struct TextRequest {
+  std::vector<int64_t> prompt = {};         // read after the session
+  std::optional<TextSession> session = {};  // none: a new text
+  GenerateConfig config = {};               // past_block is not looked at
+  uint64_t stream = 0;    // draws from Random(config.seed, stream, session's draws)
+  int64_t logprobs = -1;  // alternatives to tell of every token; -1: nothing at all
+  bool keep = false;      // whether `end` wants the session
+  double seconds = 0;     // 0: no limit
+  TextEvents events = {};
+};
+
+struct ServiceLimits {
+  int64_t batch = 32;   // texts at a time
+  int64_t queue = 256;  // that wait
+  int64_t prefix_bytes = 256 << 20;
+  int64_t threads = 0;
+};
+
+class LanguageService {
+ public:
+  // The model's thread runs from here on. `precision`: as of LanguageEngine.
+  LanguageService(LoadedLanguage loaded, const std::string& precision, const ServiceLimits& limits,
+                  Metrics& metrics);
+  ~LanguageService();  // stops
+  LanguageService(const LanguageService&) = delete;
+  LanguageService& operator=(const LanguageService&) = delete;
+
+  // Ends what runs and takes nothing more. May be called again.
+  void stop();
+
+  const LanguageInfo& info() const { return loaded_.info; }
+  const std::string& precision() const { return engine_.precision(); }
+  const std::filesystem::path& file() const { return loaded_.file; }
+  const SessionFormat& format() const { return *format_; }
+  int64_t most_tokens() const;  // of a text: the block with learned positions, else the largest
+
+  // Throws a usage Error for settings and texts the model cannot take. False where as many wait as
+  // may; nothing was called then.
+  bool submit(TextRequest request);
+  // The same for several that begin together: all of them or none.
+  bool submit(std::vector<TextRequest> requests);
+  // Runs `work` on the model's thread between two steps. It must not throw. False as above.
+  bool run(std::function<void(LanguageModel&)> work);
+
+  // Of the mean over the tokens after the final norm, the direction [C]. On the model's thread
+  // alone.
+  std::vector<float> embed(const std::vector<int64_t>& ids);
+
+  int64_t waiting() const { return waiting_; }
+  int64_t running() const { return running_; }
+
+ private:
+  struct Row;
+
+  void check(const TextRequest& request) const;
+  void loop();
+  void start(TextRequest request);
+  void drop_gone();
+  void read_prompts();
+  void read_piece(Row& row);
+  void step();
+  void draw();
+  void draw_one(Row& row);
+  void emit(Row& row);
+  void end(Row& row, const std::string& reason, const std::string& error = {});
+
+  LoadedLanguage loaded_;
+  LanguageEngine engine_;
+  const ServiceLimits limits_;
+  Metrics& metrics_;
+  std::unique_ptr<SessionFormat> format_;
+  PrefixCache prefixes_;
+  std::vector<std::unique_ptr<Row>> rows_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<TextRequest> queue_;
+  std::deque<std::function<void(LanguageModel&)>> works_;
+  bool stopping_ = false;
+  std::atomic<int64_t> waiting_{0}, running_{0};
+  std::thread thread_;
+};
+
+}  // namespace tost

@@ -1,0 +1,93 @@
+#include "tost/serve/prefix_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tost {
+
+LanguageState copy_of(const LanguageState& state) {
+  LanguageState copy{.position = state.position, .blocks = state.blocks};
+  for (auto& block : copy.blocks) {
+    for (auto& [name, tensor] : block) tensor = tensor.clone(at::MemoryFormat::Contiguous);
+  }
+  return copy;
+}
+
+struct PrefixCache::Node {
+  Node* parent = nullptr;
+  std::map<Piece, std::unique_ptr<Node>> next;
+  const Piece* piece = nullptr;  // the key in parent->next
+  int64_t tokens = 0, bytes = 0;
+  LanguageState state;
+  torch::Tensor hidden;
+  std::list<Node*>::iterator place;
+};
+
+PrefixCache::PrefixCache(int64_t most_bytes)
+    : most_bytes_(most_bytes), root_(std::make_unique<Node>()) {}
+
+PrefixCache::~PrefixCache() = default;
+
+PrefixCache::Piece PrefixCache::piece_at(const std::vector<int64_t>& ids, int64_t index) {
+  const auto begin = ids.begin() + index * kPrefixPiece;
+  return {begin, begin + kPrefixPiece};
+}
+
+void PrefixCache::use(Node& node) {
+  recent_.splice(recent_.begin(), recent_, node.place);
+}
+
+PrefixCache::Hit PrefixCache::find(const std::vector<int64_t>& ids) {
+  Node* node = root_.get();
+  for (int64_t i = 0; i < int64_t(ids.size()) / kPrefixPiece; ++i) {
+    const auto found = node->next.find(piece_at(ids, i));
+    if (found == node->next.end()) break;
+    node = found->second.get();
+  }
+  if (node == root_.get()) return {};
+  // Those above are used with it, and come after it.
+  for (Node* n = root_.get() == node->parent ? nullptr : node->parent; n != nullptr;
+       n = n->parent == root_.get() ? nullptr : n->parent) {
+    use(*n);
+  }
+  use(*node);
+  return {node->tokens, copy_of(node->state), node->hidden};
+}
+
+void PrefixCache::add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
+                      const torch::Tensor& hidden) {
+  Node* parent = root_.get();
+  const int64_t last = tokens / kPrefixPiece - 1;
+  for (int64_t i = 0; i < last; ++i) {
+    const auto found = parent->next.find(piece_at(ids, i));
+    if (found == parent->next.end()) return;
+    parent = found->second.get();
+  }
+  const auto [at, fresh] = parent->next.try_emplace(piece_at(ids, last));
+  if (!fresh) return;
+  at->second = std::make_unique<Node>();
+  Node& node = *at->second;
+  node.parent = parent;
+  node.piece = &at->first;
+  node.tokens = tokens;
+  node.state = copy_of(state);
+  node.hidden = hidden.clone();
+  node.bytes = state_bytes(node.state) + int64_t(node.hidden.nbytes()) + kPrefixPiece * 4;
+  node.place = recent_.insert(recent_.begin(), &node);
+  bytes_ += node.bytes;
+  shrink();
+}
+
+void PrefixCache::shrink() {
+  auto at = recent_.end();
+  while (bytes_ > most_bytes_ && at != recent_.begin()) {
+    Node* node = *--at;
+    if (!node->next.empty()) continue;
+    at = recent_.erase(at);
+    bytes_ -= node->bytes;
+    node->parent->next.erase(*node->piece);
+    at = recent_.end();  // its parent may be a leaf now
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,57 @@
+// States after beginnings of prompts, so that a beginning that comes again is not read again: a
+// trie whose edges are pieces of kPrefixPiece tokens.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tost/kinds/language/model.h"
+
+namespace tost {
+
+// Prompts are read in pieces that end at multiples of this position, cached or not: what a text is
+// given does not depend, bit for bit, on what the cache holds.
+inline constexpr int64_t kPrefixPiece = 256;
+
+LanguageState copy_of(const LanguageState& state);
+
+// Not thread-safe.
+class PrefixCache {
+ public:
+  // Bytes of tensors and keys; 0 keeps nothing.
+  explicit PrefixCache(int64_t most_bytes);
+  ~PrefixCache();
+
+  struct Hit {
+    int64_t tokens = 0;    // 0: nothing found
+    LanguageState state;   // a copy
+    torch::Tensor hidden;  // of the last token, after the final norm [1, C]
+  };
+  // The longest beginning of `ids` that is known.
+  Hit find(const std::vector<int64_t>& ids);
+
+  // The first `tokens` of `ids`, a multiple of kPrefixPiece; its shorter beginnings are expected to
+  // be there, otherwise nothing happens. Leaves used least recently go where the bytes are spent.
+  void add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
+           const torch::Tensor& hidden);
+
+  int64_t bytes() const { return bytes_; }
+  int64_t entries() const { return int64_t(recent_.size()); }
+
+ private:
+  struct Node;
+  using Piece = std::vector<int32_t>;
+  static Piece piece_at(const std::vector<int64_t>& ids, int64_t index);
+  void use(Node& node);
+  void shrink();
+
+  const int64_t most_bytes_;
+  int64_t bytes_ = 0;
+  std::unique_ptr<Node> root_;
+  std::list<Node*> recent_;  // those used last come first
+};
+
+}  // namespace tost

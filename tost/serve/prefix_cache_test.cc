@@ -1,0 +1,79 @@
+#include "tost/serve/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+namespace tost {
+namespace {
+
+LanguageState state_of(int64_t position, double value) {
+  LanguageState state{.position = position};
+  state.blocks.push_back({{"statistics", torch::full({1, 8}, value, torch::kDouble)}});
+  return state;
+}
+
+std::vector<int64_t> text(int64_t pieces, int64_t last = 1) {
+  std::vector<int64_t> ids(size_t(pieces * kPrefixPiece), 1);
+  if (!ids.empty()) ids.back() = last;
+  return ids;
+}
+
+void add(PrefixCache& cache, const std::vector<int64_t>& ids) {
+  for (int64_t n = kPrefixPiece; n <= int64_t(ids.size()); n += kPrefixPiece) {
+    cache.add(ids, n, state_of(n, double(n)), torch::full({1, 4}, double(n)));
+  }
+}
+
+TEST(PrefixCache, FindsTheLongestBeginning) {
+  PrefixCache cache(1 << 20);
+  EXPECT_EQ(cache.find(text(3)).tokens, 0);
+  add(cache, text(3));
+  EXPECT_EQ(cache.entries(), 3);
+  EXPECT_EQ(cache.find(text(0)).tokens, 0);
+  EXPECT_EQ(cache.find(text(5)).tokens, 3 * kPrefixPiece);
+  EXPECT_EQ(cache.find(text(3, 2)).tokens, 2 * kPrefixPiece);
+  auto longer = text(1);
+  longer.push_back(1);
+  const auto hit = cache.find(longer);
+  EXPECT_EQ(hit.tokens, kPrefixPiece);
+  EXPECT_EQ(hit.state.position, kPrefixPiece);
+  EXPECT_EQ(hit.hidden[0][0].item<double>(), double(kPrefixPiece));
+}
+
+TEST(PrefixCache, GivesCopies) {
+  PrefixCache cache(1 << 20);
+  auto state = state_of(kPrefixPiece, 5);
+  cache.add(text(1), kPrefixPiece, state, torch::zeros({1, 4}));
+  state.blocks[0]["statistics"].zero_();
+  auto hit = cache.find(text(1));
+  hit.state.blocks[0]["statistics"].zero_();
+  EXPECT_EQ(cache.find(text(1)).state.blocks[0]["statistics"].min().item<double>(), 5);
+}
+
+TEST(PrefixCache, DropsTheLeavesUsedLeastRecently) {
+  PrefixCache one(1 << 20);
+  add(one, text(1));
+  const int64_t bytes = one.bytes();
+  PrefixCache cache(3 * bytes);
+  add(cache, text(2));     // 1, 1-1
+  add(cache, text(1, 7));  // 7
+  cache.find(text(2));
+  add(cache, text(1, 8));
+  EXPECT_LE(cache.bytes(), 3 * bytes);
+  EXPECT_EQ(cache.find(text(1, 7)).tokens, 0);
+  EXPECT_EQ(cache.find(text(2)).tokens, 2 * kPrefixPiece);
+  EXPECT_EQ(cache.find(text(1, 8)).tokens, kPrefixPiece);
+  add(cache, text(1, 9));  // the leaf of 1-1 goes, and never what it stands on
+  add(cache, text(1, 10));
+  EXPECT_LE(cache.bytes(), 3 * bytes);
+  EXPECT_EQ(cache.entries(), 3);
+}
+
+TEST(PrefixCache, WithoutBytesKeepsNothing) {
+  PrefixCache cache(0);
+  add(cache, text(2));
+  EXPECT_EQ(cache.entries(), 0);
+  EXPECT_EQ(cache.bytes(), 0);
+}
+
+}  // namespace
+}  // namespace tost

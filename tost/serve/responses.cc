@@ -1,0 +1,168 @@
+// /v1/responses: an answer is stored as the state after it, and the next one goes on from there.
+#include "tost/io/parse_json.h"
+#include "tost/serve/routes.h"
+#include "tost/serve/text_api.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+class ResponseAnswer : public TextAnswer {
+ public:
+  ResponseAnswer(const Call& call, const ServedModel& model, bool stream)
+      : TextAnswer(call, model, 1, stream) {}
+
+  std::string id = "resp-none", previous;
+  bool store = true;
+
+ protected:
+  void begin_stream() override {
+    if (std::exchange(begun_, true)) return;
+    event("response.created", {{"response", object("in_progress")}});
+    event("response.output_item.added", {{"output_index", 0},
+                                         {"item",
+                                          {{"type", "message"},
+                                           {"id", "msg-0"},
+                                           {"role", "assistant"},
+                                           {"status", "in_progress"},
+                                           {"content", json::array()}}}});
+    event(
+        "response.content_part.added",
+        place({{"part", {{"type", "output_text"}, {"text", ""}, {"annotations", json::array()}}}}));
+  }
+  void stream_piece(size_t, const std::string& piece, const std::optional<TokenLogprob>&) override {
+    event("response.output_text.delta", place({{"delta", piece}, {"logprobs", json::array()}}));
+  }
+  void stream_end(size_t) override {
+    event("response.output_text.done",
+          place({{"text", choices_[0].text}, {"logprobs", json::array()}}));
+    event("response.content_part.done", place({{"part", part()}}));
+    event("response.output_item.done", {{"output_index", 0}, {"item", message()}});
+  }
+  void finish_stream() override {
+    if (choices_[0].end.reason != "failed") event("response.completed", {{"response", whole()}});
+  }
+  json whole() const override {
+    auto result = object(finish_reason(0) == std::string("stop") ? "completed" : "incomplete");
+    if (result["status"] == "incomplete") {
+      result["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    }
+    result["output"] = json::array({message()});
+    result["usage"] = usage("input_tokens", "output_tokens");
+    return result;
+  }
+
+ private:
+  json part() const {
+    return {{"type", "output_text"}, {"text", choices_[0].text}, {"annotations", json::array()}};
+  }
+  json message() const {
+    return {{"type", "message"},
+            {"id", "msg-0"},
+            {"role", "assistant"},
+            {"status", "completed"},
+            {"content", json::array({part()})}};
+  }
+  static json place(json fields) {
+    fields.update({{"item_id", "msg-0"}, {"output_index", 0}, {"content_index", 0}});
+    return fields;
+  }
+  void event(const char* name, json fields) {
+    fields["type"] = name;
+    fields["sequence_number"] = sequence_++;
+    send(fields, name);
+  }
+  json object(const char* status) const {
+    return {{"id", id},
+            {"object", "response"},
+            {"created_at", created_},
+            {"status", status},
+            {"model", model_.id},
+            {"output", json::array()},
+            {"error", json()},
+            {"incomplete_details", json()},
+            {"instructions", json()},
+            {"metadata", json::object()},
+            {"parallel_tool_calls", false},
+            {"tools", json::array()},
+            {"tool_choice", "none"},
+            {"temperature", json()},
+            {"top_p", json()},
+            {"store", store},
+            {"previous_response_id", previous.empty() ? json() : json(previous)}};
+  }
+
+  bool begun_ = false;
+  int64_t sequence_ = 0;
+};
+
+// What the model reads: with a template a conversation that ends where the reply begins, without
+// one the text as it is.
+std::string input_text(Fields& fields, const App& app) {
+  const auto instructions = fields.text("instructions", {});
+  const auto& input = fields.take("input");
+  if (!app.config.chat) {
+    if (!input.is_string() || !instructions.empty()) needed_template(app);
+    return input.get<std::string>();
+  }
+  const auto& form = *app.config.chat;
+  auto text = instructions.empty() ? std::string() : form.message("system", instructions);
+  text += input.is_string() ? form.message("user", input.get<std::string>())
+                            : conversation(input, form);
+  return text + form.reply;
+}
+
+void respond(const Call& call) {
+  App& app = call.app;
+  Fields fields(call.request().body);
+  const auto& model = app.language(fields.text("model", {}));
+  const bool stream = fields.flag("stream", false), store = fields.flag("store", true);
+  const auto previous = fields.text("previous_response_id", {});
+  auto config = generate_config(fields, app, "max_output_tokens", 256);
+  const auto text = input_text(fields, app);
+  fields.neutral("tools", {json::array()});
+  for (const char* name : {"truncation", "parallel_tool_calls", "include"}) fields.ignore(name);
+  fields.finish();
+  if (app.config.chat) {
+    config.stop.insert(config.stop.end(), app.config.chat->stop.begin(),
+                       app.config.chat->stop.end());
+  }
+  const auto answer = std::make_shared<ResponseAnswer>(call, model, stream);
+  answer->previous = previous;
+  answer->store = store;
+  TextRequest request{.prompt = encode_text(model, text),
+                      .config = config,
+                      .keep = store,
+                      .seconds = app.config.request_s};
+  if (!previous.empty()) {
+    const auto bytes = app.sessions.read(previous, model.id);
+    request.session = session_from(model, *bytes, cat("Response '", previous, "'"));
+  }
+  if (store) {
+    answer->id = app.sessions.reserve("resp");
+    answer->on_end = [&app, &model, id = answer->id](TextEnd& end) {
+      if (end.reason == "failed" || end.session.state.position == 0) return;
+      app.sessions.add_as(id, model.id, end.session.state.position,
+                          model.language->format().bytes(end.session));
+    };
+  }
+  request.events = answer->events(0);
+  std::vector<TextRequest> one;
+  one.push_back(std::move(request));
+  answer->submit(std::move(one));
+}
+
+void remove_response(const Call& call) {
+  call.app.sessions.remove(call.argument);
+  call.answer({{"id", call.argument}, {"object", "response"}, {"deleted", true}});
+}
+
+}  // namespace
+
+void add_response_routes(std::vector<Route>& routes) {
+  routes.push_back({"POST", "/v1/responses", respond});
+  routes.push_back({"DELETE", "/v1/responses/*", remove_response});
+}
+
+}  // namespace tost

@@ -1,0 +1,92 @@
+// Sessions of texts that nobody is writing: each the bytes of its file, in memory or in a folder.
+// They do not change once made, so that a fork is another name for the same bytes. Free of torch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/base/folder_lock.h"
+
+namespace tost {
+
+using SessionBytes = std::shared_ptr<const std::string>;
+
+struct SessionInfo {
+  std::string id, model;
+  int64_t position = -1;  // tokens read; -1: not known before it is read from its file
+  int64_t bytes = 0;
+  int64_t created = 0;  // seconds since 1970
+  bool in_memory = false, saved = false, busy = false;
+};
+
+struct SessionLimits {
+  std::filesystem::path folder = {};  // empty: sessions live as long as the server
+  int64_t bytes = int64_t{1} << 30;   // in memory
+  int64_t count = 100'000;
+  double idle_s = 60;  // then they are written to the folder and leave memory
+};
+
+// Thread-safe. All throw an ApiError for a session that is not there (404), that another request
+// continues (409) or that there is no room for (429).
+class SessionStore {
+ public:
+  // Takes up what lies in the folder, which is this server's alone.
+  explicit SessionStore(const SessionLimits& limits);
+
+  // Its name: "sess" or "resp" and what cannot be guessed.
+  std::string add(const std::string& kind, const std::string& model, int64_t position,
+                  std::string bytes);
+  // A name that can be told before there is a session, and the session under it.
+  static std::string reserve(const std::string& kind);
+  void add_as(const std::string& id, const std::string& model, int64_t position, std::string bytes);
+  SessionBytes read(const std::string& id, const std::string& model);
+  std::string fork(const std::string& id);
+  SessionInfo info(const std::string& id);
+  std::vector<SessionInfo> list();
+  void remove(const std::string& id);
+  // Durable once it returns. Throws an ApiError without a folder.
+  void save(const std::string& id);
+
+  // For one request alone until it is given back, changed or not.
+  SessionBytes take(const std::string& id, const std::string& model);
+  void give_back(const std::string& id, int64_t position, std::string bytes);
+  void give_back(const std::string& id);
+
+  void save_all();    // at the end
+  void spill_idle();  // every second or so
+  int64_t bytes_in_memory() const;
+  int64_t count() const;
+
+ private:
+  struct Entry {
+    SessionInfo info;
+    SessionBytes bytes;
+    std::chrono::steady_clock::time_point used;
+  };
+  using Lock = std::lock_guard<std::mutex>;
+
+  Entry& entry(const std::string& id);
+  Entry& entry_of(const std::string& id, const std::string& model);
+  void load(Entry& entry);
+  void save(Entry& entry);
+  void drop(Entry& entry);
+  void make_room(int64_t bytes);
+  void insert(const std::string& id, Entry entry);
+  std::filesystem::path file_of(const SessionInfo& info) const;
+  void adopt_folder();
+
+  const SessionLimits limits_;
+  std::optional<FolderLock> lock_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+  int64_t bytes_ = 0;  // of entries in memory; bytes that two share count twice
+};
+
+}  // namespace tost

@@ -1,0 +1,125 @@
+#include "tost/serve/session_store.h"
+
+#include <gtest/gtest.h>
+
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/serve/api_error.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+using testing::TempDir;
+
+template <class Work>
+int status_of(const Work& work) {
+  try {
+    work();
+  } catch (const ApiError& error) {
+    return error.status;
+  }
+  return 200;
+}
+
+TEST(SessionStore, ForksShareWhatIsThereAndNothingAfter) {
+  SessionStore store({});
+  const auto one = store.add("sess", "m", 5, "state");
+  const auto two = store.fork(one);
+  EXPECT_NE(one, two);
+  EXPECT_EQ(store.read(one, "m"), store.read(two, "m"));  // the same bytes
+  EXPECT_EQ(*store.take(two, "m"), "state");
+  store.give_back(two, 6, "later");
+  EXPECT_EQ(*store.read(one, "m"), "state");
+  EXPECT_EQ(*store.read(two, "m"), "later");
+  EXPECT_EQ(store.info(two).position, 6);
+  EXPECT_EQ(store.bytes_in_memory(), 10);
+  store.remove(one);
+  EXPECT_EQ(status_of([&] { store.read(one, "m"); }), 404);
+  EXPECT_EQ(store.bytes_in_memory(), 5);
+}
+
+TEST(SessionStore, OneRequestContinuesASession) {
+  SessionStore store({});
+  const auto id = store.add("sess", "m", 5, "state");
+  store.take(id, "m");
+  EXPECT_EQ(status_of([&] { store.take(id, "m"); }), 409);
+  EXPECT_EQ(status_of([&] { store.remove(id); }), 409);
+  EXPECT_EQ(*store.read(store.fork(id), "m"), "state");
+  store.give_back(id);
+  EXPECT_EQ(status_of([&] { store.take(id, "m"); }), 200);
+  EXPECT_EQ(status_of([&] { store.take(id, "other"); }), 400);
+}
+
+TEST(SessionStore, RefusesNamesThatAreNoIds) {
+  SessionStore store({});
+  for (const char* id :
+       {"", "sess-", "../../etc/passwd", "sess-../../../../../../../../../../../x"}) {
+    EXPECT_EQ(status_of([&] { store.read(id, "m"); }), 404) << id;
+    EXPECT_EQ(status_of([&] { store.remove(id); }), 404) << id;
+  }
+  EXPECT_EQ(status_of([&] { store.save(store.add("sess", "m", 1, "s")); }), 400);
+}
+
+TEST(SessionStore, SavedSessionsOutliveTheServer) {
+  const TempDir dir;
+  std::string saved, spilled, lost;
+  {
+    SessionStore store({.folder = dir.path() / "s", .idle_s = 0});
+    spilled = store.add("sess", "m", 1, "idle");
+    store.spill_idle();
+    EXPECT_EQ(store.bytes_in_memory(), 0);
+    EXPECT_FALSE(store.info(spilled).in_memory);
+    saved = store.add("sess", "m", 2, "kept");
+    store.save(saved);
+    lost = store.add("sess", "m", 3, "lost");  // the server dies before it is saved
+    EXPECT_EQ(status_of([&] { SessionStore second({.folder = dir.path() / "t"}); }), 200);
+  }
+  write_file_atomic(dir.path() / "s" / "m" / "sess-half.safetensors.tmp", "half");
+  SessionStore store({.folder = dir.path() / "s"});
+  EXPECT_EQ(store.count(), 2);
+  EXPECT_EQ(*store.read(saved, "m"), "kept");
+  EXPECT_EQ(*store.take(spilled, "m"), "idle");
+  EXPECT_EQ(status_of([&] { store.read(lost, "m"); }), 404);
+  store.give_back(spilled, 9, "moved on");
+  EXPECT_EQ(read_file(dir.path() / "s" / "m" / (spilled + ".safetensors"), 100), "idle");
+  store.save_all();
+  EXPECT_EQ(read_file(dir.path() / "s" / "m" / (spilled + ".safetensors"), 100), "moved on");
+  store.remove(spilled);
+  EXPECT_FALSE(path_exists(dir.path() / "s" / "m" / (spilled + ".safetensors")));
+}
+
+TEST(SessionStore, AFolderBelongsToOneServer) {
+  const TempDir dir;
+  const SessionStore store({.folder = dir.path() / "s"});
+  EXPECT_THROW(SessionStore({.folder = dir.path() / "s"}), Error);
+}
+
+TEST(SessionStore, WhereBytesAreSpentTheOldestGo) {
+  const TempDir dir;
+  SessionStore disk({.folder = dir.path() / "s", .bytes = 10});
+  const auto first = disk.add("sess", "m", 1, "12345");
+  const auto second = disk.add("sess", "m", 1, "67890");
+  const auto third = disk.add("sess", "m", 1, "abcde");
+  EXPECT_EQ(disk.bytes_in_memory(), 10);
+  EXPECT_FALSE(disk.info(first).in_memory);
+  EXPECT_EQ(*disk.read(first, "m"), "12345");
+  EXPECT_EQ(*disk.read(third, "m"), "abcde");
+
+  SessionStore memory({.bytes = 10});
+  const auto answer = memory.add("resp", "m", 1, "12345");
+  const auto session = memory.add("sess", "m", 1, "67890");
+  memory.add("sess", "m", 1, "abcde");  // stored answers go first
+  EXPECT_EQ(status_of([&] { memory.read(answer, "m"); }), 404);
+  EXPECT_EQ(status_of([&] { memory.add("sess", "m", 1, "x"); }), 429);
+  EXPECT_EQ(*memory.read(session, "m"), "67890");
+
+  SessionStore few({.count = 2});
+  few.add("sess", "m", 1, "1");
+  few.add("resp", "m", 1, "2");
+  few.add("sess", "m", 1, "3");
+  EXPECT_EQ(status_of([&] { few.fork(few.list()[0].id); }), 429);
+}
+
+}  // namespace
+}  // namespace tost

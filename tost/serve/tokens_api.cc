@@ -1,0 +1,123 @@
+// /tokenize, /detokenize and /v1/embeddings.
+#include <cstring>
+
+#include "tost/io/bpe_base64.h"
+#include "tost/io/parse_json.h"
+#include "tost/serve/routes.h"
+#include "tost/serve/text_api.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMostEmbedded = 8192;  // tokens of a text
+
+void tokenize(const Call& call) {
+  Fields fields(call.request().body);
+  const auto& model = call.app.language(fields.text("model", {}));
+  const auto text = fields.needed_text(fields.has("content") ? "content" : "prompt");
+  fields.finish();
+  const auto ids = encode_text(model, text);
+  call.answer({{"tokens", ids}, {"count", ids.size()}});
+}
+
+void detokenize(const Call& call) {
+  Fields fields(call.request().body);
+  const auto& model = call.app.language(fields.text("model", {}));
+  const auto prompts = prompts_of(fields.take("tokens"), model, "tokens");
+  fields.finish();
+  std::string text;
+  for (const auto& ids : prompts) {
+    for (const int64_t id : ids) {
+      if (id > INT32_MAX) throw ApiError(400, "'tokens' holds an id that no model has.", "tokens");
+      text += tokenizer_of(model).piece(int32_t(id));
+    }
+  }
+  call.answer({{"prompt", text}});
+}
+
+std::string base64_of(const std::vector<float>& values) {
+  std::string bytes(values.size() * sizeof(float), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return to_base64(bytes);
+}
+
+void embed(const Call& call) {
+  Fields fields(call.request().body);
+  const auto& model = call.app.language(fields.text("model", {}));
+  const auto prompts = prompts_of(fields.take("input"), model, "input");
+  const auto encoding = fields.text("encoding_format", "float");
+  fields.neutral("dimensions", {model.language->info().config.dim});
+  fields.ignore("user");
+  fields.finish();
+  if (encoding != "float" && encoding != "base64") {
+    throw ApiError(400, "'encoding_format' is float or base64.", "encoding_format");
+  }
+  const int64_t vocab = model.language->info().config.vocab;
+  const int64_t most = std::min(kMostEmbedded, model.language->most_tokens());
+  for (const auto& ids : prompts) {
+    if (ids.empty() || int64_t(ids.size()) > most) {
+      throw ApiError(
+          400, cat("A text of 'input' has ", ids.size(), " tokens; 1 to ", most, " are expected."),
+          "input");
+    }
+    for (const auto id : ids) {
+      if (id >= vocab) throw ApiError(400, cat("There is no token ", id, "."), "input");
+    }
+  }
+  if (prompts.empty()) throw ApiError(400, "'input' is empty.", "input");
+  // One text between two steps, so that long lists do not stop those who write.
+  struct Task {
+    Call call;
+    const ServedModel& model;
+    std::vector<std::vector<int64_t>> prompts;
+    bool base64;
+    size_t next = 0;
+    int64_t tokens = 0;
+    json data = json::array();
+
+    static void run(const std::shared_ptr<Task>& task) {
+      const auto work = [task](LanguageModel&) {
+        if (task->call.exchange->gone()) return;
+        try {
+          const auto& ids = task->prompts[task->next];
+          const auto vector = task->model.language->embed(ids);
+          task->tokens += int64_t(ids.size());
+          task->data.push_back(
+              {{"object", "embedding"},
+               {"index", task->next},
+               {"embedding", task->base64 ? json(base64_of(vector)) : json(vector)}});
+          if (++task->next < task->prompts.size()) return run(task);
+          task->call.answer(
+              {{"object", "list"},
+               {"data", task->data},
+               {"model", task->model.id},
+               {"usage", {{"prompt_tokens", task->tokens}, {"total_tokens", task->tokens}}}});
+        } catch (...) {
+          task->call.fail(current_error());
+        }
+      };
+      if (!task->model.language->run(work)) {
+        throw ApiError(429, "Too many requests wait; try again later.", {}, "queue_full");
+      }
+    }
+  };
+  Task::run(std::make_shared<Task>(Task{call, model, prompts, encoding == "base64"}));
+}
+
+}  // namespace
+
+const std::vector<Route>& language_routes() {
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> all{{"POST", "/v1/embeddings", embed},
+                           {"POST", "/tokenize", tokenize},
+                           {"POST", "/detokenize", detokenize}};
+    add_completion_routes(all);
+    add_chat_routes(all);
+    return all;
+  }();
+  return routes;
+}
+
+}  // namespace tost
