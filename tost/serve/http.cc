@@ -54,7 +54,7 @@ Clock::duration seconds(double s) {
 
 class Connection;
 
-struct HttpCore : std::enable_shared_from_this<HttpCore> {
+struct HttpCore {
   HttpCore(const HttpLimits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
 
   void listen(const std::string& address, int64_t wanted);
@@ -65,22 +65,23 @@ struct HttpCore : std::enable_shared_from_this<HttpCore> {
 
   const HttpLimits limits;
   const HttpHandler handler;
-  net::io_context io;
-  tcp::acceptor acceptor{io};
   int64_t port = 0;
   std::atomic<bool> draining{false};
   std::atomic<int64_t> count{0}, answering{0}, bodies{0}, ids{0};
   uint64_t session = uint64_t(std::chrono::system_clock::now().time_since_epoch().count());
   std::mutex mutex;
   std::list<std::weak_ptr<Connection>> idle;  // those that wait for a header, the oldest first
+  // Last, so that connections which still run go while there is what they refer to.
+  net::io_context io;
+  tcp::acceptor acceptor{io};
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Parser = http::request_parser<http::string_body>;
 
-  Connection(std::shared_ptr<HttpCore> server, tcp::socket socket)
-      : server_(std::move(server)), stream_(std::move(socket)), wake_(stream_.get_executor()) {
+  Connection(HttpCore& server, tcp::socket socket)
+      : server_(&server), stream_(std::move(socket)), wake_(stream_.get_executor()) {
     ++server_->count;
     wake_.expires_at(Clock::time_point::max());
   }
@@ -328,7 +329,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.close();
   }
 
-  std::shared_ptr<HttpCore> server_;
+  HttpCore* const server_;  // outlives all connections
   beast::tcp_stream stream_;
   beast::flat_buffer buffer_;
   net::steady_timer wake_;
@@ -381,7 +382,6 @@ void HttpCore::close_idle() {
 }
 
 net::awaitable<void> HttpCore::accept() {
-  const auto self = shared_from_this();
   net::steady_timer pause(io);
   while (!draining) {
     auto [error, socket] = co_await acceptor.async_accept(net::make_strand(io), kResult);
@@ -400,13 +400,13 @@ net::awaitable<void> HttpCore::accept() {
       continue;
     }
     socket.set_option(tcp::no_delay(true), error);
-    std::make_shared<Connection>(self, std::move(socket))->start();
+    std::make_shared<Connection>(*this, std::move(socket))->start();
   }
 }
 
 HttpServer::HttpServer(const std::string& address, int64_t port, const HttpLimits& limits,
                        HttpHandler handler)
-    : core_(std::make_shared<HttpCore>(limits, std::move(handler))) {
+    : core_(std::make_unique<HttpCore>(limits, std::move(handler))) {
   core_->listen(address, port);
 }
 

@@ -86,7 +86,7 @@ class HttpServer {
            const std::function<void()>& ending = {});
 
  private:
-  std::shared_ptr<HttpCore> core_;
+  std::unique_ptr<HttpCore> core_;
 };
 
 }  // namespace tost
