@@ -105,6 +105,7 @@ LanguageService::LanguageService(LoadedLanguage loaded, const std::string& preci
       prefixes_(limits.prefix_bytes) {
   {
     const torch::NoGradGuard no_grad;
+    engine_.expect_texts();
     format_ = std::make_unique<SessionFormat>(*loaded_.model);
   }
   thread_ = start_thread([this] { loop(); });

@@ -16,7 +16,7 @@ LoadedLanguage model_of(const std::string& mixer, const std::string& positions =
   LanguageConfig c;
   c.vocab = 257;
   c.block = 600;
-  c.dim = 48;
+  c.dim = 64;
   c.depth = 2;
   c.heads = 4;
   c.layer_scale = 1;
@@ -225,7 +225,7 @@ TEST(LanguageService, EmbeddingsAreDirections) {
   const auto vector = result.get_future().get();
   double norm = 0;
   for (const float v : vector) norm += double(v) * v;
-  EXPECT_EQ(vector.size(), 48u);
+  EXPECT_EQ(vector.size(), 64u);
   EXPECT_NEAR(norm, 1, 1e-5);
 }
 
