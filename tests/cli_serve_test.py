@@ -424,6 +424,15 @@ class Operation(Case):
         self.assertEqual(server.process.wait(60), 0)
         server.end()
 
+    def test_load(self):
+        shown = json.loads(run("bench", "serve", "--port", self.server.port, "--requests", "12", "--rate", "50", "--tokens", "8",
+                               "--model", "lm", "--json").stdout)
+        self.assertEqual((shown["answered"], shown["failed"], shown["refused"]), (12, 0, 0))
+        self.assertEqual(shown["first_token"]["count"], 12)
+        self.assertEqual(shown["tokens"], 12 + shown["between_tokens"]["count"])
+        self.error("bench", "serve", "--port", "1", exit_code=1, says="start tost serve")
+        self.error("bench", "serve", "--rate", "0", exit_code=2, says="above 0")
+
     def test_bad_flags(self):
         self.error("serve", self.lm, "--port", "70000", exit_code=2, says="65535")
         self.error("serve", self.lm, self.lm, exit_code=2, says="NAME=FILE")

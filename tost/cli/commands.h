@@ -31,7 +31,8 @@ namespace tost {
   X(bench_decode)              \
   X(bench_load)                \
   X(bench_data)                \
-  X(bench_scaling)
+  X(bench_scaling)             \
+  X(bench_serve)
 
 #define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);
 TOST_COMMANDS(TOST_DECLARE_COMMAND)
