@@ -93,7 +93,7 @@ struct LanguageService::Row {
   std::optional<TokenLogprob> logprob;
   std::string error;
   bool ended = false;
-  Clock::time_point came = Clock::now(), before = came;
+  Clock::time_point before = request.came;  // its last token
 };
 
 LanguageService::LanguageService(LoadedLanguage loaded, const std::string& precision,
@@ -202,10 +202,11 @@ void LanguageService::loop() {
     }
     for (auto& request : fresh) start(std::move(request));
     if (work) work(*loaded_.model);
-    drop_gone();
-    read_prompts();
-    step();
-    draw();
+    try {
+      advance();
+    } catch (const std::exception& error) {  // memory that there is not
+      for (auto& row : rows_) end(*row, "failed", error.what());
+    }
     std::erase_if(rows_, [](const auto& row) { return row->ended; });
     running_ = int64_t(rows_.size());
   }
@@ -216,13 +217,20 @@ void LanguageService::loop() {
   }
 }
 
+void LanguageService::advance() {
+  drop_gone();
+  read_prompts();
+  step();
+  draw();
+}
+
 void LanguageService::drop_gone() {
   for (auto& row : rows_) {
     const double s = row->request.seconds;
     if (row->request.events.gone && row->request.events.gone()) {
       ++metrics_.abandoned;
       end(*row, "interrupted");
-    } else if (s > 0 && seconds_between(row->came, Clock::now()) > s) {
+    } else if (s > 0 && seconds_between(row->request.came, Clock::now()) > s) {
       end(*row, "length");
     }
   }
@@ -249,15 +257,25 @@ void LanguageService::start(TextRequest request) {
   rows_.push_back(std::move(row));
 }
 
-// In the order in which they came, so that the first of many long prompts is not the last to end.
+// A piece of the prompt that came first, so that each is read in the end, and then the shortest
+// rests, so that nobody waits for a long one.
 void LanguageService::read_prompts() {
+  const auto rest = [](const std::unique_ptr<Row>& row) {
+    return row->ended ? 0 : int64_t(row->ids.size()) - row->read;
+  };
   int64_t budget = kPromptBudget;
-  for (auto& row : rows_) {
-    while (budget > 0 && !row->ended && row->reading()) {
-      const int64_t before = row->read;
-      read_piece(*row);
-      budget -= row->read - before;
+  bool first = true;
+  while (budget > 0) {
+    auto next = rows_.end();
+    for (auto at = rows_.begin(); at != rows_.end(); ++at) {
+      if (rest(*at) == 0) continue;
+      if (next == rows_.end() || (!first && rest(*at) < rest(*next))) next = at;
     }
+    if (next == rows_.end()) return;
+    first = false;
+    const int64_t before = rest(*next);
+    read_piece(**next);
+    budget -= std::max<int64_t>(1, before - rest(*next));
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -52,6 +53,7 @@ struct TextRequest {
   bool keep = false;      // whether `end` wants the session
   double seconds = 0;     // 0: no limit
   TextEvents events = {};
+  std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
 };
 
 struct ServiceLimits {
@@ -101,6 +103,7 @@ class LanguageService {
   void loop();
   void start(TextRequest request);
   void drop_gone();
+  void advance();
   void read_prompts();
   void read_piece(Row& row);
   void step();

@@ -166,6 +166,29 @@ TEST(LanguageService, EndsWhereNobodyWaits) {
   EXPECT_EQ(metrics.abandoned, 1);
 }
 
+TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
+  Metrics metrics;
+  LanguageService service(model_of("tssa"), "fp32", {}, metrics);
+  Random random(4);
+  Text longest, shorter;
+  std::atomic<bool> ended{false}, first{false};
+  auto r = request_of(longest, prompt_of(random, 100'000), 1, 1);
+  r.events.end = [inner = r.events.end, &ended](TextEnd end) {
+    ended = true;
+    inner(std::move(end));
+  };
+  service.submit(std::move(r));
+  auto s = request_of(shorter, {1, 2}, 1, 5);
+  s.events.end = [inner = s.events.end, &ended, &first](TextEnd end) {
+    first = !ended;
+    inner(std::move(end));
+  };
+  service.submit(std::move(s));
+  shorter.wait();
+  longest.wait();
+  EXPECT_TRUE(first);
+}
+
 TEST(LanguageService, RefusesWhatDoesNotFit) {
   Metrics metrics;
   LanguageService service(model_of("tssa", "learned"), "fp32", {.queue = 0}, metrics);
