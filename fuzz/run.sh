@@ -24,6 +24,7 @@ sources_of() {
       echo tost/store/{foreign_facts,foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe,sax}.cc ;;
+    request) echo tost/serve/{chat_template,fields}.cc ;;
     safetensors) echo tost/io/safetensors_{header,index,sax}.cc ;;
     sequences)
       echo tost/data/{dataset,folder_dataset,listops,listops_dataset,listops_draw,memory_dataset,sequence_store,sequence_text}.cc

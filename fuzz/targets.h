@@ -17,6 +17,7 @@ void try_idx(std::string_view input);
 void try_image(std::string_view input);
 void try_json(std::string_view input);
 void try_model_config(std::string_view input);
+void try_request(std::string_view input);
 void try_safetensors(std::string_view input);
 void try_sequences(std::string_view input);
 void try_sweep_file(std::string_view input);
@@ -36,6 +37,7 @@ inline constexpr Target kTargets[] = {
     {"image", try_image},
     {"json", try_json},
     {"model_config", try_model_config},
+    {"request", try_request},
     {"safetensors", try_safetensors},
     {"sequences", try_sequences},
     {"sweep_file", try_sweep_file},

@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -464,6 +465,46 @@ class OpenAi(Case):
             self.assertEqual(list(stream)[-1].type, "response.completed")
         with self.assertRaises(openai.NotFoundError):
             client.completions.create(model="nothing", prompt="the")
+
+
+class Page(Case):
+    def test_a_browser_writes_forks_and_looks(self):
+        try:
+            from playwright.sync_api import sync_playwright
+        except ImportError:
+            self.skipTest("Python has no playwright")
+        chromium = shutil.which("chromium")
+        if chromium is None:
+            self.skipTest("there is no chromium")
+        run("data", "make", "shapes", "--split", "test", "--count", "1", "--out", self.dir / "p", "--quiet")
+        messages, requests, home = [], [], f"http://127.0.0.1:{self.server.port}/"
+        with sync_playwright() as play:
+            browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            for width, scheme in ((1280, "light"), (390, "dark")):
+                page = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme).new_page()
+                page.on("console", lambda message: messages.append(message.text))
+                page.on("pageerror", lambda error: messages.append(str(error)))
+                page.on("request", lambda request: requests.append(request.url))
+                page.goto(home)
+                page.wait_for_selector("#write:not([hidden])")
+                page.fill("#prompt", "the cat ")
+                page.fill("#tokens", "30")
+                page.click("#start")
+                page.wait_for_selector(".text:nth-child(1) [role=listbox]")
+                page.click("#fork")
+                page.wait_for_selector(".text:nth-child(2) [role=listbox]")
+                page.focus(".text.chosen [role=listbox]")
+                page.keyboard.press("ArrowRight")
+                page.keyboard.press("ArrowRight")
+                self.assertIn("token 2", page.inner_text("#inside-token"))
+                self.assertEqual(page.locator("#inside-table tr").count(), 4)
+                page.set_input_files("#file", next((self.dir / "p").rglob("*.png")))
+                page.wait_for_selector("#maps:not([hidden])")
+                self.assertGreater(page.locator("#heads img").count(), 1)
+                self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+            browser.close()
+        self.assertEqual(messages, [])
+        self.assertEqual([url for url in requests if not url.startswith((home, "data:"))], [])
 
 
 if __name__ == "__main__":
