@@ -21,6 +21,11 @@ LoadedLanguage model_of(const std::string& mixer, const std::string& positions =
   c.heads = 4;
   c.layer_scale = 1;
   c.mixer = mixer;
+  if (mixer == "tssa-means") {
+    c.options.conv = 4;
+    c.options.decay = "learned";
+    c.options.gate = true;
+  }
   c.positions = positions;
   LoadedLanguage loaded;
   loaded.model = make_language_model(c);
