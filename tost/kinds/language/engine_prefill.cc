@@ -142,7 +142,7 @@ const Tensor& LanguagePrefill::run_all(const int64_t* ids) {
 bool LanguagePrefill::rows_alone() const {
   return std::all_of(blocks_.begin(), blocks_.end(), [](const Block& b) {
     const auto alone = [](const PackedLinear& map) { return !map.defined() || map.rows_alone(); };
-    return alone(b.in) && alone(b.out) && alone(b.fc) && alone(b.proj);
+    return alone(b.in) && alone(b.router) && alone(b.out) && alone(b.fc) && alone(b.proj);
   });
 }
 
