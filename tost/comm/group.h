@@ -1,0 +1,111 @@
+// The processes that train one run together, over c10d. No other code includes c10d's headers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tost/base/error.h"
+#include "tost/torch.h"
+
+namespace tost {
+
+// Another process tells the user of it: to be left in silence, with the exit code of its kind.
+class ToldElsewhere : public Error {
+ public:
+  using Error::Error;
+};
+
+// Where a process finds the others.
+struct GroupPlace {
+  int64_t rank = 0, world = 1;
+  std::string address = "127.0.0.1";  // of the store
+  int64_t port = 29500;
+  bool own_store = true;     // rank 0 serves the store; else someone else does (torchrun's agent)
+  std::string attempt = "";  // separates the keys of one start of the run from those of another
+  std::string file;          // instead of address and port: a store in this file
+  bool one_machine = false;  // all ranks are here: they meet on the loopback device
+};
+
+// What torchrun says in the environment; nothing where this process was not started by it. Throws a
+// usage Error for variables that contradict each other.
+std::optional<GroupPlace> place_from_environment();
+
+// How often torchrun has started the run again.
+int64_t restarts_from_environment();
+
+constexpr double kUsualPeerTimeout = 600;  // seconds
+
+// Every call below is made by all processes in the same order, from one thread. A process that
+// fails or does not come within the timeout makes the others throw a data Error that names it.
+// Tensors are dense, contiguous and on the CPU.
+class Group {
+ public:
+  // Waits for the others, at most `timeout` seconds.
+  Group(const GroupPlace& place, double timeout);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int64_t rank() const;
+  int64_t world() const;
+  bool first() const { return rank() == 0; }
+  void set_timeout(double seconds);
+
+  // The sum over the processes, in place: the same bits on every process, and on every run of as
+  // many.
+  void sum(const torch::Tensor& x);
+  // Begins such a sum; `x` is ready when the function that is returned has been called.
+  std::function<void()> begin_sum(const torch::Tensor& x);
+  // x of process 0, in place.
+  void broadcast(const torch::Tensor& x);
+  // [world, ...]: x of every process.
+  torch::Tensor gather(const torch::Tensor& x);
+  // Part `rank` of the sum of x [world * n], as sum() has it bit for bit; `part` is [n].
+  std::function<void()> begin_scatter_sum(const torch::Tensor& part, const torch::Tensor& x);
+  // The parts [n] of all processes, one after the other, into x [world * n].
+  void gather_parts(const torch::Tensor& x, const torch::Tensor& part);
+
+  std::string broadcast_text(const std::string& text);
+  std::vector<std::string> gather_texts(const std::string& text);
+
+  // Whether any process says so.
+  bool any(bool mine);
+  // `work`, on every process. Where it throws on one or more, it throws on all: on process 0 the
+  // Error of the lowest rank, on others ToldElsewhere.
+  void together(const std::function<void()>& work);
+  // What `work` gives on process 0, which alone does it, on all; its Error as in together().
+  std::string by_first(const std::function<std::string()>& work);
+
+  // Tells the others why this process leaves, before it does; false where they know that it does.
+  // Never throws.
+  bool leave(const Error& reason);
+
+  // The processes of the same `color` as a group of their own, ranked as they are here. Its sums
+  // may overlap with those of this group.
+  std::unique_ptr<Group> split(const std::string& name, int64_t color);
+
+  double waited() const;  // seconds in calls that wait, since the start
+  int64_t sent() const;   // bytes of the tensors of all calls so far
+
+ private:
+  struct Impl;
+  explicit Group(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Of a run in one process, whose group is null, these cost nothing.
+inline bool is_first(const Group* group) {
+  return group == nullptr || group->first();
+}
+inline int64_t world_of(const Group* group) {
+  return group == nullptr ? 1 : group->world();
+}
+inline int64_t rank_of(const Group* group) {
+  return group == nullptr ? 0 : group->rank();
+}
+
+}  // namespace tost

@@ -1,0 +1,192 @@
+#include "tost/comm/group.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tost/comm/processes_test_util.h"
+#include "tost/comm/sums.h"
+#include "tost/testing/errors.h"
+
+namespace tost {
+namespace {
+
+using testing::in_processes;
+using torch::Tensor;
+
+class Groups : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Processes, Groups, ::testing::Values(2, 4));
+
+TEST_P(Groups, SumsAndPartsAreTheSameBitsEverywhere) {
+  in_processes({.world = GetParam()}, [](Group& group) {
+    torch::manual_seed(1);
+    Tensor expected = torch::zeros({64 * group.world()}, torch::kDouble), mine;
+    for (int64_t rank = 0; rank < group.world(); ++rank) {
+      const Tensor x = torch::randn({64 * group.world()});
+      expected += x.to(torch::kDouble);
+      if (rank == group.rank()) mine = x;
+    }
+    const Tensor sum = mine.clone();
+    group.sum(sum);
+    EXPECT_TRUE(torch::allclose(sum.to(torch::kDouble), expected, 1e-5, 1e-5));
+    const Tensor all = group.gather(sum);
+    for (int64_t rank = 0; rank < group.world(); ++rank) EXPECT_TRUE(torch::equal(all[rank], sum));
+
+    const Tensor part = torch::empty({64});
+    group.begin_scatter_sum(part, mine)();
+    EXPECT_TRUE(torch::equal(part, sum.narrow(0, 64 * group.rank(), 64)));
+    const Tensor whole = torch::empty_like(sum);
+    group.gather_parts(whole, part);
+    EXPECT_TRUE(torch::equal(whole, sum));
+
+    Tensor own = torch::full({3}, double(group.rank() + 7));
+    group.broadcast(own);
+    EXPECT_TRUE(own.eq(7).all().item<bool>());
+    EXPECT_GT(group.sent(), 0);
+  });
+}
+
+TEST_P(Groups, TextsCountsAndDecisionsAreShared) {
+  in_processes({.world = GetParam()}, [](Group& group) {
+    const std::string mine(size_t(group.rank() * 100), char('a' + group.rank()));
+    const auto texts = group.gather_texts(mine);
+    for (int64_t rank = 0; rank < group.world(); ++rank) {
+      EXPECT_EQ(texts[size_t(rank)], std::string(size_t(rank * 100), char('a' + rank)));
+    }
+    EXPECT_EQ(group.broadcast_text(group.first() ? "from 0" : "other"), "from 0");
+    EXPECT_EQ(group.broadcast_text(""), "");
+    EXPECT_TRUE(group.any(group.rank() == 1));
+    EXPECT_FALSE(group.any(false));
+    std::vector<int64_t> counts{1, int64_t{1} << 40};
+    add_up(&group, counts);
+    EXPECT_EQ(counts, (std::vector<int64_t>{group.world(), group.world() << 40}));
+    double number = 0.5;
+    EXPECT_TRUE(add_up(&group, {&number}, false));
+    EXPECT_EQ(number, 0.5 * double(group.world()));
+    EXPECT_FALSE(add_up(&group, {&number}, group.rank() == 1));
+    const auto all = gather_all(group, std::vector<int64_t>(size_t(group.rank()), group.rank()));
+    EXPECT_EQ(std::ssize(all), group.world() * (group.world() - 1) / 2);
+    EXPECT_EQ(all.back(), group.world() - 1);
+  });
+}
+
+TEST_P(Groups, AnErrorOfOneIsTheErrorOfAll) {
+  in_processes({.world = GetParam()}, [](Group& group) {
+    const auto fail = [&] {
+      if (group.rank() == 1) fail_usage("no such file.");
+    };
+    try {
+      group.together(fail);
+      FAIL() << "must throw";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_STREQ(error.what(), "Rank 1: no such file.");
+      EXPECT_EQ(dynamic_cast<const ToldElsewhere*>(&error) == nullptr, group.first());
+    }
+    group.together([] {});
+    EXPECT_EQ(group.by_first([] { return std::string("value"); }), "value");
+    try {
+      group.by_first([]() -> std::string { fail_data("the disk is full."); });
+      FAIL() << "must throw";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "the disk is full.");
+      EXPECT_EQ(error.kind(), ErrorKind::kData);
+    }
+  });
+}
+
+TEST(Groups, PartsOfAGroupAreGroups) {
+  in_processes({.world = 4}, [](Group& group) {
+    const auto pair = group.split("pair", group.rank() / 2);
+    EXPECT_EQ(pair->world(), 2);
+    EXPECT_EQ(pair->rank(), group.rank() % 2);
+    Tensor x = torch::full({1}, double(group.rank()));
+    const auto wait = pair->begin_sum(x);
+    EXPECT_TRUE(group.any(true));
+    wait();
+    EXPECT_EQ(x.item<double>(), group.rank() < 2 ? 1 : 5);
+  });
+}
+
+void expect_lost(Group& group, const std::string& rank) {
+  try {
+    for (int i = 0; i < 100; ++i) group.any(false);
+    FAIL() << "rank 1 is gone";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find(rank), 0u) << error.what();
+    // One of them speaks.
+    EXPECT_EQ(dynamic_cast<const ToldElsewhere*>(&error) == nullptr, group.first());
+  }
+}
+
+TEST(Groups, AKilledProcessIsNamed) {
+  in_processes({.world = 3, .codes = {0, -SIGKILL, 0}}, [](Group& group) {
+    group.any(true);
+    if (group.rank() == 1) raise(SIGKILL);
+    expect_lost(group, "Rank 1 of 3 was lost");
+  });
+}
+
+TEST(Groups, AProcessThatHangsIsNamedAfterTheTimeout) {
+  in_processes({.world = 3, .timeout = 2, .codes = {0, -SIGKILL, 0}}, [](Group& group) {
+    group.any(true);
+    if (group.rank() == 1) {
+      // Hangs, with its connections open, until the others are done.
+      std::this_thread::sleep_for(std::chrono::seconds(16));
+      raise(SIGKILL);
+    }
+    expect_lost(group, "Rank 1 of 3 was lost");
+  });
+}
+
+TEST(Groups, AnErrorOfOneReachesThoseThatWait) {
+  in_processes({.world = 3}, [](Group& group) {
+    group.any(true);
+    if (group.rank() == 1) {
+      EXPECT_TRUE(group.leave(Error(ErrorKind::kUsage, "no memory.")));
+      EXPECT_FALSE(group.leave(Error(ErrorKind::kData, "twice.")));
+      return;
+    }
+    try {
+      for (int i = 0; i < 100; ++i) group.any(false);
+      FAIL() << "rank 1 has left";
+    } catch (const ToldElsewhere& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_STREQ(error.what(), "Rank 1: no memory.");
+    }
+  });
+}
+
+TEST(Groups, ARankThatNeverComesIsNamed) {
+  if (std::getenv("TOST_TEST_RANK") != nullptr) return;
+  const testing::TempDir folder;
+  const std::string message = testing::data_error_of([&] {
+    Group({.rank = 0, .world = 3, .file = (folder.path() / "store").string()}, /*timeout=*/2);
+  });
+  EXPECT_NE(message.find("Rank 1, 2 of 3 did not come within 2 s"), std::string::npos) << message;
+}
+
+TEST(Groups, APortInUseIsNamed) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof(name);
+  ASSERT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&name), size), 0);
+  ASSERT_EQ(listen(socket, 1), 0);
+  getsockname(socket, reinterpret_cast<sockaddr*>(&name), &size);
+  GroupPlace place;
+  place.world = 2;
+  place.port = ntohs(name.sin_port);
+  const std::string message = testing::usage_error_of([&] { Group(place, 5); });
+  EXPECT_EQ(message.find(cat("Port ", place.port, " of 127.0.0.1 cannot be opened")), 0u)
+      << message;
+  close(socket);
+}
+
+}  // namespace
+}  // namespace tost

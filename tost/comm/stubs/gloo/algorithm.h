@@ -1,0 +1,2 @@
+// Included by c10d's header for Gloo, which uses nothing of it.
+#pragma once
