@@ -1,5 +1,6 @@
 #include "tost/comm/departures.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -12,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What stands on the board begins with one of these.
-constexpr char kHere = 'h', kUsage = 'u', kData = 'd';
+constexpr char kHere = 'h', kKnows = 'k', kUsage = 'u', kData = 'd';
 // How long the others have to say that they are still there.
 constexpr std::chrono::seconds kPatience{8};
 
@@ -34,43 +35,65 @@ bool Departures::leave(const Error& reason) {
   return true;
 }
 
+bool Departures::any() {
+  try {
+    return board_->any();
+  } catch (const std::exception&) {
+    return true;  // the board itself is gone
+  }
+}
+
+// Throws ToldElsewhere where one of them tells of its own error.
+Departures::Present Departures::read_board() {
+  Present present{.missing = {}, .first = rank_};
+  for (int64_t rank = world_ - 1; rank >= 0; --rank) {
+    if (rank == rank_) continue;
+    const std::string said = board_->read(rank).value_or("");
+    if (said.empty()) {
+      present.missing.insert(present.missing.begin(), cat(rank));
+    } else if (said.front() != kHere && said.front() != kKnows) {
+      throw ToldElsewhere(kind_of(said.front()), cat("Rank ", rank, ": ", said.substr(1)));
+    } else {
+      present.first = std::min(present.first, rank);
+      present.all_know = present.all_know && said.front() == kKnows;
+    }
+  }
+  return present;
+}
+
+// Rank 0 may serve the board, which the others read.
+void Departures::stay_for_others() {
+  board_->post(rank_, std::string(1, kKnows));
+  const auto end = Clock::now() + kPatience;
+  while (rank_ == 0 && !read_board().all_know && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 void Departures::lost(const std::string& what) {
+  constexpr char kAdvice[] = "; the run can be resumed from its newest checkpoint.";
   left_ = true;
-  std::vector<std::string> missing;
-  int64_t first_here = rank_;
+  Present present;
   try {
     board_->post(rank_, std::string(1, kHere));
     const auto end = Clock::now() + kPatience;
     while (true) {
-      missing.clear();
-      first_here = rank_;
-      for (int64_t rank = world_ - 1; rank >= 0; --rank) {
-        if (rank == rank_) continue;
-        const std::optional<std::string> said = board_->read(rank);
-        if (!said || said->empty()) {
-          missing.insert(missing.begin(), cat(rank));
-        } else if (said->front() != kHere) {
-          throw ToldElsewhere(kind_of(said->front()), cat("Rank ", rank, ": ", said->substr(1)));
-        } else if (rank < first_here) {
-          first_here = rank;
-        }
-      }
-      if (missing.empty() || Clock::now() > end) break;
+      present = read_board();
+      if (present.missing.empty() || Clock::now() > end) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
+    stay_for_others();
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
-    fail_data("Rank ", rank_, " lost its connection to the other processes (", what,
-              "); the run can be resumed from its newest checkpoint.");
+    fail_data("Rank ", rank_, " lost its connection to the other processes (", what, ")", kAdvice);
   }
-  const std::string message = missing.empty()
-                                  ? cat("The connection between the processes broke (", what,
-                                        "); the run can be resumed from its newest checkpoint.")
-                                  : cat("Rank ", join(missing, ", "), " of ", world_,
-                                        missing.size() == 1 ? " was" : " were", " lost (", what,
-                                        "); the run can be resumed from its newest checkpoint.");
-  if (first_here < rank_) throw ToldElsewhere(ErrorKind::kData, message);
+  const auto& missing = present.missing;
+  const std::string message =
+      missing.empty() ? cat("The connection between the processes broke (", what, ")", kAdvice)
+                      : cat("Rank ", join(missing, ", "), " of ", world_,
+                            missing.size() == 1 ? " was" : " were", " lost (", what, ")", kAdvice);
+  if (present.first < rank_) throw ToldElsewhere(ErrorKind::kData, message);
   fail_data(message);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tost/base/error.h"
 
@@ -15,6 +16,7 @@ class DepartureBoard {
  public:
   virtual ~DepartureBoard() = default;
   virtual void post(int64_t rank, const std::string& text) = 0;
+  virtual bool any() = 0;  // whether any rank has posted
   virtual std::optional<std::string> read(int64_t rank) = 0;
 };
 
@@ -27,12 +29,24 @@ class Departures {
   // already. Never throws.
   bool leave(const Error& reason);
 
+  // Whether any process has said that it leaves. Never throws.
+  bool any();
+
   // A connection broke or a call timed out. Asks the board which processes are still there: each
   // that is says so within seconds, so that one that does not is the one that is lost. Throws
   // ToldElsewhere where another process tells of it, else a data Error that names the lost ranks.
   [[noreturn]] void lost(const std::string& what);
 
  private:
+  // Ranks that have not said anything; and the lowest that said that it is still there.
+  struct Present {
+    std::vector<std::string> missing;
+    int64_t first;
+    bool all_know = true;  // those that are there
+  };
+  Present read_board();
+  void stay_for_others();
+
   std::unique_ptr<DepartureBoard> board_;
   int64_t rank_, world_;
   bool left_ = false;

@@ -2,6 +2,7 @@
 #define USE_C10D_GLOO 1
 #include "tost/comm/group.h"
 
+#include <c10/util/Logging.h>
 #include <torch/version.h>
 
 #include <chrono>
@@ -26,10 +27,21 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(int64_t(seconds * 1000));
 }
 
+// The first sentence, without the place in gloo's sources that it begins with.
 std::string reason_of(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
+  std::string text = torch != nullptr ? torch->what_without_backtrace() : error.what();
+  if (const size_t place = text.find(".cc:"); text.starts_with('[') && place != text.npos) {
+    text.erase(0, text.find("] ", place) + 2);
+  }
+  text = text.substr(0, text.find('\n'));
+  return text.substr(0, text.find(". "));
+}
+
+// c10d would tell of every broken connection, with a stack trace.
+void silence_warnings() {
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  c10::initLogging();
 }
 
 StorePtr open_store(const GroupPlace& place, double timeout) {
@@ -92,7 +104,9 @@ class StoreBoard : public DepartureBoard {
   void post(int64_t rank, const std::string& text) override {
     store_->setTimeout(std::chrono::seconds(5));
     store_->set(key(rank), std::vector<uint8_t>(text.begin(), text.end()));
+    store_->set(kAny, std::vector<uint8_t>{1});
   }
+  bool any() override { return store_->check({kAny}); }
   std::optional<std::string> read(int64_t rank) override {
     if (!store_->check({key(rank)})) return std::nullopt;
     const std::vector<uint8_t> text = store_->get(key(rank));
@@ -100,6 +114,7 @@ class StoreBoard : public DepartureBoard {
   }
 
  private:
+  static constexpr char kAny[] = "left";
   static std::string key(int64_t rank) { return cat("left/", rank); }
   StorePtr store_;
 };
@@ -133,10 +148,15 @@ struct Group::Impl {
 
   void wait(const WorkPtr& work) {
     const auto start = Clock::now();
-    try {
-      work->wait();
-    } catch (const std::exception& error) {
-      lost(error);
+    while (true) {
+      try {
+        work->wait(std::chrono::seconds(1));
+        break;
+      } catch (const std::exception& error) {
+        if (work->isCompleted()) lost(error);
+      }
+      // A process may wait for one that is there, which has left after another.
+      if (departures->any()) lost(std::runtime_error("another process has left"));
     }
     waited += std::chrono::duration<double>(Clock::now() - start).count();
   }
@@ -150,6 +170,7 @@ struct Group::Impl {
 Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Group::Group(const GroupPlace& place, double timeout) : impl_(std::make_unique<Impl>()) {
+  silence_warnings();
   Impl& impl = *impl_;
   impl.rank = place.rank;
   impl.world = place.world;
