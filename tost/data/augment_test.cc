@@ -293,18 +293,6 @@ TEST(SamplerTest, RepeatsAsTheOfficialSampler) {
   EXPECT_EQ(epoch_order(100, config, 0).size(), 100u);
 }
 
-TEST(SamplerTest, RanksShareTheEpoch) {
-  SamplerConfig config{true, 3, 3, 0, 4};
-  const auto whole = epoch_order(1000, {true, 3, 3}, 2);
-  for (config.rank = 0; config.rank < 4; ++config.rank) {
-    const auto mine = epoch_order(1000, config, 2);
-    ASSERT_EQ(mine.size(), 192u);
-    for (size_t i = 0; i < mine.size(); ++i) {
-      EXPECT_EQ(mine[i], whole[i * 4 + static_cast<size_t>(config.rank)]);
-    }
-  }
-}
-
 TEST(ShapesTest, IsAPureFunctionOfSeedSplitAndIndex) {
   const ShapesDataset a(1, "train", 32, 50), b(1, "train", 32, 10), c(2, "train", 32, 10);
   const ShapesDataset test(1, "test", 32, 10);

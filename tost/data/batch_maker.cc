@@ -27,12 +27,9 @@ LoaderConfig checked(LoaderConfig config, const ImageDataset& dataset) {
     fail_usage("The loader must prefetch at least 1 batch, not ", config.prefetch, ".");
   if (config.repeats < 1)
     fail_usage("Augmentation repeats must be at least 1, not ", config.repeats, ".");
-  if (config.world < 1 || config.rank < 0 || config.rank >= config.world) {
-    fail_usage("Rank ", config.rank, " is not one of ", config.world, " processes.");
-  }
   const int64_t side = config.preprocess.size;
   checked_mul(config.batch_size, config.preprocess.channels * side * side * 4, "A batch of images");
-  if (dataset.size() < config.world) fail_data("The data set holds no picture to load.");
+  if (dataset.size() < 1) fail_data("The data set holds no picture to load.");
   return config;
 }
 
@@ -45,8 +42,7 @@ BatchMaker::BatchMaker(std::shared_ptr<const ImageDataset> dataset, LoaderConfig
       normalize_(config_.preprocess) {}
 
 SamplerConfig BatchMaker::sampler() const {
-  return {config_.train, config_.seed, config_.train ? config_.repeats : 1, config_.rank,
-          config_.world};
+  return {config_.train, config_.seed, config_.train ? config_.repeats : 1};
 }
 
 int64_t BatchMaker::images_per_epoch() const {

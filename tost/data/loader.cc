@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/thread.h"
@@ -29,7 +30,7 @@ struct ImageLoader::Impl {
   };
 
   Impl(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config)
-      : maker(std::move(dataset), std::move(config)) {
+      : maker(std::move(dataset), std::move(config)), share(maker.config().share) {
     try {
       for (int64_t i = 0; i < maker.config().workers; ++i) {
         threads.push_back(start_thread([this] { work(); }));
@@ -59,14 +60,18 @@ struct ImageLoader::Impl {
       epoch = new_epoch;
       order = std::move(new_order);
       ready.clear();
-      next_made = next_taken = first_batch;
       end = maker.batches_per_epoch();
+      next_made = next_taken = following(first_batch);
     }
     may_work.notify_all();
   }
 
+  // Of this process's batches.
+  int64_t following(int64_t batch) const { return std::min(share.next(batch), end); }
+
   bool has_work() const {
-    return next_made < end && next_made < next_taken + maker.config().prefetch;
+    const int64_t apart = std::min(share.world, share.per_step);  // batches of one process
+    return next_made < end && next_made < next_taken + apart * maker.config().prefetch;
   }
 
   void work() {
@@ -74,7 +79,8 @@ struct ImageLoader::Impl {
     for (;;) {
       may_work.wait(lock, [this] { return stopping || has_work(); });
       if (stopping) return;
-      const int64_t index = next_made++;
+      const int64_t index = next_made;
+      next_made = following(index + 1);
       const int64_t my_generation = generation;
       const int64_t my_epoch = epoch;
       const auto my_order = order;
@@ -97,10 +103,12 @@ struct ImageLoader::Impl {
   }
 
   Outcome take() {
-    if (threads.empty()) return make(*order, epoch, next_taken++);
+    if (threads.empty())
+      return make(*order, epoch, std::exchange(next_taken, following(next_taken + 1)));
     std::unique_lock lock(mutex);
     may_take.wait(lock, [this] { return ready.contains(next_taken); });
-    auto node = ready.extract(next_taken++);
+    auto node = ready.extract(next_taken);
+    next_taken = following(next_taken + 1);
     lock.unlock();
     may_work.notify_one();
     return std::move(node.mapped());
@@ -129,6 +137,7 @@ struct ImageLoader::Impl {
   }
 
   const BatchMaker maker;
+  BatchShare share;
   std::mutex mutex;
   std::condition_variable may_work;
   std::condition_variable may_take;
@@ -151,6 +160,12 @@ ImageLoader::ImageLoader(std::shared_ptr<const ImageDataset> dataset, LoaderConf
     : impl_(std::make_unique<Impl>(std::move(dataset), std::move(config))) {}
 
 ImageLoader::~ImageLoader() = default;
+
+void ImageLoader::set_share(const BatchShare& share) {
+  impl_->end_epoch();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->share = share;
+}
 
 void ImageLoader::start_epoch(int64_t epoch, int64_t first_batch) {
   if (epoch < 0 || first_batch < 0) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tost/data/augment.h"
+#include "tost/data/batch_share.h"
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
 #include "tost/data/mix.h"
@@ -26,8 +27,9 @@ struct LoaderConfig {
   int64_t workers = 1;   // threads; 0: batches are made inside next()
   int64_t prefetch = 4;  // batches made ahead, at most
   int64_t repeats = 1;   // repeated augmentation, see sampler.h; training only
-  int64_t rank = 0;
-  int64_t world = 1;
+  // The batches that are made; others are left out. Rows of a batch are not divided here, because
+  // mixing needs all of them.
+  BatchShare share = {};
   // Training: how many different unreadable pictures are replaced by another (random) one before
   // the next is an Error.
   int64_t max_unreadable = 100;
@@ -62,12 +64,15 @@ class ImageLoader {
   ImageLoader(const ImageLoader&) = delete;
   ImageLoader& operator=(const ImageLoader&) = delete;
 
+  // From the next epoch on, which must be started.
+  void set_share(const BatchShare& share);
   // Begins an epoch at a batch (resume: the same batches follow as in an unbroken epoch).
   void start_epoch(int64_t epoch, int64_t first_batch = 0);
   // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors met by a
   // worker are thrown here, in order; the epoch is then over.
   std::optional<Batch> next();
 
+  // Of all processes.
   int64_t batches_per_epoch() const;
   int64_t images_per_epoch() const;
   // Seconds that next() made its caller wait, since construction.

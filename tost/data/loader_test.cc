@@ -183,6 +183,44 @@ TEST(LoaderTest, ShapesAndTargets) {
   EXPECT_EQ(take(small).size(), 1u);
 }
 
+// Every process gets the batches that one process would have, whatever the workers do, also where
+// the processes do not divide the batches of a step.
+TEST(LoaderTest, ProcessesShareTheBatchesOfAnEpoch) {
+  ImageLoader whole(pictures(), training());
+  whole.start_epoch(3);
+  const std::vector<Batch> all = take(whole);
+  for (const auto& [per_step, world] : {std::pair{1, 1}, {4, 2}, {4, 3}, {2, 4}, {7, 7}}) {
+    std::vector<int> given(all.size());
+    for (int64_t rank = 0; rank < world; ++rank) {
+      LoaderConfig config = training();
+      config.workers = rank % 3;
+      ImageLoader loader(pictures(), config);
+      loader.start_epoch(0);
+      loader.set_share({.per_step = per_step, .rank = rank, .world = world});
+      loader.start_epoch(3);
+      while (const auto batch = loader.next()) {
+        ++given[size_t(batch->index)];
+        EXPECT_TRUE(torch::equal(batch->images, all[size_t(batch->index)].images));
+      }
+    }
+    for (const int times : given) EXPECT_EQ(times, std::max(1, world / per_step));
+  }
+}
+
+TEST(LoaderTest, PartsOfABatchAreItsRowsOnce) {
+  for (const int64_t rows : {4, 7, 64}) {
+    int64_t next = 0;
+    for (int64_t rank = 4; rank < 8; ++rank) {
+      const BatchShare share{.per_step = 2, .rank = rank, .world = 8};
+      EXPECT_TRUE(share.mine(1) && !share.mine(0));
+      EXPECT_EQ(share.first_row(rows), next);
+      EXPECT_GT(share.rows(rows), 0);
+      next += share.rows(rows);
+    }
+    EXPECT_EQ(next, rows);
+  }
+}
+
 TEST(LoaderTest, EvaluationIsInOrderAndPlain) {
   LoaderConfig config = training();
   config.train = false;
@@ -259,7 +297,7 @@ TEST(LoaderTest, RefusesNonsense) {
   for (const auto& spoil : std::vector<std::function<void(LoaderConfig&)>>{
            [](LoaderConfig& c) { c.batch_size = 0; }, [](LoaderConfig& c) { c.workers = -1; },
            [](LoaderConfig& c) { c.prefetch = 0; }, [](LoaderConfig& c) { c.repeats = 0; },
-           [](LoaderConfig& c) { c.rank = 1; }, [](LoaderConfig& c) { c.preprocess.size = 0; },
+           [](LoaderConfig& c) { c.preprocess.size = 0; },
            [](LoaderConfig& c) { c.augment.crop = ""; }, [](LoaderConfig& c) { c.mix.mixup = -1; },
            [](LoaderConfig& c) { c.batch_size = int64_t{1} << 62; }}) {
     LoaderConfig config = training();

@@ -11,15 +11,11 @@ namespace {
 constexpr int64_t kRepeatedMultiple = 256;
 constexpr uint64_t kOrderStream = 0x6f72646572;  // "order"
 
-int64_t total_length(int64_t size, const SamplerConfig& config) {
-  if (config.repeats <= 1) return size;
-  return std::max(size / kRepeatedMultiple * kRepeatedMultiple, std::min(size, kRepeatedMultiple));
-}
-
 }  // namespace
 
 int64_t epoch_length(int64_t size, const SamplerConfig& config) {
-  return total_length(size, config) / config.world;
+  if (config.repeats <= 1) return size;
+  return std::max(size / kRepeatedMultiple * kRepeatedMultiple, std::min(size, kRepeatedMultiple));
 }
 
 std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch) {
@@ -29,12 +25,11 @@ std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int6
     Random random(config.seed, kOrderStream, static_cast<uint64_t>(epoch));
     shuffle(order.data(), size, random);
   }
-  std::vector<int64_t> mine(static_cast<size_t>(epoch_length(size, config)));
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const int64_t place = static_cast<int64_t>(i) * config.world + config.rank;
-    mine[i] = order[static_cast<size_t>(place / std::max<int64_t>(config.repeats, 1))];
+  std::vector<int64_t> places(static_cast<size_t>(epoch_length(size, config)));
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i] = order[i / static_cast<size_t>(std::max<int64_t>(config.repeats, 1))];
   }
-  return mine;
+  return places;
 }
 
 }  // namespace tost

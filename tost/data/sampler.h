@@ -13,9 +13,6 @@ struct SamplerConfig {
   // an epoch is cut to the data set's size rounded down to a multiple of 256 (not rounded below
   // 256 pictures), as in the official code: about 1/repeats of the pictures are seen in an epoch.
   int64_t repeats = 1;
-  // Process `rank` of `world` takes every world-th place; all get the same number.
-  int64_t rank = 0;
-  int64_t world = 1;
 };
 
 // The data set's indices in the order of epoch `epoch`: a pure function of its arguments.
