@@ -1,5 +1,6 @@
 #include "tost/kinds/vision/norm_gelu.h"
 
+#include "tost/comm/batch_norms.h"
 #include "tost/nn/branch_calls.h"
 #include "tost/ops/stem_grad.h"
 
@@ -62,9 +63,23 @@ void update_running(torch::nn::BatchNorm2dImpl& norm, const Tensor& mean, const 
   norm.num_batches_tracked.add_(1);
 }
 
+// With the statistics of the rows of all processes that share the batch.
+Tensor shared_norm(Group& group, torch::nn::BatchNorm2dImpl& norm, const Tensor& z) {
+  BatchMoments moments;
+  const Tensor p = synced_batch_norm(group, z, norm.weight, norm.bias, norm.options.eps(), moments);
+  const torch::NoGradGuard no_grad;
+  update_running(norm, moments.mean, moments.variance, moments.rows);
+  return p;
+}
+
 }  // namespace
 
 Tensor norm_gelu(torch::nn::BatchNorm2dImpl& norm, const Tensor& z, bool gelu) {
+  Group* group = BatchNormScope::group();
+  if (group != nullptr && norm.is_training()) {
+    const Tensor p = shared_norm(*group, norm, z);
+    return gelu ? torch::gelu(p) : p;
+  }
   if (!applies(norm, z)) {
     const Tensor p = norm.forward(z);
     return gelu ? torch::gelu(p) : p;
