@@ -3,6 +3,7 @@
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "tost/ops/device.h"
 
@@ -27,6 +28,17 @@ int64_t count_correct(const Tensor& logits, const Tensor& labels, const Tensor& 
 
 ClassificationMeter::ClassificationMeter(int64_t classes)
     : confusion_(torch::zeros({classes, classes}, torch::kLong)) {}
+
+bool ClassificationMeter::add_up(Group* group, bool stopped) {
+  if (!tost::add_up(group, {&loss_}, stopped)) return false;
+  std::vector<int64_t> counts{images_, top1_, top5_};
+  tost::add_up(group, counts);
+  images_ = counts[0];
+  top1_ = counts[1];
+  top5_ = counts[2];
+  if (group != nullptr) group->sum(confusion_);
+  return true;
+}
 
 void ClassificationMeter::add(const Tensor& logits, const Tensor& labels) {
   const torch::NoGradGuard no_grad;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tost/comm/sums.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -28,6 +29,10 @@ class ClassificationMeter {
   explicit ClassificationMeter(int64_t classes);
 
   void add(const torch::Tensor& logits, const torch::Tensor& labels);
+
+  // Puts the sums of all processes into each; false where one of them was stopped. A null group
+  // adds nothing.
+  bool add_up(Group* group, bool stopped);
 
   int64_t images() const { return images_; }
   double loss() const;  // mean cross-entropy, nats

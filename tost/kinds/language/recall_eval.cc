@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
+#include "tost/comm/sums.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/module_device.h"
@@ -94,6 +95,21 @@ void RecallTally::add(const RecallBatch& batch, const TokenScores& scores) {
   scores_.tokens += at;
 }
 
+bool RecallTally::add_up(Group* group, bool stopped) {
+  if (group == nullptr) return !stopped;
+  std::vector<int64_t> counts{exact_, scores_.samples, scores_.tokens};
+  if (!tost::add_up(group, {&loss_}, stopped)) return false;
+  tost::add_up(group, counts);
+  exact_ = counts[0];
+  scores_.samples = counts[1];
+  scores_.tokens = counts[2];
+  std::vector<int64_t> found;
+  for (const auto& [distance, right] : found_) found.push_back(2 * distance + (right ? 1 : 0));
+  found_.clear();
+  for (const int64_t one : gather_all(*group, found)) found_.emplace_back(one / 2, one % 2 == 1);
+  return true;
+}
+
 RecallScores RecallTally::scores() const {
   RecallScores result = scores_;
   const auto right =
@@ -142,8 +158,11 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
     int64_t bytes = 0;
     double seconds = 0;
     const int64_t step = batch_for(size, options.batch);
-    for (int64_t first = 0; first < options.samples; first += step) {
-      if (options.stop != nullptr && options.stop->load()) return std::nullopt;
+    bool stopped = false;
+    for (int64_t first = step * rank_of(options.group); first < options.samples;
+         first += step * world_of(options.group)) {
+      stopped = options.stop != nullptr && options.stop->load();
+      if (stopped) break;
       const int64_t count = std::min(step, options.samples - first);
       const RecallBatch batch =
           read_watched(options.read_guard, [&source, size, split = options.split, first, count] {
@@ -158,6 +177,7 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
         options.progress(std::ssize(all) * options.samples + first + count, total);
       }
     }
+    if (!tally.add_up(options.group, stopped)) return std::nullopt;
     all.push_back(tally.scores());
     all.back().state_bytes = bytes;
     all.back().seconds = seconds;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "tost/comm/group.h"
 #include "tost/data/recall_batch.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/language/scores.h"
@@ -33,6 +34,8 @@ class RecallTally {
   explicit RecallTally(const RecallCase& size) { scores_.size = size; }
   // One score a target of the batch, in order.
   void add(const RecallBatch& batch, const TokenScores& scores);
+  // As ClassificationMeter::add_up().
+  bool add_up(Group* group, bool stopped);
   RecallScores scores() const;
 
  private:
@@ -47,6 +50,7 @@ struct RecallEvalOptions : LanguageEvalOptions {
   int64_t samples = 200;      // of every case
   int64_t batch = 0;          // samples read together; 0: as many as make 8,192 tokens
   ReadGuard read_guard = {};  // of every batch, whose text may lie on a disk
+  Group* group = nullptr;     // of processes that each score some of the batches
 };
 
 // Samples 0 ... samples - 1 of every case. Samples beyond 2,048 tokens are read one by one and in

@@ -23,7 +23,7 @@ std::vector<int64_t> by_length(const std::vector<int64_t>& lengths) {
 }
 
 // `right` and `lengths` are in the order of the lengths.
-std::vector<LengthQuarter> quarters_of(const std::vector<bool>& right,
+std::vector<LengthQuarter> quarters_of(const std::vector<int64_t>& right,
                                        const std::vector<int64_t>& lengths) {
   constexpr size_t kQuarters = 4;
   std::vector<LengthQuarter> quarters;
@@ -32,8 +32,7 @@ std::vector<LengthQuarter> quarters_of(const std::vector<bool>& right,
     // Equal lengths stay together.
     while (end > 0 && end < right.size() && lengths[end] == lengths[end - 1]) ++end;
     if (end <= begin) continue;
-    const auto hits =
-        std::count(right.begin() + int64_t(begin), right.begin() + int64_t(end), true);
+    const auto hits = std::count(right.begin() + int64_t(begin), right.begin() + int64_t(end), 1);
     quarters.push_back({lengths[begin], lengths[end - 1], int64_t(end - begin),
                         double(hits) / double(end - begin)});
     begin = end;
@@ -62,8 +61,11 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
   const std::vector<int64_t> order = by_length(lengths);
   std::sort(lengths.begin(), lengths.end());
   ClassificationMeter meter(model.config().classes);
-  std::vector<bool> right;
-  for (size_t begin = 0; begin < order.size();) {
+  std::vector<int64_t> right(order.size());  // 1 for a hit
+  bool stopped = false;
+  const size_t apart = size_t(options.batch) * size_t(world_of(options.group));
+  for (size_t begin = size_t(options.batch) * size_t(rank_of(options.group));
+       begin < order.size() && !stopped; begin += apart) {
     const size_t end = std::min(order.size(), begin + size_t(options.batch));
     const std::vector<int64_t> rows(order.begin() + int64_t(begin), order.begin() + int64_t(end));
     const SequenceBatch batch = read_watched(
@@ -71,11 +73,12 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
     const torch::Tensor logits = runner.logits(batch);
     meter.add(logits, batch.labels);
     const torch::Tensor hits = logits.argmax(1).eq(batch.labels);
-    for (int64_t i = 0; i < hits.size(0); ++i) right.push_back(hits[i].item<bool>());
+    for (int64_t i = 0; i < hits.size(0); ++i) right[begin + size_t(i)] = hits[i].item<bool>();
     if (options.progress) options.progress(int64_t(end), dataset.size());
-    if (options.stop != nullptr && options.stop->load()) return std::nullopt;
-    begin = end;
+    stopped = options.stop != nullptr && options.stop->load();
   }
+  if (!meter.add_up(options.group, stopped)) return std::nullopt;
+  add_up(options.group, right);
   const std::chrono::duration<double> seconds = Clock::now() - start;
   return SequenceEvalResult{.top1 = meter.top1(),
                             .loss = meter.loss(),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/comm/group.h"
 #include "tost/data/sequence_batch.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/watched_read.h"
@@ -23,6 +24,7 @@ struct SequenceEvalOptions {
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
   ReadGuard read_guard = {};                                            // of every batch
+  Group* group = nullptr;  // of processes that each score some of the batches
 };
 
 // A quarter of the sequences, from the shortest to the longest; more where one length would lie in

@@ -37,7 +37,7 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
   ImageRunner runner(model, options.precision, options.engine, options.graphs);
   const auto start = Clock::now();
   ClassificationMeter meter(classes);
-  bool begun = false;
+  bool begun = false, stopped = false;
   const auto next = [&] {
     return read_watched(options.read_guard, [&loader, first = !std::exchange(begun, true)] {
       if (first) loader.start_epoch(0);
@@ -47,8 +47,10 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
   while (const std::optional<Batch> batch = next()) {
     meter.add(runner.logits(batch->images), batch->labels);
     if (options.progress) options.progress(meter.images(), loader.images_per_epoch());
-    if (options.stop && options.stop->load()) return std::nullopt;
+    stopped = options.stop && options.stop->load();
+    if (stopped) break;
   }
+  if (!meter.add_up(options.group, stopped)) return std::nullopt;
   return result_of(meter, std::chrono::duration<double>(Clock::now() - start).count());
 }
 

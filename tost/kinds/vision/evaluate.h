@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tost/comm/group.h"
 #include "tost/data/loader.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/vision/image_classifier.h"
@@ -19,6 +20,7 @@ struct EvalOptions {
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t images, int64_t total)> progress;  // after every batch
   ReadGuard read_guard = {};                                    // of every batch
+  Group* group = nullptr;  // of processes that each score some batches, as their loaders give them
 };
 
 struct EvalResult {
@@ -33,7 +35,7 @@ struct EvalResult {
 // Epoch 0 of `loader` (made with train = false) through the model in evaluation mode, without
 // gradients; the model's mode is put back. Nothing when `stop` ended it. Throws a usage Error when
 // the data has another number of classes than the model, a data Error for an unreadable image.
-// Deterministic.
+// Deterministic. With a group, the result is that of all processes.
 std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
                                    const EvalOptions& options = {});
 
