@@ -132,6 +132,8 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
     at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
                       options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
                       /*maximize=*/false, divisor);
+    // The kernel does not say so itself, and copies of weights are made again where it is said.
+    for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
   };
   if (rate.lr_here.defined()) return update(rate.lr_here);
   if (rate.gradient_scale != 1) {

@@ -26,6 +26,16 @@ struct Problem {
   }
 };
 
+// Whoever keeps a copy of a weight looks at its version.
+TEST(AdamW, SaysThatItWroteTheWeights) {
+  const Problem problem(1);
+  AdamW optimizer(problem.groups(), {});
+  problem.loss().backward();
+  const auto before = problem.w._version();
+  optimizer.step(0.1);
+  EXPECT_GT(problem.w._version(), before);
+}
+
 TEST(AdamW, EqualsTorch) {
   const Problem ours(1), theirs(1);
   AdamW optimizer(ours.groups(), {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-7});
