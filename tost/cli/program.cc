@@ -21,6 +21,7 @@
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/flag_values.h"
+#include "tost/comm/group.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/torch.h"
@@ -141,6 +142,8 @@ int guarded(const CLI::App& app, const std::exception_ptr& failure) {
     std::rethrow_exception(failure);
   } catch (const CLI::ParseError& error) {
     return report_parse_error(app, error);
+  } catch (const ToldElsewhere& error) {
+    return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitData;
   } catch (const Error& error) {
     std::cerr << name << ": " << error.what() << "\n";
     return error.kind() == ErrorKind::kUsage ? kExitUsage : kExitData;

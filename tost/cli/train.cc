@@ -6,12 +6,14 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/build_info.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/cli/train_flags.h"
 #include "tost/cli/train_help.h"
+#include "tost/comm/group.h"
 #include "tost/kinds/train_run.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
@@ -174,6 +176,21 @@ void print_result(const TrainResult& result, const TrainFlags& options, int64_t 
             << ". Next: " << next_command(options.out) << "\n";
 }
 
+// The other processes, where torchrun has started several.
+std::unique_ptr<Group> meet(TrainRun& run) {
+  const std::optional<GroupPlace> place = place_from_environment();
+  if (!place) return nullptr;
+  run.restarted = restarts_from_environment() > 0;
+  run.noise_by_batch = true;
+  run.build = cat(build_version(), " ", build_commit());
+  if (place->world == 1) return nullptr;
+  const auto timeout = run.values.find("peer_timeout");
+  const bool given = timeout != run.values.end() && timeout->is_number();
+  auto group = std::make_unique<Group>(*place, given ? timeout->get<double>() : kUsualPeerTimeout);
+  run.group = group.get();
+  return group;
+}
+
 void run_train(const TrainFlags& options) {
   if (options.resume && options.overwrite)
     fail_usage("--resume and --overwrite exclude each other; give one.");
@@ -183,12 +200,14 @@ void run_train(const TrainFlags& options) {
              : options.overwrite ? RunMode::kOverwrite
                                  : RunMode::kNew;
   run.values = read_values(options);
+  const std::unique_ptr<Group> group = meet(run);
   TrainView view(options.quiet);
   const TrainResult result = train(run, view, stop_flag());
+  if (result.interrupted) set_exit_code(kExitInterrupted);
+  if (!is_first(run.group)) return;
   view.finish();
   options.as_json ? print_json(to_json(result, options))
                   : print_result(result, options, view.steps_per_epoch());
-  if (result.interrupted) set_exit_code(kExitInterrupted);
 }
 
 }  // namespace

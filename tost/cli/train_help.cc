@@ -55,6 +55,7 @@ const std::vector<TrainHeading>& headings() {
        {"evaluate_every", "evaluate_every_steps", "checkpoint_every", "checkpoint_every_steps",
         "keep_last", "background_saves", "save_retries", "log_every", "bound_every_steps"}},
       {"Guards", {}, {"outlier_z", "outlier_limit", "rollbacks", "rollback_lr", "data_timeout"}},
+      {"Several processes", {}, {"peer_timeout", "shard_optimizer", "compress_gradients"}},
       {"Data of pictures and sequences",
        {},
        {"data_format", "data_seed", "train_size", "test_size", "eval_batch"}},

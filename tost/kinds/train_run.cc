@@ -12,6 +12,7 @@
 #include "tost/store/checkpoint_store.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
+#include "tost/train/same_run.h"
 
 namespace tost {
 namespace {
@@ -41,60 +42,161 @@ SavedRun read_saved(const fs::path& run) {
   return saved;
 }
 
-TrainResult go(const TrainRun& run, const LoopConfig& loop, TrainTask& task,
+TrainResult go(const TrainRun& run, RunMode mode, const LoopConfig& loop, TrainTask& task,
                TrainListener& listener, const std::atomic<bool>* stop) {
-  Trainer trainer(loop, task, run.out, listener, stop);
-  if (run.mode == RunMode::kResume && !trainer.resume()) {
+  Trainer trainer(loop, task, run.out, listener, stop, run.group);
+  if (run.noise_by_batch) trainer.draw_noise_by_batch();
+  if (mode == RunMode::kResume && !trainer.resume()) {
     listener.on_message("The run has no checkpoint yet: it starts from the beginning.");
   }
   return trainer.train();
 }
 
 // After a failure, which is the one to be told of.
-void put_back(RunFolder& folder, TrainListener& listener) {
+void put_back(std::optional<RunFolder>& folder, TrainListener& listener) {
   try {
-    if (folder.settle())
+    if (folder && folder->settle())
       listener.on_message("The run that was to be replaced is back in its place.");
   } catch (const std::exception& error) {
     listener.on_message(error.what());
   }
 }
 
-}  // namespace
+RunMode mode_of(const TrainRun& run) {
+  return run.restarted && path_exists(run.out / kConfigFile) ? RunMode::kResume : run.mode;
+}
 
-TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {
-  const bool resuming = run.mode == RunMode::kResume;
-  RunFolder folder(run.out, run.mode);
+// What process 0 found in the folder, which it alone reads.
+struct Found {
+  RunMode mode = RunMode::kNew;
   std::optional<SavedRun> saved;
-  if (resuming) saved = read_saved(run.out);
-  const RunKind& kind = choose_run_kind(run.values, saved ? &saved->config : nullptr);
-  const PreparedRun prepared = kind.prepare(run.values, saved ? &*saved : nullptr);
-  for (const std::string& message : prepared.messages) listener.on_message(message);
+};
 
-  const LoopConfig& loop = prepared.loop;
+Found look(const TrainRun& run, std::optional<RunFolder>& folder) {
+  Found found{.mode = mode_of(run), .saved = {}};
+  folder.emplace(run.out, found.mode);
+  if (found.mode == RunMode::kResume) found.saved = read_saved(run.out);
+  return found;
+}
+
+json to_json(const Found& found) {
+  json object{{"mode", int(found.mode)}};
+  if (!found.saved) return object;
+  object["saved"] = {{"config", found.saved->config},
+                     {"config_where", found.saved->config_where},
+                     {"model_where", found.saved->model_where},
+                     {"has_checkpoint", found.saved->has_checkpoint}};
+  if (found.saved->model) object["saved"]["model"] = *found.saved->model;
+  return object;
+}
+
+Found found_from_json(const json& object) {
+  Found found{.mode = RunMode(object.at("mode").get<int>()), .saved = {}};
+  if (!object.contains("saved")) return found;
+  const json& saved = object["saved"];
+  SavedRun& into = found.saved.emplace();
+  into.config = saved.at("config");
+  into.config_where = saved.at("config_where");
+  into.model_where = saved.at("model_where");
+  into.has_checkpoint = saved.at("has_checkpoint");
+  if (saved.contains("model")) into.model = saved["model"];
+  return found;
+}
+
+void on_first(Group* group, const std::function<void()>& work) {
+  if (group == nullptr) return work();
+  group->by_first([&] {
+    work();
+    return std::string();
+  });
+}
+
+void on_all(Group* group, const std::function<void()>& work) {
+  group == nullptr ? work() : group->together(work);
+}
+
+// Everything that can be wrong with settings and data shows here, before the folder is touched.
+struct Prepared {
+  LoopConfig loop;
+  std::unique_ptr<TrainTask> task;
+  std::string config, model;  // the files
+};
+
+Prepared prepare(const TrainRun& run, const Found& found, TrainListener& listener) {
+  const SavedRun* saved = found.saved ? &*found.saved : nullptr;
+  const RunKind& kind = choose_run_kind(run.values, saved != nullptr ? &saved->config : nullptr);
+  const PreparedRun prepared = kind.prepare(run.values, saved);
+  for (const std::string& message : prepared.messages) listener.on_message(message);
+  Prepared result{.loop = prepared.loop, .task = nullptr, .config = {}, .model = {}};
+  const LoopConfig& loop = result.loop;
   check_threads(loop.threads);
   if (loop.threads > 0) at::set_num_threads(int(loop.threads));
   const torch::Device device = device_from_name(loop.device);
+  if (run.group != nullptr && !device.is_cpu()) {
+    fail_usage("Several processes train on CPUs only (device cpu), not on ", loop.device, ".");
+  }
   torch::manual_seed(uint64_t(loop.seed));
-  // Everything that can be wrong with settings and data shows here, before the folder is touched.
-  std::unique_ptr<TrainTask> task = prepared.make_task();
-  if (!device.is_cpu()) task->model().to(device);
-  steps_per_epoch(loop, *task);
-  const std::string config = file_text(prepared.config, kConfigFile);
-  const std::string model = file_text(task->model_description(), kModelInfoFile);
-  folder.open();
+  result.task = prepared.make_task();
+  if (!device.is_cpu()) result.task->model().to(device);
+  steps_per_epoch(loop, *result.task);
+  divide_step(loop.accumulate, result.task->rows_per_batch(), rank_of(run.group),
+              world_of(run.group));
+  result.config = file_text(prepared.config, kConfigFile);
+  result.model = file_text(result.task->model_description(), kModelInfoFile);
+  return result;
+}
+
+TrainResult train_here(const TrainRun& run, TrainListener& listener,
+                       const std::atomic<bool>* stop) {
+  std::optional<RunFolder> folder;  // of process 0 alone
+  Found found;
+  if (run.group == nullptr) {
+    found = look(run, folder);
+  } else {
+    const std::string text =
+        run.group->by_first([&] { return json_text(to_json(look(run, folder))); });
+    found = found_from_json(parse_json(text, "what rank 0 found"));
+  }
+  Prepared prepared;
+  on_all(run.group, [&] { prepared = prepare(run, found, listener); });
+  if (run.group != nullptr) {
+    check_same(*run.group, facts_of(run.build, prepared.config, prepared.model, *prepared.task));
+    run.group->set_timeout(prepared.loop.peer_timeout);
+  }
+  on_first(run.group, [&] { folder->open(); });
   try {
-    write_file_atomic(run.out / kConfigFile, config);
-    write_file_atomic(run.out / kModelInfoFile, model);
-    TrainResult result = go(run, loop, *task, listener, stop);
-    result.put_back = folder.settle();
+    on_first(run.group, [&] {
+      write_file_atomic(run.out / kConfigFile, prepared.config);
+      write_file_atomic(run.out / kModelInfoFile, prepared.model);
+    });
+    TrainResult result = go(run, found.mode, prepared.loop, *prepared.task, listener, stop);
+    if (folder) result.put_back = folder->settle();
     return result;
   } catch (const DataTimeout&) {
-    (void)task.release();  // a thread that cannot be ended still reads from it
+    (void)prepared.task.release();  // a thread that cannot be ended still reads from it
     put_back(folder, listener);
     throw;
   } catch (...) {
     put_back(folder, listener);
+    throw;
+  }
+}
+
+}  // namespace
+
+// The others are told before this process is gone.
+TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {
+  if (run.group == nullptr) return train_here(run, listener, stop);
+  TrainListener silent;
+  try {
+    return train_here(run, run.group->first() ? listener : silent, stop);
+  } catch (const ToldElsewhere&) {
+    throw;
+  } catch (const Error& error) {
+    if (!run.group->leave(error) || run.group->first()) throw;
+    throw Error(error.kind(), cat("Rank ", run.group->rank(), ": ", error.what()));
+  } catch (const std::exception& error) {
+    run.group->leave(Error(ErrorKind::kData, error.what()));
     throw;
   }
 }

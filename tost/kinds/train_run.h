@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 
+#include "tost/comm/group.h"
 #include "tost/train/run_folder.h"
 #include "tost/train/trainer.h"
 
@@ -14,6 +15,13 @@ struct TrainRun {
   RunMode mode = RunMode::kNew;
   nlohmann::json values =
       nlohmann::json::object();  // config file merged with flags; kResume: what is to change
+  // Of several processes that train together, each of which makes this call; null: one process.
+  Group* group = nullptr;
+  // The launcher started the run again: where `out` holds it, it is resumed, whatever the mode.
+  bool restarted = false;
+  // As with a group, whose runs one process can repeat in this way; see LoopState.
+  bool noise_by_batch = false;
+  std::string build = {};  // of the program, which must be the same in all processes
 };
 
 // What is trained follows from the values (see choose_run_kind), or from the folder of a resumed

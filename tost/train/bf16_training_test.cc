@@ -45,7 +45,9 @@ class NetTask : public TrainTask {
   }
   std::string unit() const override { return "rows"; }
   int64_t samples_per_batch() const override { return kRows; }
+  int64_t rows_per_batch() const override { return kRows; }
   int64_t batches_per_epoch() const override { return 10; }
+  void share_batches(const BatchShare&, Group*) override {}
   void start_epoch(int64_t epoch, int64_t first) override { next_ = 10 * epoch + first; }
   void fetch() override {}
   MicroBatch next_batch() override { return {.loss = loss(next_++), .samples = kRows}; }

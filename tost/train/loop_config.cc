@@ -76,7 +76,13 @@ void add_guard_fields(FieldTable<LoopConfig>& t) {
       .number("rollback_lr", &C::rollback_lr, 1e-6, 1, kWarn,
               "what each of them multiplies the learning rate by from there on")
       .number("data_timeout", &C::data_timeout, 0, 1e8, kFree,
-              "seconds without a batch after which the run is saved and ends (0: never)");
+              "seconds without a batch after which the run is saved and ends (0: never)")
+      .number("peer_timeout", &C::peer_timeout, 1, 1e6, kFree,
+              "seconds that a process of several waits for another before the run ends")
+      .flag("shard_optimizer", &C::shard_optimizer, kFree,
+            "divide AdamW's moments and the averaged weights over the processes of the run")
+      .flag("compress_gradients", &C::compress_gradients, kWarn,
+            "sum gradients over the processes in bfloat16: half the bytes, less precision");
 }
 
 FieldTable<LoopConfig> make_loop_fields() {

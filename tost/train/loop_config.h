@@ -47,6 +47,9 @@ struct LoopConfig {
   int64_t outlier_limit = 5;  // skipped steps in a row
   int64_t rollbacks = 0;
   double rollback_lr = 0.5;
+  double peer_timeout = 600;  // seconds
+  bool shard_optimizer = false;
+  bool compress_gradients = false;
   double data_timeout = 0;  // seconds; 0: batches are waited for for ever
 
   int64_t log_every = 10;         // steps

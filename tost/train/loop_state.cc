@@ -35,6 +35,7 @@ json to_json(const LoopState& state) {
                 {"correct", state.sums.correct}}},
               {"guards", to_json(state.guards)}};
   if (state.best) object["best"] = {{"value", state.best->value}, {"step", state.best->step}};
+  if (state.noise_by_batch) object["noise_by_batch"] = true;
   return object;
 }
 
@@ -50,7 +51,8 @@ LoopState loop_state_from_json(const json& object, const std::filesystem::path& 
                     .best = std::nullopt,
                     .sums = {sums.at("loss").get<double>(), whole_number(sums.at("steps")),
                              whole_number(sums.at("samples")), whole_number(sums.at("correct"))},
-                    .guards = {}};
+                    .guards = {},
+                    .noise_by_batch = object.value("noise_by_batch", false)};
     state.guards.rollback_step = state.step;  // of a run that an earlier version began
     if (object.contains("guards")) state.guards = guard_state_from_json(object["guards"], "it");
     const json best = object.value("best", json());

@@ -35,6 +35,9 @@ struct LoopState {
   std::optional<BestSoFar> best;
   RunningSums sums;
   GuardState guards;
+  // What is drawn in a batch (dropout and the like) is a function of the batch's place in the data,
+  // as in every run that several processes have had a part in; else of all that was drawn before.
+  bool noise_by_batch = false;
 };
 
 nlohmann::json to_json(const LoopState& state);

@@ -11,14 +11,15 @@ using nlohmann::json;
 
 RunLog::RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks,
                std::string unit)
-    : place_(run),
-      rollbacks_(rollbacks),
+    : rollbacks_(rollbacks),
       unit_(std::move(unit)),
       // Nothing is kept of a process that died before its first checkpoint, not even step 0.
-      metrics_(run / kMetricsFile, first_step > 0 ? first_step : -1, rollbacks),
-      events_(run, first_step > 0 ? first_step + 1 : 0) {}
+      files_(new Files{FolderPlace(run),
+                       MetricsLog(run / kMetricsFile, first_step > 0 ? first_step : -1, rollbacks),
+                       EventFile(run, first_step > 0 ? first_step + 1 : 0)}) {}
 
 void RunLog::add_step(const StepReport& report) {
+  if (files_ == nullptr) return;
   json line{{"kind", "train"},
             {"step", report.step},
             {"epoch", report.epoch + 1},
@@ -34,11 +35,17 @@ void RunLog::add_step(const StepReport& report) {
     line["accuracy"] = report.accuracy;
     scalars.emplace_back("train/accuracy", report.accuracy);
   }
+  if (report.peers) {
+    line["peer_wait_share"] = report.peers->waiting;
+    line["slowest_rank"] = report.peers->slowest_rank;
+    scalars.emplace_back("speed/peer_wait_share", report.peers->waiting);
+  }
   add(line);
-  events_.add(report.step, scalars);
+  files_->events.add(report.step, scalars);
 }
 
 void RunLog::add_eval(const json& metrics) {
+  if (files_ == nullptr) return;
   json line = metrics;
   line["kind"] = "eval";
   add(line);
@@ -48,7 +55,7 @@ void RunLog::add_eval(const json& metrics) {
       scalars.emplace_back("eval/" + key, value.get<double>());
     }
   }
-  events_.add(metrics.at("step").get<int64_t>(), scalars);
+  files_->events.add(metrics.at("step").get<int64_t>(), scalars);
   flush();
 }
 
@@ -57,6 +64,7 @@ void RunLog::add_sample(int64_t step, const std::string& text) {
 }
 
 void RunLog::add_bound(int64_t step, const json& measured) {
+  if (files_ == nullptr) return;
   json line = measured;
   line["kind"] = "bound";
   line["step"] = step;
@@ -69,7 +77,7 @@ void RunLog::add_bound(int64_t step, const json& measured) {
       scalars.emplace_back("bound/" + key + "/" + number, value.get<double>());
     }
   }
-  events_.add(step, scalars);
+  files_->events.add(step, scalars);
 }
 
 void RunLog::add_event(const std::string& event, int64_t step, const json& facts) {
@@ -83,14 +91,16 @@ void RunLog::add_event(const std::string& event, int64_t step, const json& facts
 }
 
 void RunLog::add(const json& line) {
-  place_.check();
-  metrics_.add(line);
+  if (files_ == nullptr) return;
+  files_->place.check();
+  files_->metrics.add(line);
 }
 
 void RunLog::flush() {
-  place_.check();
-  metrics_.flush();
-  events_.flush();
+  if (files_ == nullptr) return;
+  files_->place.check();
+  files_->metrics.flush();
+  files_->events.flush();
 }
 
 }  // namespace tost

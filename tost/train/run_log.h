@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 
 #include "tost/base/folder_place.h"
 #include "tost/train/event_file.h"
@@ -14,6 +15,8 @@ namespace tost {
 // in its place, rather than write to files that no one will find.
 class RunLog {
  public:
+  // Writes nothing: of a process that leaves the log to another.
+  RunLog() = default;
   // Goes on after first_step steps and so many rollbacks: what was logged beyond that is dropped.
   RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks, std::string unit);
 
@@ -32,11 +35,15 @@ class RunLog {
  private:
   void add(const nlohmann::json& line);
 
-  FolderPlace place_;
-  int64_t rollbacks_;
+  struct Files {
+    FolderPlace place;
+    MetricsLog metrics;
+    EventFile events;
+  };
+
+  int64_t rollbacks_ = 0;
   std::string unit_;
-  MetricsLog metrics_;
-  EventFile events_;
+  std::unique_ptr<Files> files_;  // null: nothing is written
 };
 
 }  // namespace tost

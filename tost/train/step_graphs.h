@@ -32,6 +32,7 @@ class StepGraphs {
   struct Batch {
     double loss = 0, norm = 0;  // norm: of all gradients so far
     int64_t samples = 0, correct = -1;
+    double weight = 1;  // as in MicroBatch
   };
   // The task's next batch, its gradients added to the others'. Waits for the device, once.
   Batch add_batch();

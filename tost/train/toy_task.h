@@ -48,16 +48,19 @@ class ToyTask : public TrainTask {
   }
   std::string unit() const override { return "rows"; }
   int64_t samples_per_batch() const override { return batch_; }
+  int64_t rows_per_batch() const override { return batch_; }
   int64_t batches_per_epoch() const override { return batches_; }
+  void share_batches(const BatchShare& share, Group*) override { share_ = share; }
   void start_epoch(int64_t epoch, int64_t first_batch) override {
     epoch_ = epoch;
-    next_ = first_batch;
+    next_ = share_.next(first_batch);
     fetched_ = torch::Tensor();
   }
   void fetch() override {
     if (before_batch) before_batch(given_);
-    fetched_ = rows(epoch_ * batches_ + next_++);
-    taken.push_back(epoch_ * batches_ + next_ - 1);
+    taken.push_back(epoch_ * batches_ + next_);
+    fetched_ = rows(taken.back());
+    next_ = share_.next(next_ + 1);
   }
   MicroBatch next_batch() override {
     if (!fetched_.defined()) fetch();
@@ -99,6 +102,7 @@ class ToyTask : public TrainTask {
   uint64_t seed_;
   int64_t batch_, batches_;
   torch::nn::Sequential net_{nullptr};
+  BatchShare share_;
   int64_t epoch_ = 0, next_ = 0, given_ = 0;
   torch::Tensor fetched_;
 };

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+
+#include "tost/train/shared_step.h"
 
 namespace tost {
 
@@ -26,6 +29,7 @@ struct StepReport {
   double samples_per_s = 0;
   double wait_share = 0;  // of the time, spent waiting for data, 0 ... 1
   double eta_s = 0;       // training steps left; evaluations not counted
+  std::optional<ShareReport> peers = {};  // of a run of several processes, in lines of the log alone
 };
 
 class TrainListener {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "tost/comm/group.h"
+#include "tost/data/batch_share.h"
 #include "tost/data/watched_read.h"
 #include "tost/train/param_groups.h"
 
@@ -21,12 +23,15 @@ struct MicroBatch {
   torch::Tensor loss;    // scalar with graph: the mean over the batch
   int64_t samples = 0;   // images, or tokens
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
+  // Share of the loss of the whole batch, of which this may be the part of one process.
+  double weight = 1;
 };
 
 // A batch as tensors on the CPU, in an order of the task's own; some may be undefined.
 struct TaskInput {
   std::vector<torch::Tensor> tensors;
   int64_t samples = 0;
+  double weight = 1;  // as in MicroBatch
 };
 struct TaskOutput {
   torch::Tensor loss;     // as in MicroBatch
@@ -48,10 +53,15 @@ class TrainTask {
   virtual std::string unit() const = 0;  // "images", "tokens"
 
   virtual int64_t samples_per_batch() const = 0;
+  virtual int64_t rows_per_batch() const = 0;  // what processes that share a batch divide
   virtual int64_t batches_per_epoch() const = 0;
   // The next batches must be a pure function of (seed, epoch, batch index), so that a resumed run
   // sees what the uninterrupted one saw.
   virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
+  // Before start_epoch(), for a run of several processes: the batches and rows of this one are
+  // given out, and evaluate() scores its part and gives, on every process, the result of all.
+  // `group` may be null and outlives the task.
+  virtual void share_batches(const BatchShare& share, Group* group) = 0;
   // Loads the next batch and keeps it, so that next_batch() need not wait. May be called on another
   // thread than the other functions, while none of them runs. May throw a data Error.
   virtual void fetch() = 0;
@@ -94,7 +104,8 @@ class TrainTask {
     const TaskOutput output = compute(input.tensors);
     return {.loss = output.loss,
             .samples = input.samples,
-            .correct = output.correct.defined() ? output.correct.item<int64_t>() : -1};
+            .correct = output.correct.defined() ? output.correct.item<int64_t>() : -1,
+            .weight = input.weight};
   }
 
   ReadGuard read_guard_;

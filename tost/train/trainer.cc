@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
@@ -22,11 +25,31 @@ ScheduleForm form_of(const std::string& name) {
   return name == "rsqrt" ? ScheduleForm::kRsqrt : ScheduleForm::kStep;
 }
 
-// Gradients that are added up over several batches are so in float32. On a GPU autocast makes the
-// copies.
-AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model) {
+// Gradients that are added up over several batches or processes are so in float32. On a GPU
+// autocast makes the copies. With a group the optimiser is the same with shards and without, and
+// leaves the copies to the next forward pass.
+AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model,
+                             const Group* group) {
   if (config.precision != "bf16" || !device_of(model).is_cpu()) return {};
-  return keep_working_copies(model, /*own_gradients=*/config.accumulate == 1);
+  AdamW::Copies copies =
+      keep_working_copies(model, /*own_gradients=*/config.accumulate == 1 && group == nullptr);
+  return group == nullptr ? copies : AdamW::Copies{};
+}
+
+std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group) {
+  if (group == nullptr) return nullptr;
+  const BatchShare share =
+      divide_step(config.accumulate, task.rows_per_batch(), group->rank(), group->world());
+  task.share_batches(share, group);
+  return std::make_unique<SharedStep>(
+      *group, share, task.model(),
+      BucketOptions{.bf16 = config.compress_gradients, .scatter = config.shard_optimizer});
+}
+
+std::unique_ptr<OptimizerShards> shard(const LoopConfig& config, TrainTask& task,
+                                       SharedStep* shared) {
+  if (shared == nullptr || !config.shard_optimizer) return nullptr;
+  return std::make_unique<OptimizerShards>(shared->group(), shared->buckets(), task.param_groups());
 }
 
 }  // namespace
@@ -57,39 +80,43 @@ Schedule make_schedule(const LoopConfig& config, int64_t steps_per_epoch,
 }
 
 Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::path run,
-                 TrainListener& listener, const std::atomic<bool>* stop)
+                 TrainListener& listener, const std::atomic<bool>* stop, Group* group)
     : config_(config),
       task_(task),
       run_(std::move(run)),
       listener_(listener),
       stop_(stop),
+      group_(group),
       device_(device_of(task.model())),
       steps_per_epoch_(steps_per_epoch(config, task)),
       schedule_(make_schedule(config, steps_per_epoch_, task.samples_per_batch())),
-      optimizer_(task.param_groups(), {config.beta1, config.beta2, config.eps},
-                 working_copies(config, task.model())),
-      store_(run_ / kCheckpointFolder, config.keep_last),
-      saver_(store_, retry_pauses(config.save_retries)) {
+      shared_(share_steps(config, task, group)),
+      shards_(shard(config, task, shared_.get())),
+      optimizer_(shards_ ? shards_->groups() : task.param_groups(),
+                 {config.beta1, config.beta2, config.eps},
+                 working_copies(config, task.model(), group)) {
+  if (first()) {
+    store_.emplace(run_ / kCheckpointFolder, config.keep_last);
+    saver_.emplace(*store_, retry_pauses(config.save_retries));
+  }
   set_recompute(task.model(), recompute_from_name(config.recompute));
-  if (config.ema_decay > 0)
-    ema_ = std::make_unique<Ema>(state_dict(task.model()), config.ema_decay);
-  if (steps_by_graphs(config_, task, device_)) {
+  if (config.ema_decay > 0) ema_ = std::make_unique<Ema>(averaged_values(), config.ema_decay);
+  if (shared_) {
+    draw_noise_by_batch();
+  } else if (steps_by_graphs(config_, task, device_)) {
     graphs_ = std::make_unique<StepGraphs>(task_, optimizer_, ema_.get(), config_, device_);
     graphs_->before_capture([this] { settle_saves(); });  // these copy from the device
   }
-  const int64_t leftovers = store_.clean();
+  const int64_t leftovers = store_ ? store_->clean() : 0;
   if (leftovers > 0)
     listener_.on_message(cat("Cleared ", leftovers, " unfinished checkpoint",
                              leftovers == 1 ? "" : "s", " of a killed process."));
 }
 
 bool Trainer::resume() {
-  std::vector<std::string> messages;
-  const std::optional<Checkpoint> checkpoint = store_.load_newest(messages);
-  for (const std::string& message : messages) listener_.on_message(message);
-  if (!checkpoint) return false;
-  state_ =
-      restore_checkpoint(*checkpoint, store_.directory(), task_.model(), optimizer_, ema_.get());
+  const bool noise_by_batch = state_.noise_by_batch;
+  if (!restore_newest(std::numeric_limits<int64_t>::max())) return false;
+  state_.noise_by_batch = state_.noise_by_batch || noise_by_batch;
   if (state_.step > total_steps()) {
     fail_usage("The run has done ", state_.step, " steps, more than the ", total_steps(),
                " it is now to do in all.");
@@ -99,9 +126,11 @@ bool Trainer::resume() {
 
 TrainResult Trainer::train() {
   const auto start = std::chrono::steady_clock::now();
+  if (shared_) send_state();
   open_log();
   task_.model().train();
   report_start();
+  if (shared_) stop_agreed_ = group_->any(stop_ && stop_->load());
   if (bound_due() && state_.step == 0) measure_bound();  // where the curves begin
   bool interrupted = false;
   while (true) {
@@ -121,8 +150,11 @@ TrainResult Trainer::train() {
     step();
   }
   if (unsaved_) save();
-  wait_for_saves();
-  log_->flush();
+  const auto finish = [this] {
+    wait_for_saves();
+    log_->flush();
+  };
+  shared_ ? group_->together(finish) : finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {.step = state_.step,
           .total_steps = total_steps(),
@@ -138,6 +170,10 @@ TrainResult Trainer::train() {
 
 void Trainer::open_log() {
   log_.reset();  // the file is opened again
+  if (!first()) {
+    log_ = std::make_unique<RunLog>();
+    return;
+  }
   log_ = std::make_unique<RunLog>(run_, state_.step, state_.guards.rollbacks, task_.unit());
 }
 
@@ -160,7 +196,7 @@ void Trainer::step() {
   std::optional<BadStep> bad = accumulate_gradients(sums);
   double norm = 0;
   if (!bad) {
-    norm = graphs_ ? sums.norm : optimizer_.gradient_norm();
+    norm = graphs_ ? sums.norm : shared_ ? shared_->buckets().norm() : optimizer_.gradient_norm();
     bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
   }
   if (bad && !pass_over(*bad, lr)) return;
@@ -177,20 +213,45 @@ void Trainer::step() {
 // Each batch's mean counts 1/accumulate, so that equal batches give the gradient of one large
 // batch.
 std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
-  graphs_ ? graphs_->begin() : optimizer_.zero_grad();
-  for (int64_t i = 0; i < config_.accumulate; ++i) {
-    load_batch(i == 0 && (!in_epoch_ || data_step() % steps_per_epoch_ == 0));
+  graphs_ ? graphs_->begin() : shared_ ? shared_->begin() : optimizer_.zero_grad();
+  bool begins = !in_epoch_ || data_step() % steps_per_epoch_ == 0;
+  for (int64_t i = 0; i < config_.accumulate && std::isfinite(sums.loss); ++i) {
+    if (shared_ && !shared_->share().mine(i)) continue;
+    load_batch(std::exchange(begins, false));
+    if (state_.noise_by_batch) seed_noise(i);
+    if (shared_) shared_->before_batch(i);
     const StepGraphs::Batch batch = graphs_ ? graphs_->add_batch() : add_batch();
-    if (!std::isfinite(batch.loss)) {
-      if (i + 1 < config_.accumulate) in_epoch_ = false;  // the rest of its batches goes with it
-      return BadStep{"loss", batch.loss, std::nullopt};
-    }
-    sums.loss += batch.loss / double(config_.accumulate);
+    if (shared_) shared_->after_batch(i);
+    sums.loss += batch.loss * batch.weight / double(config_.accumulate);
     sums.norm = batch.norm;
     sums.samples += batch.samples;
     sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
+    // The rest of the step's batches goes with it.
+    if (!std::isfinite(sums.loss) && i + 1 < config_.accumulate) in_epoch_ = false;
   }
+  if (shared_) add_up(sums);
+  if (!std::isfinite(sums.loss)) return BadStep{"loss", sums.loss, std::nullopt};
   return judge("loss", sums.loss, state_.guards.losses, config_.outlier_z);
+}
+
+// Over the processes. One of them may have left out batches after a bad one.
+void Trainer::add_up(StepSums& sums) {
+  const StepTotals totals = shared_->finish({.loss = sums.loss,
+                                             .samples = sums.samples,
+                                             .correct = sums.correct,
+                                             .stop = stop_ && stop_->load()});
+  sums.loss = totals.loss;
+  sums.samples = totals.samples;
+  sums.correct = totals.correct;
+  stop_agreed_ = totals.stop;
+  if (!std::isfinite(sums.loss)) in_epoch_ = false;
+}
+
+void Trainer::seed_noise(int64_t batch) const {
+  constexpr uint64_t kNoiseStream = 0x6e6f697365;  // "noise"
+  const auto place = uint64_t(data_step() * config_.accumulate + batch);
+  const auto part = uint64_t(shared_ ? shared_->share().part() : 0);
+  torch::manual_seed(Random(uint64_t(config_.seed) ^ kNoiseStream, place, part).next());
 }
 
 // Without graphs. A loss that is not finite goes no further.
@@ -198,11 +259,12 @@ StepGraphs::Batch Trainer::add_batch() {
   MicroBatch batch;
   {
     const PrecisionScope precision(config_.precision, device_);
+    const BatchNormScope batch_norms(shared_ ? shared_->batch_norm_group() : nullptr);
     batch = task_.next_batch();
   }
   const double loss = batch.loss.item<double>();
-  if (std::isfinite(loss)) (batch.loss / double(config_.accumulate)).backward();
-  return {.loss = loss, .samples = batch.samples, .correct = batch.correct};
+  if (std::isfinite(loss)) (batch.loss / (double(config_.accumulate) / batch.weight)).backward();
+  return {.loss = loss, .samples = batch.samples, .correct = batch.correct, .weight = batch.weight};
 }
 
 void Trainer::update(double lr, double norm, const StepSums& sums) {
@@ -210,8 +272,10 @@ void Trainer::update(double lr, double norm, const StepSums& sums) {
   if (graphs_) {
     graphs_->update(lr, scale);
   } else {
+    if (shards_) shards_->begin_update();
     optimizer_.step(lr, scale);
-    if (ema_) ema_->update(state_dict(task_.model()));
+    if (shards_) shards_->end_update();
+    if (ema_) ema_->update(averaged_values());
   }
   if (config_.outlier_z > 0) state_.guards.accept(sums.loss, norm);
   state_.sums.add(sums.loss, sums.samples, sums.correct);
@@ -219,17 +283,18 @@ void Trainer::update(double lr, double norm, const StepSums& sums) {
 
 void Trainer::report_step(double lr) {
   if (state_.sums.steps == 0) return;  // all skipped
-  const StepReport report{.step = state_.step,
-                          .total_steps = total_steps(),
-                          .epoch = (state_.step - 1) / steps_per_epoch_,
-                          .loss = state_.sums.mean_loss(),
-                          .accuracy = state_.sums.accuracy(),
-                          .lr = lr,
-                          .samples_per_s = timer_.samples_per_s(),
-                          .wait_share = timer_.wait_share(),
-                          .eta_s = timer_.seconds_per_step() * double(total_steps() - state_.step)};
+  StepReport report{.step = state_.step,
+                    .total_steps = total_steps(),
+                    .epoch = (state_.step - 1) / steps_per_epoch_,
+                    .loss = state_.sums.mean_loss(),
+                    .accuracy = state_.sums.accuracy(),
+                    .lr = lr,
+                    .samples_per_s = timer_.samples_per_s(),
+                    .wait_share = timer_.wait_share(),
+                    .eta_s = timer_.seconds_per_step() * double(total_steps() - state_.step)};
   listener_.on_step(report);
   if (state_.step % config_.log_every != 0 && state_.step != total_steps()) return;
+  if (shared_) report.peers = shared_->take_report();
   log_->add_step(report);
   warn_of_waiting(report.wait_share);
   state_.sums = {};
@@ -255,7 +320,8 @@ bool Trainer::evaluation_due() const {
 }
 
 bool Trainer::evaluate() {
-  std::optional<json> metrics = scored([this] { return task_.evaluate(stop_); });
+  std::optional<json> metrics =
+      scored(evaluated_weights(), [this] { return task_.evaluate(stop_); });
   if (!metrics) return false;
   const BestMetric rule = task_.best_metric();
   const double value = metrics->at(rule.key).get<double>();
@@ -287,18 +353,18 @@ bool Trainer::checkpoint_due() const {
 
 // Shares the run's memory.
 Checkpoint Trainer::checkpoint() const {
-  return make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_, ema_.get());
+  return make_checkpoint(state_, task_.model(), task_.model_metadata(), optimizer_.state(),
+                         ema_ ? &ema_->average() : nullptr);
 }
 
 // The log is secured first: what it says of earlier steps must outlive the state that follows it.
 void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
-  Checkpoint checkpoint = this->checkpoint();
-  if (config_.rollbacks > 0) checkpoint.keep_step = state_.guards.rollback_step;
-  if (in_background) {
-    saver_.save(checkpoint, best_is_new_);
-  } else {
-    saver_.save_now(checkpoint, best_is_new_);
+  Checkpoint checkpoint = whole_checkpoint();
+  if (first()) {
+    if (config_.rollbacks > 0) checkpoint.keep_step = state_.guards.rollback_step;
+    in_background ? saver_->save(checkpoint, best_is_new_)
+                  : saver_->save_now(checkpoint, best_is_new_);
   }
   unsaved_ = best_is_new_ = false;
 }
@@ -309,7 +375,7 @@ void Trainer::save() {
 }
 
 void Trainer::wait_for_saves() {
-  saver_.wait();
+  if (saver_) saver_->wait();
   pass_messages();
 }
 
@@ -323,13 +389,16 @@ void Trainer::settle_saves() {
 
 bool Trainer::has_checkpoint() {
   settle_saves();
-  return !store_.list().empty();
+  const bool there = store_ && !store_->list().empty();
+  return group_ == nullptr ? there : group_->any(there);
 }
 
 void Trainer::sample() {
+  const StateDict average = evaluated_weights();
+  if (!first()) return;
   std::string text;
   {
-    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
+    const EvaluationWeights weights(task_.model(), average);
     text = task_.sample(state_.step);
   }
   log_->add_sample(state_.step, text);
@@ -342,12 +411,14 @@ bool Trainer::bound_due() const {
 }
 
 void Trainer::measure_bound() {
-  log_->add_bound(state_.step, *scored([this] { return task_.measure_bound(); }));
+  const StateDict average = evaluated_weights();
+  if (!first()) return;
+  log_->add_bound(state_.step, *scored(average, [this] { return task_.measure_bound(); }));
   timer_.restart(task_.wait_seconds());
 }
 
 void Trainer::pass_messages() {
-  const BackgroundSaver::News news = saver_.take_news();
+  const BackgroundSaver::News news = saver_ ? saver_->take_news() : BackgroundSaver::News{};
   if (!news.finished.empty()) remove_replaced_run(run_);
   for (const auto& folder : news.finished) listener_.on_checkpoint(folder);
   for (const std::string& message : news.messages) listener_.on_message(message);

@@ -14,8 +14,10 @@
 #include "tost/train/ema.h"
 #include "tost/train/loop_config.h"
 #include "tost/train/loop_state.h"
+#include "tost/train/optimizer_shards.h"
 #include "tost/train/run_log.h"
 #include "tost/train/schedule.h"
+#include "tost/train/shared_step.h"
 #include "tost/train/step_graphs.h"
 #include "tost/train/step_timer.h"
 #include "tost/train/train_listener.h"
@@ -40,19 +42,25 @@ struct TrainResult {
   RunEvents events;
 };
 
-// One process, one model, on the device it lies on. On the CPU, with the same seed and thread count
+// One model, on the device it lies on. On the CPU, with the same seed and thread count
 // the weights are the same bit for bit, whether the run was interrupted and resumed or not,
 // wherever it was stopped.
+//
+// With a group, each of its processes has a trainer and computes its share of every step
+// (shared_step.h). Process 0 alone writes into the run's folder, and reports. The results depend on
+// the number of processes by rounding alone.
 class Trainer {
  public:
-  // Everything outlives the trainer. `run` exists. `stop` may be null.
+  // Everything outlives the trainer. `run` exists. `stop` and `group` may be null.
   Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::path run,
-          TrainListener& listener, const std::atomic<bool>* stop);
+          TrainListener& listener, const std::atomic<bool>* stop, Group* group = nullptr);
 
   // Takes up the newest whole checkpoint of the run; false when there is none. Restores weights,
   // buffers, moments, averaged weights, torch's CPU generator, sums of the log and the place in the
   // data. Before train().
   bool resume();
+  // What dropout and the like draw becomes what it is with a group, see LoopState. Before train().
+  void draw_noise_by_batch() { state_.noise_by_batch = true; }
 
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
@@ -68,17 +76,21 @@ class Trainer {
   // The place in the data, which runs ahead of the step where batches were skipped.
   int64_t data_step() const { return state_.step + state_.guards.data_ahead; }
   double rate() const;
-  bool stopped() const { return stop_ && stop_->load(); }
+  // Any process, as of the last step.
+  bool stopped() const { return shared_ ? stop_agreed_ : stop_ && stop_->load(); }
 
   struct StepSums {
     double loss = 0, norm = 0;  // norm: by graphs alone
     int64_t samples = 0, correct = 0;
   };
 
+  bool first() const { return is_first(group_); }
   void open_log();
   void report_start();
   void step();
   std::optional<BadStep> accumulate_gradients(StepSums& sums);
+  void add_up(StepSums& sums);
+  void seed_noise(int64_t batch) const;
   StepGraphs::Batch add_batch();
   void update(double lr, double norm, const StepSums& sums);
   void report_step(double lr);
@@ -86,11 +98,19 @@ class Trainer {
   bool evaluation_due() const;
   bool evaluate();  // false when stopped
   // What the task tells of the averaged weights, or the model's own, its reading being watched.
-  std::optional<nlohmann::json> scored(const std::function<std::optional<nlohmann::json>()>& score);
+  std::optional<nlohmann::json> scored(const StateDict& average,
+                                       const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
+  // Of a checkpoint; with shards, what this process holds, or, gathered, the whole on process 0.
   Checkpoint checkpoint() const;
+  Checkpoint whole_checkpoint() const;
+  StateDict averaged_values() const;    // what the averaged weights follow
+  StateDict evaluated_weights() const;  // empty: the model's own
   void save();
   void write_checkpoint(bool in_background);
+  void send_state();  // of process 0 to all
+  void load(const Restored& restored);
+  bool restore_newest(int64_t last_step);
   void wait_for_saves();
   void settle_saves();    // the same; a failure becomes a message
   bool has_checkpoint();  // once no save is under way
@@ -117,15 +137,20 @@ class Trainer {
   std::filesystem::path run_;
   TrainListener& listener_;
   const std::atomic<bool>* stop_;
+  Group* group_;
   const torch::Device device_;
 
   int64_t steps_per_epoch_;
   Schedule schedule_;
+  std::unique_ptr<SharedStep> shared_;       // null: of one process
+  std::unique_ptr<OptimizerShards> shards_;  // null: every process has the whole optimiser
   AdamW optimizer_;
   std::unique_ptr<Ema> ema_;
   std::unique_ptr<StepGraphs> graphs_;  // null: steps run plainly
-  CheckpointStore store_;
-  BackgroundSaver saver_;
+  Restored to_send_;                    // with shards: what process 0 read, for send_state()
+  // Of process 0 alone.
+  std::optional<CheckpointStore> store_;
+  std::optional<BackgroundSaver> saver_;
   std::unique_ptr<RunLog> log_;
   LoopState state_;
   StepTimer timer_;
@@ -135,6 +160,7 @@ class Trainer {
   int64_t waiting_lines_ = 0;  // of the log, in a row, with a high share of waiting
   nlohmann::json last_eval_;
   bool in_epoch_ = false;     // the task stands at the place data_step() says
+  bool stop_agreed_ = false;  // among the processes of the group
   bool unsaved_ = false;      // something happened since the last checkpoint
   bool best_is_new_ = false;  // and the evaluation of this step is the best so far
 };

@@ -56,7 +56,12 @@ std::string Trainer::what_is_kept() {
 // Gradients are judged at every step; what else can leave the finite numbers (statistics of batch
 // norm, weights at an absurd learning rate) is judged here.
 bool Trainer::state_is_sound() {
-  const std::optional<std::string> bad = first_not_finite(checkpoint());
+  std::optional<std::string> bad = first_not_finite(checkpoint());
+  if (group_ != nullptr) {
+    for (const std::string& found : group_->gather_texts(bad.value_or(""))) {
+      if (!found.empty()) bad = found;
+    }
+  }
   if (!bad) return true;
   if (roll_back(state_.step, *bad)) return false;
   fail_data("After step ", state_.step, ", ", *bad, " (learning rate ", rate(), what_is_kept(),
@@ -79,12 +84,8 @@ bool Trainer::roll_back(int64_t failed, const std::string& reason) {
   const GuardState before = state_.guards;
   if (before.rollbacks >= config_.rollbacks || before.rollback_step < 0 || !has_checkpoint())
     return false;
-  std::vector<std::string> messages;
-  const auto checkpoint = store_.load_newest(messages, before.rollback_step);
-  for (const std::string& message : messages) listener_.on_message(message);
-  if (!checkpoint) return false;
-  state_ =
-      restore_checkpoint(*checkpoint, store_.directory(), task_.model(), optimizer_, ema_.get());
+  if (!restore_newest(before.rollback_step)) return false;
+  if (shared_) send_state();
   GuardState& now = state_.guards;
   now.skipped = before.skipped;
   now.skipped_in_row = 0;
@@ -103,7 +104,7 @@ bool Trainer::roll_back(int64_t failed, const std::string& reason) {
                            ", past the batches since, with learning rates times ", now.lr_factor,
                            " (rollback ", now.rollbacks, " of ", config_.rollbacks, ")."));
   write_checkpoint(/*in_background=*/false);
-  store_.remove_after(state_.step);
+  if (store_) store_->remove_after(state_.step);
   return true;
 }
 
@@ -133,7 +134,8 @@ bool Trainer::read_in_time(std::function<void()> reading) {
 }
 
 // The model has its own weights again before anything is saved.
-std::optional<json> Trainer::scored(const std::function<std::optional<json>()>& score) {
+std::optional<json> Trainer::scored(const StateDict& average,
+                                    const std::function<std::optional<json>()>& score) {
   struct GivenUp {};
   struct Watched {
     ~Watched() { task.watch_reads({}); }
@@ -145,7 +147,7 @@ std::optional<json> Trainer::scored(const std::function<std::optional<json>()>& 
     });
   }
   try {
-    const EvaluationWeights weights(task_.model(), config_.evaluate_ema ? ema_.get() : nullptr);
+    const EvaluationWeights weights(task_.model(), average);
     return score();
   } catch (const GivenUp&) {
   }
@@ -168,6 +170,14 @@ void Trainer::report_wait() {
 // From here on nothing is asked of the task but its model.
 void Trainer::end_waiting(bool in_step) {
   std::string kept = cat("the run is saved after step ", state_.step);
+  if (group_ != nullptr) {
+    throw DataTimeout(ErrorKind::kData, cat("No batch has come for ", config_.data_timeout,
+                                            " s (data_timeout) after "
+                                            "step ",
+                                            state_.step,
+                                            "; check the disk or network the data lies on, and "
+                                            "resume from the newest checkpoint with --resume."));
+  }
   try {
     log_->add_event("data_timeout", state_.step, {{"seconds", config_.data_timeout}});
     if (in_step) start_->restore_buffers();
@@ -177,7 +187,7 @@ void Trainer::end_waiting(bool in_step) {
       if (bad) fail_data(*bad);
       write_checkpoint(/*in_background=*/false);
     }
-    saver_.wait();
+    saver_->wait();
     if (state_.step == 0) kept = "no step was done yet";
   } catch (const Error& error) {
     kept = cat("the run could not be saved (", error.what(), ")");

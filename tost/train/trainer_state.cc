@@ -50,12 +50,11 @@ const CheckpointPart& part_of(const Checkpoint& checkpoint, const char* file,
 }  // namespace
 
 Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& model,
-                           const std::map<std::string, std::string>& metadata,
-                           const AdamW& optimizer, const Ema* ema) {
+                           const std::map<std::string, std::string>& metadata, StateDict moments,
+                           const StateDict* average) {
   Checkpoint checkpoint{.step = state.step, .parts = {}, .state = to_json(state)};
   checkpoint.parts.push_back({kModelFile, state_dict(model), metadata});
-  if (ema) checkpoint.parts.push_back({kEmaFile, ema->average(), metadata});
-  StateDict moments = optimizer.state();
+  if (average) checkpoint.parts.push_back({kEmaFile, *average, metadata});
   for (const auto& [key, device] : generators(device_of(model))) {
     moments[key] = generator_state(device);
   }
@@ -88,16 +87,16 @@ std::optional<std::string> first_not_finite(const Checkpoint& checkpoint) {
   return std::nullopt;
 }
 
-LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& where,
-                             torch::nn::Module& model, AdamW& optimizer, Ema* ema) {
-  const LoopState state =
-      loop_state_from_json(checkpoint.state, where / checkpoint_name(checkpoint.step) / kStateFile);
+Restored restore_model(const Checkpoint& checkpoint, const std::filesystem::path& where,
+                       torch::nn::Module& model, bool averaged) {
+  Restored restored{
+      .state = loop_state_from_json(checkpoint.state,
+                                    where / checkpoint_name(checkpoint.step) / kStateFile),
+      .moments = part_of(checkpoint, kOptimizerFile, where).tensors,
+      .average = averaged ? part_of(checkpoint, kEmaFile, where).tensors : StateDict{}};
   load_state_dict(model, part_of(checkpoint, kModelFile, where).tensors);
-  if (ema) ema->load(part_of(checkpoint, kEmaFile, where).tensors);
-  StateDict moments = part_of(checkpoint, kOptimizerFile, where).tensors;
-  restore_generators(moments, device_of(model));
-  optimizer.load_state(moments);
-  return state;
+  restore_generators(restored.moments, device_of(model));
+  return restored;
 }
 
 StepStart::StepStart(const torch::nn::Module& model) {
@@ -116,11 +115,12 @@ void StepStart::restore_generators() const {
   for (const auto& [device, state] : generators_) set_generator_state(device, state);
 }
 
-EvaluationWeights::EvaluationWeights(torch::nn::Module& model, const Ema* ema) : model_(model) {
+EvaluationWeights::EvaluationWeights(torch::nn::Module& model, const StateDict& average)
+    : model_(model) {
   model_.eval();
-  if (!ema) return;
+  if (average.empty()) return;
   for (const auto& [name, value] : state_dict(model)) own_[name] = value.clone();
-  load_state_dict(model, ema->average());
+  load_state_dict(model, average);
 }
 
 EvaluationWeights::~EvaluationWeights() {

@@ -19,18 +19,25 @@ namespace tost {
 // model.safetensors and ema.safetensors (with `metadata`), optimizer.safetensors (moments, and
 // torch's CPU generator as "random.cpu", that of the model's GPU as "random.cuda"), state.json. The
 // tensors share memory with the run: write before the next step.
+// `moments`: AdamW::state(). `average` may be null.
 Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& model,
-                           const std::map<std::string, std::string>& metadata,
-                           const AdamW& optimizer, const Ema* ema);
+                           const std::map<std::string, std::string>& metadata, StateDict moments,
+                           const StateDict* average);
 
 // "tensor 'x' of model.safetensors holds a number that is not finite", of the first such tensor;
 // nothing where all are finite. One read of the memory.
 std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 
-// Puts everything back. `ema` is null for a run without averaged weights. Throws a data Error
-// naming the part or tensor that does not fit; `where` is for messages.
-LoopState restore_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& where,
-                             torch::nn::Module& model, AdamW& optimizer, Ema* ema);
+// What a checkpoint holds beside the model and torch's generators.
+struct Restored {
+  LoopState state;
+  StateDict moments, average;  // average: empty where none is asked for
+};
+
+// Puts the model and the generators back. Throws a data Error naming the part or tensor that does
+// not fit; `where` is for messages.
+Restored restore_model(const Checkpoint& checkpoint, const std::filesystem::path& where,
+                       torch::nn::Module& model, bool averaged);
 
 // What a forward pass changes beside gradients: the model's buffers and torch's generators.
 class StepStart {
@@ -45,10 +52,10 @@ class StepStart {
 };
 
 // While in scope the model is in evaluation mode and holds the averaged weights (or its own, for
-// null). Then everything is put back bit for bit.
+// an empty state). Then everything is put back bit for bit.
 class EvaluationWeights {
  public:
-  EvaluationWeights(torch::nn::Module& model, const Ema* ema);
+  EvaluationWeights(torch::nn::Module& model, const StateDict& average);
   ~EvaluationWeights();
   EvaluationWeights(const EvaluationWeights&) = delete;
   EvaluationWeights& operator=(const EvaluationWeights&) = delete;

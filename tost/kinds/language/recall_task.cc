@@ -12,6 +12,7 @@
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/state_dict.h"
+#include "tost/train/shared_batch.h"
 
 namespace tost {
 namespace {
@@ -95,16 +96,24 @@ int64_t RecallTask::batches_per_epoch() const {
   return std::max(config_.accumulate, kBatchesAnEpoch);
 }
 
+void RecallTask::share_batches(const BatchShare& share, Group* group) {
+  fetched_.reset();
+  share_ = share;
+  group_ = group;
+}
+
 void RecallTask::start_epoch(int64_t epoch, int64_t first_batch) {
   fetched_.reset();
-  next_ = epoch * batches_per_epoch() + first_batch;
+  epoch_ = epoch * batches_per_epoch();
+  next_ = share_.next(first_batch);
 }
 
 void RecallTask::fetch() {
   const auto start = std::chrono::steady_clock::now();
-  const RecallCase& size = cases_[size_t(next_ % std::ssize(cases_))];
-  fetched_ = make_recall_batch(*source_, size, "train", next_ * config_.batch, config_.batch);
-  ++next_;
+  const int64_t batch = epoch_ + next_;
+  const RecallCase& size = cases_[size_t(batch % std::ssize(cases_))];
+  fetched_ = make_recall_batch(*source_, size, "train", batch * config_.batch, config_.batch);
+  next_ = share_.next(next_ + 1);
   fetched_tokens_ = config_.batch * size.length;
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -114,7 +123,7 @@ TaskInput RecallTask::take_input() {
   const RecallBatch batch = *std::exchange(fetched_, std::nullopt);
   model_->check_ids(batch.ids);
   check_targets(batch.targets, info_.config.vocab);
-  return {{batch.ids, batch.targets, LanguageModel::asked_rows(batch.targets)}, fetched_tokens_};
+  return language_input(share_, batch.ids, batch.targets, fetched_tokens_);
 }
 
 TaskOutput RecallTask::compute(const std::vector<torch::Tensor>& tensors) {
@@ -128,6 +137,7 @@ std::optional<json> RecallTask::evaluate(const std::atomic<bool>* stop) {
   options.precision = config_.precision;
   options.stop = stop;
   options.read_guard = read_guard_;
+  options.group = group_;
   const auto scores = evaluate_recall(*model_, *scored_, cases_, options);
   if (!scores) return std::nullopt;
   const RecallTotals totals = recall_totals(*scores);

@@ -28,7 +28,9 @@ class RecallTask : public TrainTask {
   std::vector<ParamGroup> param_groups() override;
   std::string unit() const override { return "tokens"; }
   int64_t samples_per_batch() const override;
+  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override;
+  void share_batches(const BatchShare& share, Group* group) override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   // Batch i is of case i modulo their number.
   MicroBatch next_batch() override { return computed(take_input()); }
@@ -50,7 +52,10 @@ class RecallTask : public TrainTask {
   std::unique_ptr<RecallSource> source_, scored_;
   LanguageInfo info_;
   std::shared_ptr<LanguageModel> model_;
-  int64_t next_ = 0;  // index of the next batch in the stream of all
+  BatchShare share_;
+  Group* group_ = nullptr;
+  // Index of this epoch's first batch in the stream of all, and of the next one in the epoch.
+  int64_t epoch_ = 0, next_ = 0;
   std::optional<RecallBatch> fetched_;
   int64_t fetched_tokens_ = 0;  // of it, as samples_per_batch() counts
   double wait_seconds_ = 0;

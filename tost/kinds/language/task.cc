@@ -8,6 +8,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/comm/sums.h"
 #include "tost/kinds/language/rates.h"
 #include "tost/kinds/language/sample.h"
 #include "tost/kinds/language/tokenizer.h"
@@ -17,6 +18,7 @@
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
+#include "tost/train/shared_batch.h"
 
 namespace tost {
 namespace {
@@ -131,15 +133,23 @@ int64_t LanguageTask::batches_per_epoch() const {
   return std::max(config_.accumulate, data_.train->size() / samples_per_batch());
 }
 
+void LanguageTask::share_batches(const BatchShare& share, Group* group) {
+  fetched_.reset();
+  share_ = share;
+  group_ = group;
+}
+
 void LanguageTask::start_epoch(int64_t epoch, int64_t first_batch) {
   fetched_.reset();
-  next_ = epoch * batches_per_epoch() + first_batch;
+  epoch_ = epoch * batches_per_epoch();
+  next_ = share_.next(first_batch);
 }
 
 void LanguageTask::fetch() {
   const auto start = std::chrono::steady_clock::now();
-  fetched_ =
-      crop_batch(*data_.train, config_.batch, info_.config.block, uint64_t(config_.seed), next_++);
+  fetched_ = crop_batch(*data_.train, config_.batch, info_.config.block, uint64_t(config_.seed),
+                        epoch_ + next_);
+  next_ = share_.next(next_ + 1);
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -148,7 +158,7 @@ TaskInput LanguageTask::take_input() {
   const auto [ids, targets] = *std::exchange(fetched_, std::nullopt);
   model_->check_ids(ids);
   check_targets(targets, info_.config.vocab);
-  return {{ids, targets, LanguageModel::asked_rows(targets)}, samples_per_batch()};
+  return language_input(share_, ids, targets, samples_per_batch());
 }
 
 TaskOutput LanguageTask::compute(const std::vector<Tensor>& tensors) {
@@ -159,13 +169,16 @@ std::optional<json> LanguageTask::evaluate(const std::atomic<bool>* stop) {
   const torch::NoGradGuard no_grad;
   const PrecisionScope precision(config_.precision, device_of(*model_));
   double sum = 0;
-  for (int64_t i = 0; i < config_.eval_batches; ++i) {
-    if (stop != nullptr && stop->load()) return std::nullopt;
+  bool stopped = false;
+  for (int64_t i = rank_of(group_); i < config_.eval_batches && !stopped; i += world_of(group_)) {
+    stopped = stop != nullptr && stop->load();
+    if (stopped) break;
     const auto [ids, targets] = read_watched(read_guard_, [this, i] {
       return crop_batch(*scored_, config_.batch, info_.config.block, kEvaluationSeed, i);
     });
     sum += model_->loss(ids, targets).item<double>();
   }
+  if (!add_up(group_, {&sum}, stopped)) return std::nullopt;
   const double loss = sum / double(config_.eval_batches);
   json metrics{{"loss", loss},
                {"perplexity", std::exp(loss)},

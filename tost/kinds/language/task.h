@@ -29,7 +29,9 @@ class LanguageTask : public TrainTask {
   std::vector<ParamGroup> param_groups() override;
   std::string unit() const override { return "tokens"; }
   int64_t samples_per_batch() const override { return config_.batch * info_.config.block; }
+  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override;
+  void share_batches(const BatchShare& share, Group* group) override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
   MicroBatch next_batch() override { return computed(take_input()); }
@@ -58,7 +60,10 @@ class LanguageTask : public TrainTask {
   std::shared_ptr<const TokenSource> scored_;
   std::string scored_split_;
   int64_t scored_bytes_ = 0;
-  int64_t next_ = 0;  // index of the next training batch in the stream of all
+  BatchShare share_;
+  Group* group_ = nullptr;
+  // Index of this epoch's first batch in the stream of all, and of the next one in the epoch.
+  int64_t epoch_ = 0, next_ = 0;
   std::optional<std::pair<torch::Tensor, torch::Tensor>> fetched_;  // ids and targets
   double wait_seconds_ = 0;
 };

@@ -13,6 +13,7 @@
 #include "tost/nn/metrics.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/state_dict.h"
+#include "tost/train/shared_batch.h"
 
 namespace tost {
 namespace {
@@ -173,15 +174,24 @@ std::vector<ParamGroup> SequenceTask::param_groups() {
       {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
 }
 
+void SequenceTask::share_batches(const BatchShare& share, Group* group) {
+  fetched_.reset();
+  share_ = share;
+  group_ = group;
+}
+
 void SequenceTask::start_epoch(int64_t epoch, int64_t first_batch) {
   fetched_.reset();
   waited_ = wait_seconds();
   const SequenceOrder order{
       .shuffle = true, .length_groups = config_.length_groups, .seed = uint64_t(config_.seed)};
   feed_.reset();
-  feed_ = std::make_unique<SequenceFeed>(
-      train_, sequence_batches(*train_, config_.batch, order, epoch, /*drop_last=*/true),
-      first_batch);
+  const auto all = sequence_batches(*train_, config_.batch, order, epoch, /*drop_last=*/true);
+  std::vector<std::vector<int64_t>> mine;
+  for (int64_t i = share_.next(first_batch); i < std::ssize(all); i = share_.next(i + 1)) {
+    mine.push_back(all[size_t(i)]);
+  }
+  feed_ = std::make_unique<SequenceFeed>(train_, std::move(mine), /*first=*/0);
 }
 
 double SequenceTask::wait_seconds() const {
@@ -201,9 +211,10 @@ TaskInput SequenceTask::take_input() {
   if (batch.second.defined()) {
     check_sequence_input(info_.config, {batch.second, batch.second_lengths});
   }
-  return {{batch.ids, needed_lengths(batch.ids, batch.lengths), batch.second,
-           needed_lengths(batch.second, batch.second_lengths), batch.labels},
-          batch.labels.size(0)};
+  const int64_t all = batch.labels.size(0), rows = share_.rows(all);
+  return {rows_of(share_, {batch.ids, needed_lengths(batch.ids, batch.lengths), batch.second,
+                           needed_lengths(batch.second, batch.second_lengths), batch.labels}),
+          rows, double(rows) / double(all)};
 }
 
 TaskOutput SequenceTask::compute(const std::vector<torch::Tensor>& t) {
@@ -224,7 +235,8 @@ std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {
                                       .graphs = config_.graphs == "off" ? "off" : "auto",
                                       .stop = stop,
                                       .progress = {},
-                                      .read_guard = read_guard_});
+                                      .read_guard = read_guard_,
+                                      .group = group_});
   if (!result) return std::nullopt;
   json metrics = to_json(*result);
   metrics["split"] = scored_split_;

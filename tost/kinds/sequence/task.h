@@ -32,7 +32,9 @@ class SequenceTask : public TrainTask {
   std::vector<ParamGroup> param_groups() override;
   std::string unit() const override { return "sequences"; }
   int64_t samples_per_batch() const override { return config_.batch; }
+  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override { return train_->size() / config_.batch; }
+  void share_batches(const BatchShare& share, Group* group) override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
   MicroBatch next_batch() override { return computed(take_input()); }
@@ -58,6 +60,8 @@ class SequenceTask : public TrainTask {
   std::string scored_split_;
   std::shared_ptr<SequenceClassifier> model_;
   std::unique_ptr<SequenceFeed> feed_;
+  BatchShare share_;
+  Group* group_ = nullptr;
   std::optional<SequenceBatch> fetched_;
   double waited_ = 0;  // for the feeds of earlier epochs
   std::vector<std::string> messages_;

@@ -13,6 +13,7 @@
 #include "tost/nn/metrics.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/metadata.h"
+#include "tost/train/shared_batch.h"
 
 namespace tost {
 namespace {
@@ -91,6 +92,14 @@ std::vector<ParamGroup> VisionTask::param_groups() {
       {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
 }
 
+void VisionTask::share_batches(const BatchShare& share, Group* group) {
+  fetched_.reset();
+  share_ = share;
+  group_ = group;
+  train_loader_->set_share(share);
+  eval_loader_->set_share({.per_step = share.world, .rank = share.rank, .world = share.world});
+}
+
 void VisionTask::start_epoch(int64_t epoch, int64_t first_batch) {
   fetched_.reset();
   train_loader_->start_epoch(epoch, first_batch);
@@ -108,7 +117,9 @@ TaskInput VisionTask::take_input() {
   const std::vector<std::string>& unreadable = train_loader_->unreadable_messages();
   messages_.insert(messages_.end(), unreadable.begin() + named_, unreadable.end());
   named_ = int64_t(unreadable.size());
-  return {{batch->images, batch->labels, batch->targets}, batch->labels.size(0)};
+  const int64_t all = batch->labels.size(0), rows = share_.rows(all);
+  return {rows_of(share_, {batch->images, batch->labels, batch->targets}), rows,
+          double(rows) / double(all)};
 }
 
 TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
@@ -124,6 +135,7 @@ std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop
   options.graphs = config_.graphs == "off" ? "off" : "auto";
   options.stop = stop;
   options.read_guard = read_guard_;
+  options.group = group_;
   const std::optional<EvalResult> result = tost::evaluate(*model_, *eval_loader_, options);
   if (!result) return std::nullopt;
   nlohmann::json metrics = to_json(*result);

@@ -29,7 +29,9 @@ class VisionTask : public TrainTask {
   std::vector<ParamGroup> param_groups() override;
   std::string unit() const override { return "images"; }
   int64_t samples_per_batch() const override { return config_.batch; }
+  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override { return train_loader_->batches_per_epoch(); }
+  void share_batches(const BatchShare& share, Group* group) override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
   MicroBatch next_batch() override { return computed(take_input()); }
@@ -56,6 +58,8 @@ class VisionTask : public TrainTask {
   std::string scored_split_;
   std::shared_ptr<ImageClassifier> model_;
   std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
+  BatchShare share_;
+  Group* group_ = nullptr;
   std::optional<Batch> fetched_;
   torch::Tensor bound_pictures_;  // undefined before the first measure_bound()
   std::vector<std::string> messages_;

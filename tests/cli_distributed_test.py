@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""Training in several processes: the same results as in one, from checkpoints of any number, through faults.
+
+usage: cli_distributed_test.py TOST [unittest arguments]; needs only Python's standard library. Processes meet on the
+loopback device. TOST_TORCHRUN names torchrun, without which its tests are skipped.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+import cli_test
+
+TORCHRUN = os.environ.get("TOST_TORCHRUN") or shutil.which("torchrun")
+STEPS = 50
+EVERY_STEP = ["--log-every", 1, "--threads", 1, "--quiet"]
+PICTURES = ["--data", "shapes", "--train-size", 208, "--test-size", 70, "--data-side", 16, "--model", "tost_nano_p4",
+            "--model-options", '{"dim": 16, "depth": 1, "heads": 2, "class_blocks": 1}', "--batch", 8, "--mixup", 0.8,
+            "--workers", 1, "--ema-decay", 0.9, "--eval-batch", 16, "--max-steps", STEPS, "--epochs", 10]
+SMALL = ["--dim", 16, "--heads", 2, "--max-steps", STEPS, "--warmup-steps", 5, "--evaluate-every-steps", 25]
+TEXT = ["--model", "tost_gpt_char", "--block", 16, "--depth", 1, "--batch", 4, "--eval-batches", 5,
+        "--sample-every-steps", 0, "--clip", 1.0, *SMALL]
+SEQUENCES = ["--recipe", "seq", "--data", "listops", "--epochs", 10, "--min-tokens", 10, "--max-tokens", 40, "--train-size", 230, "--test-size", 50,
+             "--batch", 6, "--eval-batch", 8, "--dim", 16, "--depth", 1, "--heads", 2, "--max-steps", STEPS]
+RECALL = ["--recipe", "mqar", "--lengths", "16,24", "--pairs", "2,3", "--vocab", 32, "--batch", 4, "--eval-samples", 20,
+          *SMALL]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def log(folder, kind="train"):
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+def losses(folder):
+    return {line["step"]: line["loss"] for line in log(folder)}
+
+
+def checkpoint(folder):
+    return folder / "checkpoints" / (folder / "checkpoints/latest").read_text().strip()
+
+
+class Case(cli_test.Case):
+    def start(self, ranks, *args, env=None, apart=None):
+        """`ranks` processes as torchrun would start them; `apart`: further arguments of a rank."""
+        port = free_port()
+        processes = []
+        for rank in range(ranks):
+            variables = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
+                             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", **(env or {}))
+            words = [cli_test.TOST, *map(str, args), *map(str, (apart or {}).get(rank, []))]
+            processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                              env=variables))
+        self.addCleanup(lambda: [p.kill() for p in processes if p.poll() is None])
+        return processes
+
+    def end(self, processes, expect=0, timeout=400):
+        """Waits; the outputs and messages of all. `expect`: of every rank, or a list."""
+        done = [p.communicate(timeout=timeout) for p in processes]
+        codes = [p.returncode for p in processes]
+        self.assertEqual(codes, expect if isinstance(expect, list) else [expect] * len(processes), done)
+        return [out for out, _ in done], [err for _, err in done]
+
+    def train(self, ranks, name, *args, expect=0, **options):
+        """A run of one process is started as ever, without a launcher."""
+        words = ["train", *args, *EVERY_STEP, "--out", self.dir / name]
+        if ranks == 1:
+            return cli_test.run(*words, expect=expect)
+        return self.end(self.start(ranks, *words, **options), expect)
+
+    def same_losses(self, a, b, note=""):
+        a, b = losses(self.dir / a), losses(self.dir / b)
+        self.assertEqual(a.keys(), b.keys(), note)
+        worst = max(abs(a[step] - b[step]) for step in a)
+        self.assertLessEqual(worst, 1e-5, note)
+
+    def same_bits(self, a, b):
+        for part in ("model.safetensors", "optimizer.safetensors", "state.json"):
+            one, other = (checkpoint(self.dir / name) / part for name in (a, b))
+            self.assertEqual(one.read_bytes(), other.read_bytes(), part)
+
+    def text(self):
+        return self.file("a.txt", b"the cat sees the dog and the bird .\nthe bird sees no cat .\n" * 60)
+
+
+class SameLosses(Case):
+    def compare(self, *args):
+        self.train(1, "1x4", *args, "--accumulate", 4)
+        self.assertEqual(len(losses(self.dir / "1x4")), STEPS)
+        for ranks in (2, 4):
+            name = f"{ranks}x{4 // ranks}"
+            self.train(ranks, name, *args, "--accumulate", 4)
+            self.same_losses("1x4", name, name)
+            for mine, theirs in zip(log(self.dir / name, "eval"), log(self.dir / "1x4", "eval"), strict=True):
+                for key in ("images", "sequences", "tokens"):
+                    self.assertEqual(mine.get(key), theirs.get(key))
+                self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=2e-5)
+            self.assertIn("slowest_rank", log(self.dir / name)[0])
+
+    def test_pictures(self):
+        self.compare(*PICTURES)
+
+    def test_text(self):
+        self.compare("--data", self.text(), *TEXT)
+
+    def test_sequences(self):
+        self.compare(*SEQUENCES)
+
+    def test_recall(self):
+        self.compare(*RECALL)
+
+    def test_processes_that_share_batches(self):
+        """Rows of a batch are divided, also unevenly; batch norm takes the statistics of all."""
+        for name, args in {"pictures": PICTURES, "recall": RECALL, "sequences": SEQUENCES}.items():
+            self.train(1, name, *args, "--accumulate", 1)
+            self.train(4, f"{name}4", *args, "--accumulate", 1)
+            self.same_losses(name, f"{name}4", name)
+
+    def test_processes_that_do_not_divide_the_step(self):
+        self.train(1, "1", *PICTURES, "--accumulate", 4)
+        self.train(3, "3", *PICTURES, "--accumulate", 4)
+        self.same_losses("1", "3")
+
+    def test_noise_belongs_to_the_batch(self):
+        args = [*PICTURES, "--drop-path", 0.3, "--accumulate", 2]
+        self.end(self.start(1, "train", *args, *EVERY_STEP, "--out", self.dir / "1"))
+        self.train(2, "2", *args)
+        self.same_losses("1", "2")
+
+
+class Resume(Case):
+    STEADY = [*PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--lr", 1e-3, "--min-lr", 1e-3, "--warmup-epochs", 0]
+
+    def test_on_other_numbers_of_processes(self):
+        """With a steady rate, so that a run can be ended early by max_steps."""
+        self.train(4, "whole", *self.STEADY)
+        for ranks, until in ((4, 13), (2, 26), (3, 39), (1, STEPS)):
+            more = ["--max-steps", until]
+            self.train(ranks, "parts", *(["--resume", *more] if until > 13 else [*self.STEADY, *more]))
+        self.same_losses("whole", "parts")
+
+    def interrupted(self, ranks, name, asked, *args):
+        """SIGTERM to rank `asked` in the middle of a run: all save and leave."""
+        processes = self.start(ranks, "train", *args, *EVERY_STEP, "--checkpoint-every-steps", 5, "--out",
+                               self.dir / name)
+        end = time.time() + 200
+        while not (self.dir / name / "checkpoints/latest").exists() and time.time() < end:
+            time.sleep(0.02)
+        processes[asked].send_signal(signal.SIGTERM)
+        out, err = self.end(processes, 130)
+        self.assertIn("--resume", out[0])
+        self.assertEqual(out[1:], [""] * (ranks - 1))
+        self.assertEqual("".join(err), "")
+
+    def test_the_same_number_is_exact(self):
+        args = [*PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--checkpoint-every-steps", 5, "--epochs", 40,
+                "--max-steps", 120]
+        self.train(4, "whole", *args)
+        self.interrupted(4, "parts", 2, *args)
+        self.assertLess(max(losses(self.dir / "parts")), 120)
+        self.train(4, "parts", "--resume")
+        self.assertEqual(losses(self.dir / "whole"), losses(self.dir / "parts"))
+        self.same_bits("whole", "parts")
+
+
+class Shards(Case):
+    def test_the_bits_are_those_of_the_whole_optimiser(self):
+        args = [*PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--evaluate-ema", "--clip", 1.0,
+                "--checkpoint-every-steps", 5]
+        for precision in ("fp32", "bf16"):
+            whole, parts, resumed = (f"{name}-{precision}" for name in ("whole", "parts", "resumed"))
+            self.train(4, whole, *args, "--precision", precision)
+            self.train(4, parts, *args, "--precision", precision, "--shard-optimizer")
+            self.assertEqual(losses(self.dir / whole), losses(self.dir / parts))
+            self.same_bits(whole, parts)
+            # Half of it with shards, half without.
+            steady = [*args, "--precision", precision, "--lr", 1e-3, "--min-lr", 1e-3, "--warmup-epochs", 0]
+            self.train(4, resumed, *steady)
+            self.train(4, f"{resumed}2", *steady, "--max-steps", 20, "--shard-optimizer")
+            self.train(2, f"{resumed}2", "--resume", "--max-steps", 30)
+            self.train(3, f"{resumed}2", "--resume", "--max-steps", 40, "--shard-optimizer")
+            self.train(1, f"{resumed}2", "--resume", "--max-steps", STEPS)
+            if precision == "fp32":
+                self.same_losses(resumed, f"{resumed}2")
+
+    def test_compressed_gradients_train_too(self):
+        args = [*PICTURES, "--accumulate", 2]
+        self.train(2, "exact", *args)
+        self.train(2, "rounded", *args, "--compress-gradients")
+        a, b = (losses(self.dir / name) for name in ("exact", "rounded"))
+        self.assertNotEqual(a, b)
+        self.assertLess(max(abs(a[step] - b[step]) for step in a), 0.1)
+
+
+class Refusals(Case):
+    def refused(self, ranks, *args, code=2, says, **options):
+        """One sentence from one process; all leave with its code, and no folder is left."""
+        out, err = self.train(ranks, "refused", *args, expect=code, **options)
+        self.assertEqual("".join(out), "")
+        lines = [line for one in err for line in one.splitlines()]
+        self.assertEqual(len(lines), 1, err)
+        for word in says:
+            self.assertIn(word, lines[0])
+        self.assertFalse((self.dir / "refused").exists())
+
+    def test_differences_between_processes_are_named(self):
+        text, other = self.text(), self.file("b.txt", b"one two three four .\n" * 150)
+        self.refused(3, "--data", text, *TEXT, "--accumulate", 3, apart={2: ["--lr", 0.5]},
+                     says=["Rank 2 has setting lr 0.5 but rank 0 has "])
+        folder = self.dir / "data"
+        for name in ("x", "y"):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "a.txt").write_bytes(text.read_bytes() if name == "x" else other.read_bytes())
+        self.refused(2, *PICTURES, "--accumulate", 2, apart={1: ["--data-seed", 3]}, says=["Rank 1 has setting data_seed 3"])
+
+    def test_numbers_that_do_not_fit(self):
+        self.refused(3, *PICTURES, "--accumulate", 2, says=["3 processes cannot share the 2 batches of a step", "run 2"])
+        self.refused(4, *PICTURES, "--accumulate", 1, "--batch", 2, says=["4 processes cannot share a batch of 2"])
+
+    def test_bad_files_and_folders(self):
+        self.refused(2, *PICTURES, "--accumulate", 2, "--data", "nowhere", code=1, says=["nowhere"])
+        self.refused(2, *PICTURES, "--accumulate", 2, "--resume", says=["holds no run to resume"])
+
+    def test_a_rank_that_never_comes(self):
+        processes = self.start(2, "train", *PICTURES, *EVERY_STEP, "--peer-timeout", 3, "--out", self.dir / "run")
+        processes[1].kill()
+        _, err = self.end(processes, [1, -9])
+        self.assertIn("Rank 1 of 2 did not come within 3 s", err[0])
+
+
+class Faults(Case):
+    LONG = [*PICTURES, "--accumulate", 4, "--epochs", 1000, "--max-steps", 100000, "--checkpoint-every-steps", 5]
+
+    def running(self, ranks, *args):
+        processes = self.start(ranks, "train", *self.LONG, *EVERY_STEP, *args, "--out", self.dir / "run")
+        end = time.time() + 200
+        while not (self.dir / "run/checkpoints/latest").exists() and time.time() < end:
+            time.sleep(0.02)
+        return processes
+
+    def test_a_killed_rank_is_named(self):
+        processes = self.running(3)
+        processes[1].kill()
+        out, err = self.end(processes, [1, -9, 1], timeout=60)
+        self.assertEqual("".join(out), "")
+        self.assertIn("Rank 1 of 3 was lost", err[0])
+        self.assertEqual((len(err[0].splitlines()), err[2]), (1, ""))
+
+    def test_the_first_rank_is_killed(self):
+        processes = self.running(2)
+        processes[0].kill()
+        _, err = self.end(processes, [-9, 1], timeout=60)
+        self.assertIn("resumed from its newest checkpoint", err[1])
+        self.assertEqual(len(err[1].splitlines()), 1)
+
+    def test_a_stopped_rank_is_named_after_the_timeout(self):
+        processes = self.running(3, "--peer-timeout", 4)
+        processes[2].send_signal(signal.SIGSTOP)
+        out, err = [], []
+        for p in processes[:2]:
+            one = p.communicate(timeout=60)
+            out.append(one[0])
+            err.append(one[1])
+        self.assertEqual([p.returncode for p in processes[:2]], [1, 1])
+        self.assertIn("Rank 2 of 3 was lost", err[0])
+        self.assertEqual(err[1], "")
+
+    def test_a_folder_is_used_once(self):
+        processes = self.running(2)
+        _, err = self.end(self.start(2, "train", "--resume", "--out", self.dir / "run"), 2)
+        self.assertIn("train", err[0])
+        self.assertEqual(err[1], "")
+        processes[0].send_signal(signal.SIGINT)
+        self.end(processes, 130)
+
+
+@unittest.skipUnless(TORCHRUN, "torchrun is not there")
+class Launcher(Case):
+    def torchrun(self, ranks, *args, restarts=0):
+        words = [TORCHRUN, "--standalone", "--nproc-per-node", ranks, "--max-restarts", restarts, "--no-python",
+                 cli_test.TOST, "train", *args, *EVERY_STEP]
+        process = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=dict(os.environ, OMP_NUM_THREADS="1"))
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process
+
+    def workers(self, launcher):
+        """Process ids by rank."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                place = pathlib.Path("/proc", pid)
+                parent = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                variables = (place / "environ").read_text().split("\0")
+            except (OSError, IndexError):
+                continue
+            if parent == launcher.pid:
+                found.update({int(v[5:]): int(pid) for v in variables if v.startswith("RANK=")})
+        return found
+
+    def test_killed_ranks_are_started_again(self):
+        args = [*PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--checkpoint-every-steps", 3, "--epochs", 60,
+                "--max-steps", 200]
+        whole = self.torchrun(4, *args, "--out", self.dir / "whole")
+        self.assertEqual((whole.communicate(timeout=300), whole.returncode)[1], 0)
+        kills = int(os.environ.get("TOST_TEST_KILLS", 3))
+        launcher = self.torchrun(4, *args, "--out", self.dir / "parts", restarts=kills)
+        latest = self.dir / "parts/checkpoints/latest"
+        for kill in range(kills):
+            before = latest.read_text() if latest.exists() else ""
+            end = time.time() + 100
+            while (not latest.exists() or latest.read_text() == before) and time.time() < end and launcher.poll() is None:
+                time.sleep(0.01)
+            time.sleep(0.037 * (kill % 5))
+            pid = self.workers(launcher).get(kill % 4)
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+        _, err = launcher.communicate(timeout=300)
+        self.assertEqual(launcher.returncode, 0, err)
+        self.assertIn("was lost", err)
+        self.assertEqual(losses(self.dir / "whole"), losses(self.dir / "parts"))
+        self.same_bits("whole", "parts")
+
+
+if __name__ == "__main__":
+    cli_test.TOST = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,101 @@
+#include "tost/train/shared_step.h"
+
+#include <algorithm>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+using torch::Tensor;
+
+std::vector<Tensor> trained_parameters(const torch::nn::Module& model) {
+  std::vector<Tensor> trained;
+  for (const Tensor& p : model.parameters()) {
+    if (p.requires_grad()) trained.push_back(p);
+  }
+  return trained;
+}
+
+}  // namespace
+
+BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world) {
+  if (world > accumulate && world % accumulate != 0) {
+    fail_usage(world, " processes cannot share the ", accumulate, " batches of a step evenly; run ",
+               world / accumulate * accumulate, " processes, or set accumulate to ", world,
+               " (with a smaller batch the step stays as large).");
+  }
+  const BatchShare share{.per_step = accumulate, .rank = rank, .world = world};
+  if (share.parts() > batch) {
+    fail_usage(share.parts(), " processes cannot share a batch of ", batch,
+               "; raise batch, or run fewer processes.");
+  }
+  return share;
+}
+
+SharedStep::SharedStep(Group& group, const BatchShare& share, torch::nn::Module& model,
+                       BucketOptions options)
+    : group_(group),
+      share_(share),
+      buckets_(group, trained_parameters(model), options),
+      statistics_(group, model),
+      busy_seconds_(size_t(group.world())) {
+  for (int64_t i = 0; i < share_.per_step; ++i) {
+    if (share_.mine(i)) last_ = i;
+  }
+  if (share_.parts() > 1 && !statistics_.empty()) {
+    norm_group_ = group_.split("batch", share_.rank / share_.parts());
+  }
+}
+
+void SharedStep::begin() {
+  began_ = Clock::now();
+  buckets_.begin();
+  statistics_.begin();
+}
+
+void SharedStep::before_batch(int64_t batch) {
+  statistics_.before_batch();
+  if (batch == last_) buckets_.arm();
+}
+
+void SharedStep::after_batch(int64_t batch) {
+  statistics_.after_batch(share_.per_step - 1 - batch, share_.part() == 0);
+}
+
+StepTotals SharedStep::finish(const StepTotals& mine) {
+  const std::chrono::duration<double> busy = Clock::now() - began_;
+  buckets_.finish();
+  statistics_.finish(share_.per_step);
+  constexpr int64_t kNumbers = 5;
+  Tensor numbers = torch::zeros({kNumbers + group_.world()}, torch::kDouble);
+  auto* number = numbers.data_ptr<double>();
+  number[0] = mine.loss;
+  number[1] = double(mine.samples);
+  number[2] = double(std::max<int64_t>(mine.correct, 0));
+  number[3] = mine.correct < 0 ? 1 : 0;
+  number[4] = mine.stop ? 1 : 0;
+  number[kNumbers + group_.rank()] = busy.count();
+  group_.sum(numbers);
+  for (size_t rank = 0; rank < busy_seconds_.size(); ++rank) {
+    busy_seconds_[rank] += number[kNumbers + int64_t(rank)];
+  }
+  return {.loss = number[0],
+          .samples = int64_t(number[1]),
+          .correct = number[3] > 0 ? -1 : int64_t(number[2]),
+          .stop = number[4] > 0};
+}
+
+ShareReport SharedStep::take_report() {
+  const auto now = Clock::now();
+  const std::chrono::duration<double> seconds = now - std::exchange(reported_, now);
+  const double waited = group_.waited();
+  const auto slowest = std::ranges::max_element(busy_seconds_);
+  const ShareReport report{
+      .waiting = std::min(1.0, (waited - std::exchange(waited_, waited)) / seconds.count()),
+      .slowest_rank = slowest - busy_seconds_.begin()};
+  std::ranges::fill(busy_seconds_, 0);
+  return report;
+}
+
+}  // namespace tost

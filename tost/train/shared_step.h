@@ -1,0 +1,68 @@
+// A training step of which each process computes some batches, or rows of one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "tost/comm/batch_norms.h"
+#include "tost/comm/gradient_buckets.h"
+#include "tost/comm/group.h"
+#include "tost/data/batch_share.h"
+
+namespace tost {
+
+// What the batches of a step add up to, first those of one process, then those of all.
+struct StepTotals {
+  double loss = 0;
+  int64_t samples = 0, correct = 0;  // correct: -1 where accuracy means nothing
+  bool stop = false;                 // this process, or one of all, was asked to stop
+};
+
+// How the time of the steps since the last call went.
+struct ShareReport {
+  double waiting = 0;        // share of the time that this process waited for others, 0 ... 1
+  int64_t slowest_rank = 0;  // the one that computed longest
+};
+
+// Throws a usage Error where `world` processes cannot divide the batches of a step, or the rows of
+// a batch, into equal shares.
+BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world);
+
+class SharedStep {
+ public:
+  // Both outlive it. Parameters get the values of process 0's before the first step (the caller's
+  // work), and gradients that are sums over all processes.
+  SharedStep(Group& group, const BatchShare& share, torch::nn::Module& model,
+             BucketOptions options);
+
+  const BatchShare& share() const { return share_; }
+  Group& group() { return group_; }
+  GradientBuckets& buckets() { return buckets_; }
+  // Of the processes that share a batch whose statistics they need; null where each has its own.
+  Group* batch_norm_group() { return norm_group_.get(); }
+
+  void begin();
+  // Around each of this process's batches; `batch` counts within the step.
+  void before_batch(int64_t batch);
+  void after_batch(int64_t batch);
+  // On every process, also one that left out some of its batches.
+  StepTotals finish(const StepTotals& mine);
+
+  ShareReport take_report();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Group& group_;
+  BatchShare share_;
+  GradientBuckets buckets_;
+  RunningStatistics statistics_;
+  std::unique_ptr<Group> norm_group_;
+  int64_t last_ = 0;  // of this process's batches
+  Clock::time_point began_ = Clock::now(), reported_ = Clock::now();
+  double waited_ = 0;                 // by the last report
+  std::vector<double> busy_seconds_;  // by rank, since the last report
+};
+
+}  // namespace tost
