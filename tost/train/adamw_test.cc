@@ -26,7 +26,7 @@ struct Problem {
   }
 };
 
-// Whoever keeps a copy of a weight looks at its version.
+// A caller that keeps a copy of a weight looks at its version.
 TEST(AdamW, SaysThatItWroteTheWeights) {
   const Problem problem(1);
   AdamW optimizer(problem.groups(), {});

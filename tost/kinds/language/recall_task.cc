@@ -8,11 +8,11 @@
 #include "tost/base/process_memory.h"
 #include "tost/io/tokenizers.h"
 #include "tost/kinds/language/recall_eval.h"
+#include "tost/kinds/language/shared_input.h"
 #include "tost/nn/cross_entropy.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/state_dict.h"
-#include "tost/train/shared_batch.h"
 
 namespace tost {
 namespace {

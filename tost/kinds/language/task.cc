@@ -11,6 +11,7 @@
 #include "tost/comm/sums.h"
 #include "tost/kinds/language/rates.h"
 #include "tost/kinds/language/sample.h"
+#include "tost/kinds/language/shared_input.h"
 #include "tost/kinds/language/tokenizer.h"
 #include "tost/nn/cross_entropy.h"
 #include "tost/nn/decay_groups.h"
@@ -18,7 +19,6 @@
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
-#include "tost/train/shared_batch.h"
 
 namespace tost {
 namespace {
