@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -401,6 +402,8 @@ class Operation(Case):
             server.end()
 
     def test_a_thousand_silent_connections(self):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard < 4096 and hard > 0 else 4096, hard))
         silent = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(1000)]
         try:
             for i, client in enumerate(silent):

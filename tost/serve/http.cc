@@ -430,7 +430,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, double drai
     for (int64_t i = 0; i < threads; ++i) {
       pool.push_back(start_thread([&io] { io.run(); }));
     }
-    while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(200));
   } catch (const Error&) {
     io.stop();
     for (auto& thread : pool) thread.join();
