@@ -81,6 +81,12 @@ std::vector<LanguageConfig> configs() {
   list.push_back(small("tssa"));
   list.back().options.conv = 3;
   list.back().options.gate = true;
+  for (const char* mixer : {"tssa-means", "tssa-means-uniform"}) {
+    list.push_back(small(mixer));
+    list.back().options.conv = 4;
+    list.back().options.decay = "learned";
+    list.back().options.gate = true;
+  }
   list.push_back(small("softmax"));
   list.back().options.conv = 2;
   list.back().options.window = 7;
