@@ -26,7 +26,7 @@ struct Problem {
   }
 };
 
-// A caller that keeps a copy of a weight looks at its version.
+// Copies of weights are renewed by the version of the weight.
 TEST(AdamW, SaysThatItWroteTheWeights) {
   const Problem problem(1);
   AdamW optimizer(problem.groups(), {});

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
+#include "tost/train/loop_config.h"
+#include "tost/train/train_task.h"
 
 namespace tost {
 namespace {
@@ -96,6 +98,16 @@ ShareReport SharedStep::take_report() {
       .slowest_rank = slowest - busy_seconds_.begin()};
   std::ranges::fill(busy_seconds_, 0);
   return report;
+}
+
+std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group) {
+  if (group == nullptr) return nullptr;
+  const BatchShare share =
+      divide_step(config.accumulate, task.rows_per_batch(), group->rank(), group->world());
+  task.share_batches(share, group);
+  return std::make_unique<SharedStep>(
+      *group, share, task.model(),
+      BucketOptions{.bf16 = config.compress_gradients, .scatter = config.shard_optimizer});
 }
 
 }  // namespace tost

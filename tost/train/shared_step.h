@@ -12,6 +12,9 @@
 
 namespace tost {
 
+class TrainTask;
+struct LoopConfig;
+
 // What the batches of a step add up to, first those of one process, then those of all.
 struct StepTotals {
   double loss = 0;
@@ -64,5 +67,8 @@ class SharedStep {
   double waited_ = 0;                 // by the last report
   std::vector<double> busy_seconds_;  // by rank, since the last report
 };
+
+// The share of this process, which the task is told of; null without a group.
+std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group);
 
 }  // namespace tost

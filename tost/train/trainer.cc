@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "tost/base/error.h"
-#include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
@@ -34,16 +33,6 @@ AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model,
   AdamW::Copies copies =
       keep_working_copies(model, /*own_gradients=*/config.accumulate == 1 && group == nullptr);
   return group == nullptr ? copies : AdamW::Copies{};
-}
-
-std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group) {
-  if (group == nullptr) return nullptr;
-  const BatchShare share =
-      divide_step(config.accumulate, task.rows_per_batch(), group->rank(), group->world());
-  task.share_batches(share, group);
-  return std::make_unique<SharedStep>(
-      *group, share, task.model(),
-      BucketOptions{.bf16 = config.compress_gradients, .scatter = config.shard_optimizer});
 }
 
 std::unique_ptr<OptimizerShards> shard(const LoopConfig& config, TrainTask& task,
@@ -185,6 +174,7 @@ void Trainer::report_start() {
   int64_t parameters = 0;
   for (const Tensor& p : task_.model().parameters()) parameters += p.numel();
   listener_.on_start({state_.step, total_steps(), steps_per_epoch_, parameters, task_.unit()});
+  if (shards_) report_shards();
   pass_messages();
 }
 
@@ -232,26 +222,6 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   if (shared_) add_up(sums);
   if (!std::isfinite(sums.loss)) return BadStep{"loss", sums.loss, std::nullopt};
   return judge("loss", sums.loss, state_.guards.losses, config_.outlier_z);
-}
-
-// Over the processes. One of them may have left out batches after a bad one.
-void Trainer::add_up(StepSums& sums) {
-  const StepTotals totals = shared_->finish({.loss = sums.loss,
-                                             .samples = sums.samples,
-                                             .correct = sums.correct,
-                                             .stop = stop_ && stop_->load()});
-  sums.loss = totals.loss;
-  sums.samples = totals.samples;
-  sums.correct = totals.correct;
-  stop_agreed_ = totals.stop;
-  if (!std::isfinite(sums.loss)) in_epoch_ = false;
-}
-
-void Trainer::seed_noise(int64_t batch) const {
-  constexpr uint64_t kNoiseStream = 0x6e6f697365;  // "noise"
-  const auto place = uint64_t(data_step() * config_.accumulate + batch);
-  const auto part = uint64_t(shared_ ? shared_->share().part() : 0);
-  torch::manual_seed(Random(uint64_t(config_.seed) ^ kNoiseStream, place, part).next());
 }
 
 // Without graphs. A loss that is not finite goes no further.
@@ -385,12 +355,6 @@ void Trainer::settle_saves() {
   } catch (const Error& error) {
     listener_.on_message(error.what());
   }
-}
-
-bool Trainer::has_checkpoint() {
-  settle_saves();
-  const bool there = store_ && !store_->list().empty();
-  return group_ == nullptr ? there : group_->any(there);
 }
 
 void Trainer::sample() {

@@ -110,6 +110,7 @@ class Trainer {
   void write_checkpoint(bool in_background);
   void send_state();  // of process 0 to all
   void load(const Restored& restored);
+  void report_shards();
   bool restore_newest(int64_t last_step);
   void wait_for_saves();
   void settle_saves();    // the same; a failure becomes a message

@@ -1,4 +1,8 @@
 // What the trainers of a run's processes tell each other besides gradients.
+#include <cmath>
+
+#include "tost/base/random.h"
+#include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/train/trainer.h"
 
@@ -107,6 +111,50 @@ bool Trainer::restore_newest(int64_t last_step) {
     state_ = loop_state_from_json(parse_json(state, "the state of rank 0"), "the state of rank 0");
   }
   return true;
+}
+
+// Over the processes. One of them may have left out batches after a bad one.
+void Trainer::add_up(StepSums& sums) {
+  const StepTotals totals = shared_->finish({.loss = sums.loss,
+                                             .samples = sums.samples,
+                                             .correct = sums.correct,
+                                             .stop = stop_ && stop_->load()});
+  sums.loss = totals.loss;
+  sums.samples = totals.samples;
+  sums.correct = totals.correct;
+  stop_agreed_ = totals.stop;
+  if (!std::isfinite(sums.loss)) in_epoch_ = false;
+}
+
+void Trainer::seed_noise(int64_t batch) const {
+  constexpr uint64_t kNoiseStream = 0x6e6f697365;  // "noise"
+  const auto place = uint64_t(data_step() * config_.accumulate + batch);
+  const auto part = uint64_t(shared_ ? shared_->share().part() : 0);
+  torch::manual_seed(Random(uint64_t(config_.seed) ^ kNoiseStream, place, part).next());
+}
+
+bool Trainer::has_checkpoint() {
+  settle_saves();
+  const bool there = store_ && !store_->list().empty();
+  return group_ == nullptr ? there : group_->any(there);
+}
+
+// Largest of a process, and what one process alone would have.
+void Trainer::report_shards() {
+  const auto bytes = [](const StateDict& tensors) {
+    int64_t sum = 0;
+    for (const auto& [name, tensor] : tensors) sum += int64_t(tensor.nbytes());
+    return sum;
+  };
+  int64_t own = bytes(optimizer_.state()), whole = 0;
+  for (const Tensor& p : task_.model().parameters()) {
+    if (p.requires_grad()) whole += int64_t(p.nbytes()) * (ema_ ? 3 : 2);
+  }
+  if (ema_) own += bytes(ema_->average()) - bytes(shards_->rest_of(ema_->average()));
+  const auto most = group_->gather(torch::full({1}, own, torch::kLong)).max().item<int64_t>();
+  listener_.on_message(cat("The optimizer's state takes ", human_bytes(most), " a process, ",
+                           format_text("%.3f", double(most) / double(whole)), " of ",
+                           human_bytes(whole), "."));
 }
 
 }  // namespace tost
