@@ -60,6 +60,22 @@ Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
 
 }  // namespace
 
+Tensor running_sums(const Tensor& x, const Tensor& log_decay, const TokenSums& sums) {
+  const Tensor own = running_sums(x, log_decay);
+  const Tensor ends = sums.gather(own.select(1, x.size(1) - 1));    // [places, B, H, P]
+  const auto decayed = [&](const Tensor& values, int64_t tokens) {  // by so many tokens
+    if (!log_decay.defined()) return values;
+    return values * (log_decay * double(tokens)).exp().view({-1, 1});
+  };
+  // Zeros that depend on `ends`, so that every process takes part in its gradient.
+  Tensor before = ends.narrow(0, 0, 0).sum(0);
+  for (int64_t place = 0; place < sums.place; ++place) {
+    before = decayed(before, sums.tokens[size_t(place)]) + ends.select(0, place);
+  }
+  const Tensor reach = decay_powers(log_decay, x.size(1), x.options());  // [H, T]
+  return own + reach.transpose(0, 1).unsqueeze(2).unsqueeze(0) * before.unsqueeze(1);
+}
+
 Tensor running_sums(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   const int64_t tokens = x.size(1), heads = x.size(2), width = x.size(3);
   if (tokens == 0) return x;

@@ -1,6 +1,7 @@
 // Running sums with exponential forgetting: the statistics of causal mixers that decay.
 #pragma once
 
+#include "tost/ops/token_sums.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -13,5 +14,9 @@ namespace tost {
 // over millions of tokens is as exact as one over 64.
 torch::Tensor running_sums(const torch::Tensor& x, const torch::Tensor& log_decay,
                            torch::Tensor* carry = nullptr);
+
+// The same where x holds a part of every sequence's tokens.
+torch::Tensor running_sums(const torch::Tensor& x, const torch::Tensor& log_decay,
+                           const TokenSums& sums);
 
 }  // namespace tost

@@ -28,6 +28,12 @@ at::Tensor bias_of_tokens(const at::Tensor& denom_bias, int64_t position, int64_
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state, int64_t position) {
+  return tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
+    const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
+    const std::optional<at::Tensor>& state, int64_t position, const TokenSums* sums) {
   check_tssa_causal_inputs(w, temp, denom_bias, state, position);
   const auto dtype = tssa_accumulation_dtype(w.scalar_type());
   const int64_t batch = w.size(0), tokens = w.size(1), channels = w.size(2), heads = temp.size(0);
@@ -43,14 +49,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
 
   const auto x = w.to(dtype).view({batch, tokens, heads, channels / heads}).transpose(1, 2);
   const auto q = x.square();
-  const auto energy = (at::cumsum(q, 2) + per_channel(energy_before)).clamp_min(1e-12);
+  auto energy = at::cumsum(q, 2) + per_channel(energy_before);
+  if (sums != nullptr) energy = energy + sums->before(q.sum(2, /*keepdim=*/true));
+  energy = energy.clamp_min(1e-12);
   const auto bias = bias_of_tokens(denom_bias.to(dtype), position, tokens);
   const auto logits = (q / energy + bias).sum(-1);          // the bias acts P times
   const auto pi = at::softmax(logits * temp.to(dtype), 1);  // [B, H, T], over heads
   const auto weighted = pi.unsqueeze(-1) * q;
-  const auto pi_sum = at::cumsum(pi, 2) + pi_before.unsqueeze(-1).to(dtype);
-  const auto moment =
-      (at::cumsum(weighted, 2) + per_channel(moment_before)) / (pi_sum + 1e-8).unsqueeze(-1);
+  auto pi_sum = at::cumsum(pi, 2) + pi_before.unsqueeze(-1).to(dtype);
+  auto moment_sum = at::cumsum(weighted, 2) + per_channel(moment_before);
+  if (sums != nullptr) {
+    const auto own = at::cat({weighted.sum(2), pi.sum(2).unsqueeze(-1)}, -1);
+    const auto earlier = sums->before(own).unsqueeze(2);  // [B, H, 1, P + 1]
+    moment_sum = moment_sum + earlier.narrow(-1, 0, x.size(3));
+    pi_sum = pi_sum + earlier.select(-1, x.size(3));
+  }
+  const auto moment = moment_sum / (pi_sum + 1e-8).unsqueeze(-1);
   const auto y = -(x * pi.unsqueeze(-1)) / (1 + moment);
 
   const auto total = [&](const at::Tensor& terms, int64_t count) {  // over tokens

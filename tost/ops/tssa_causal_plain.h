@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "tost/ops/token_sums.h"
+
 namespace tost {
 
 // Arguments and results of tssa_causal (ops/tssa_causal.h); half-width w is computed in float32.
@@ -15,5 +17,11 @@ namespace tost {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state = std::nullopt, int64_t position = 0);
+
+// The same where w holds a part of each sample's tokens, the first of which is at `position`;
+// without a state, and the one that is returned is that of the part alone. Null sums: w holds all.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
+    const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
+    const std::optional<at::Tensor>& state, int64_t position, const TokenSums* sums);
 
 }  // namespace tost

@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "tost/ops/token_sums.h"
+
 namespace tost {
 
 // w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships
@@ -16,6 +18,12 @@ namespace tost {
 // over those alone, and y and pi are 0 at the others, whatever stands there.
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
+
+// The same where w holds a part of each sample's tokens, lengths how many of these are its own.
+// Null sums: it holds all.
+std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
+                                                   const std::optional<at::Tensor>& lengths,
+                                                   const TokenSums* sums);
 
 // The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
 at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
