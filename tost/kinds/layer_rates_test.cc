@@ -155,7 +155,8 @@ TEST(LayerRates, LanguageModelsHaveThemWhereTheirMixersDo) {
 
 TEST(LayerRates, NamesTheMixersThatHaveThem) {
   EXPECT_EQ(vision_mixers_with_rates(),
-            (std::vector<std::string>{"tssa", "tssa-uniform", "tssa-tied"}));
+            (std::vector<std::string>{"tssa", "tssa-means", "tssa-group-means", "tssa-length-free",
+                                      "tssa-uniform", "tssa-tied"}));
   EXPECT_EQ(language_mixers_with_rates(),
             (std::vector<std::string>{"tssa", "tssa-uniform", "tssa-means", "tssa-means-uniform"}));
 }
