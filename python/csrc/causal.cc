@@ -65,13 +65,9 @@ std::tuple<Tensor, Tensor, Tensor> backward(const OptionalTensor& grad_y,
   check_tensor("pi", pi_any, like_pi, ScalarType::Float);
   check_tensor("carry", carry_any, {shape.batch, chunks, 2 * shape.channels()}, ScalarType::Float);
   check_tensor("pi_carry", pi_carry_any, {shape.batch, chunks, shape.heads}, ScalarType::Double);
-  if (grad_y) check_tensor("grad_y", *grad_y, like_w, grad_y->scalar_type());
-  if (grad_pi) check_tensor("grad_pi", *grad_pi, like_pi, grad_pi->scalar_type());
+  const Gradients given(grad_y, grad_pi, shape, w_any);
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
   const auto bias = float_values(bias_any);
-  const auto g = adjacent_channels(grad_y ? converted(*grad_y, w.scalar_type())
-                                          : torch::stable::new_zeros(w, like_w));
-  const auto g_pi = grad_pi ? OptionalTensor(float_values(*grad_pi)) : std::nullopt;
   const auto pi = as_contiguous(pi_any), carry = as_contiguous(carry_any);
   const auto pi_carry = as_contiguous(pi_carry_any);
   const auto grad_w = empty_result(like_w, w.scalar_type());
@@ -82,8 +78,8 @@ std::tuple<Tensor, Tensor, Tensor> backward(const OptionalTensor& grad_y,
   args.shape = shape;
   args.dtype = kernel_dtype(w);
   args.w = tokens_in(w);
-  args.grad_y = tokens_in(g);
-  args.grad_pi = g_pi ? read<float>(*g_pi) : nullptr;
+  args.grad_y = tokens_in(given.y);
+  args.grad_pi = given.pi_values();
   args.temp = read<float>(temp);
   args.bias = {read<float>(bias), bias.size(1), position};
   args.pi = read<float>(pi);

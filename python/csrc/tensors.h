@@ -95,6 +95,25 @@ inline kernels::Tokens tokens_out(const Tensor& x) {
   return {x.mutable_data_ptr(), x.stride(0), x.stride(1)};
 }
 
+// Gradients of y and of the memberships, checked and as the kernels take them. An absent grad_y is
+// zero, an absent grad_pi stays absent.
+struct Gradients {
+  Gradients(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
+            const kernels::TssaShape& shape, const Tensor& w) {
+    const Sizes like_w = {shape.batch, shape.tokens, shape.channels()};
+    const Sizes like_pi = {shape.batch, shape.heads, shape.tokens};
+    if (grad_y) check_tensor("grad_y", *grad_y, like_w, grad_y->scalar_type());
+    if (grad_pi) check_tensor("grad_pi", *grad_pi, like_pi, grad_pi->scalar_type());
+    y = adjacent_channels(grad_y ? converted(*grad_y, w.scalar_type())
+                                 : torch::stable::new_zeros(w, like_w));
+    if (grad_pi) pi = float_values(*grad_pi);
+  }
+  const float* pi_values() const { return pi ? read<float>(*pi) : nullptr; }
+
+  Tensor y;
+  OptionalTensor pi;
+};
+
 // A contiguous result. Large ones come from the cache of blocks, as fresh pages cost as much as
 // the kernel that fills them.
 inline Tensor empty_result(const Sizes& sizes, ScalarType dtype) {

@@ -61,13 +61,9 @@ std::tuple<Tensor, Tensor> backward(const OptionalTensor& grad_y, const Optional
   check_tensor("energy", energy_any, {shape.batch, shape.channels()}, ScalarType::Float);
   check_tensor("moment", moment_any, {shape.batch, shape.channels()}, ScalarType::Float);
   check_tensor("pi_sum", pi_sum_any, {shape.batch, shape.heads}, ScalarType::Float);
-  if (grad_y) check_tensor("grad_y", *grad_y, like_w, grad_y->scalar_type());
-  if (grad_pi) check_tensor("grad_pi", *grad_pi, like_pi, grad_pi->scalar_type());
+  const Gradients given(grad_y, grad_pi, shape, w_any);
   const auto own = checked_lengths(lengths, shape);
   const auto w = adjacent_channels(w_any), temp = float_values(temp_any);
-  const auto g = adjacent_channels(grad_y ? converted(*grad_y, w.scalar_type())
-                                          : torch::stable::new_zeros(w, like_w));
-  const auto g_pi = grad_pi ? OptionalTensor(float_values(*grad_pi)) : std::nullopt;
   const auto pi = as_contiguous(pi_any), energy = as_contiguous(energy_any);
   const auto moment = as_contiguous(moment_any), pi_sum = as_contiguous(pi_sum_any);
   const auto grad_w = empty_result(like_w, w.scalar_type());
@@ -77,8 +73,8 @@ std::tuple<Tensor, Tensor> backward(const OptionalTensor& grad_y, const Optional
   args.shape = shape;
   args.dtype = kernel_dtype(w);
   args.w = tokens_in(w);
-  args.grad_y = tokens_in(g);
-  args.grad_pi = g_pi ? read<float>(*g_pi) : nullptr;
+  args.grad_y = tokens_in(given.y);
+  args.grad_pi = given.pi_values();
   args.temp = read<float>(temp);
   args.lengths = own ? read<int64_t>(*own) : nullptr;
   args.pi = read<float>(pi);
