@@ -3,7 +3,7 @@
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
-#include "tost/io/bpe_base64.h"
+#include "tost/io/base64.h"
 #include "tost/io/bpe_files.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"

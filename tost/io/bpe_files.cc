@@ -8,8 +8,8 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/io/base64.h"
 #include "tost/io/bpe_alphabet.h"
-#include "tost/io/bpe_base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 

@@ -9,7 +9,7 @@
 #include "tost/base/file.h"
 #include "tost/base/random.h"
 #include "tost/base/utf8.h"
-#include "tost/io/bpe_base64.h"
+#include "tost/io/base64.h"
 #include "tost/io/bpe_split.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"

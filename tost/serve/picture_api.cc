@@ -1,7 +1,7 @@
 // /v1/classify and /v1/explain: what a model sees in pictures, and what it does to a text.
 #include "tost/data/preprocess.h"
 #include "tost/explain/numbers.h"
-#include "tost/io/bpe_base64.h"
+#include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/explain_trace.h"
 #include "tost/kinds/vision/explain_images.h"

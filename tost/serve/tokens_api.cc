@@ -1,7 +1,7 @@
 // /tokenize, /detokenize and /v1/embeddings.
 #include <cstring>
 
-#include "tost/io/bpe_base64.h"
+#include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"

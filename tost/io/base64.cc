@@ -1,4 +1,4 @@
-#include "tost/io/bpe_base64.h"
+#include "tost/io/base64.h"
 
 #include <algorithm>
 #include <cstdint>
