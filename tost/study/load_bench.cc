@@ -81,7 +81,7 @@ std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
     }
   }
   for (size_t f = 0; f < rows.size(); ++f) {
-    for (const auto& p : model->parameters()) rows[f].parameters += p.numel();
+    rows[f].parameters = parameter_count(*model);
     rows[f].read_ms = median(reads[f]);
     rows[f].load_ms = median(loads[f]);
   }

@@ -11,6 +11,7 @@
 #include "tost/kinds/vision/train_bench.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/recompute.h"
+#include "tost/nn/state_dict.h"
 #include "tost/nn/working_copy.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
@@ -59,11 +60,7 @@ class StepRunner {
   }
 
   TrainBenchModel& model() { return *model_; }
-  int64_t parameters() const {
-    int64_t count = 0;
-    for (const Tensor& p : model_->module().parameters()) count += p.numel();
-    return count;
-  }
+  int64_t parameters() const { return parameter_count(model_->module()); }
   bool by_graphs() const { return forward_backward_.replays() > 0 && update_.replays() > 0; }
   // Weights, both moments and working copies.
   int64_t state_bytes() const { return 12 * parameters() + copy_bytes_; }

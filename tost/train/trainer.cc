@@ -10,6 +10,7 @@
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/recompute.h"
+#include "tost/nn/state_dict.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/run_folder.h"
 
@@ -171,9 +172,8 @@ double Trainer::rate() const {
 }
 
 void Trainer::report_start() {
-  int64_t parameters = 0;
-  for (const Tensor& p : task_.model().parameters()) parameters += p.numel();
-  listener_.on_start({state_.step, total_steps(), steps_per_epoch_, parameters, task_.unit()});
+  listener_.on_start(
+      {state_.step, total_steps(), steps_per_epoch_, parameter_count(task_.model()), task_.unit()});
   if (shards_) report_shards();
   pass_messages();
 }

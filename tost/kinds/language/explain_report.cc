@@ -8,6 +8,7 @@
 #include "tost/explain/trace_on_cpu.h"
 #include "tost/kinds/language/explain_influence.h"
 #include "tost/nn/evaluation_mode.h"
+#include "tost/nn/state_dict.h"
 
 namespace tost {
 namespace {
@@ -50,7 +51,7 @@ void add_weights(TextReport& report, const LanguageModel& model) {
     report.spectra.push_back(u.defined() ? std::optional(head_spectra(on_cpu(u.detach())))
                                          : std::nullopt);
   }
-  for (const auto& parameter : model.parameters()) report.parameters += parameter.numel();
+  report.parameters = parameter_count(model);
 }
 
 // False when stopped.

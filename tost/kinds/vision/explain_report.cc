@@ -6,6 +6,7 @@
 #include "tost/explain/selection.h"
 #include "tost/explain/trace_on_cpu.h"
 #include "tost/kinds/vision/explain_layers.h"
+#include "tost/nn/state_dict.h"
 
 namespace tost {
 namespace {
@@ -142,7 +143,7 @@ std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
   report.layers = choose_numbers(o.layers, depth, "layer");
   if (o.layers.empty()) report.layers = spread_numbers(depth, 3);
   report.heads = choose_numbers(o.heads, linear ? 0 : config.heads, "head");
-  for (const auto& parameter : loaded.model->parameters()) report.parameters += parameter.numel();
+  report.parameters = parameter_count(*loaded.model);
   add_spectra(report, *loaded.model);
   note_mixer(report);
   if (!o.no_data.empty()) {
