@@ -9,6 +9,7 @@
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/kinds/model_layouts.h"
+#include "tost/nn/state_dict.h"
 #include "tost/store/run_layout.h"
 
 namespace tost {
@@ -46,12 +47,6 @@ void check_output(const fs::path& out, const std::string& layout, const ConvertO
   }
 }
 
-int64_t bytes_of(const StateDict& state) {
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : state) bytes += int64_t(tensor.nbytes());
-  return bytes;
-}
-
 void check_room(const fs::path& out, int64_t bytes) {
   constexpr int64_t kRest = 1 << 20;  // headers and small files
   const int64_t free = free_bytes(absolute_path(out).parent_path());
@@ -63,7 +58,7 @@ void check_room(const fs::path& out, int64_t bytes) {
 // model.safetensors, or its shards and their index.
 void write_weights(const fs::path& folder, const StateDict& state,
                    const std::map<std::string, std::string>& metadata, int64_t shard_bytes) {
-  if (shard_bytes == 0 || bytes_of(state) <= shard_bytes) {
+  if (shard_bytes == 0 || tensor_bytes(state) <= shard_bytes) {
     return save_safetensors(folder / kModelFile, state, metadata);
   }
   save_sharded_safetensors(folder, state, metadata, shard_bytes);
@@ -157,7 +152,7 @@ ConvertResult convert_model(const fs::path& in, const fs::path& place,
   result.kind = model.kind;
   change(model, result.layout, options, result.notes);
   result.tensors = int64_t(model.state.size());
-  result.bytes = bytes_of(model.state);
+  result.bytes = tensor_bytes(model.state);
   check_room(out, result.bytes);
   write(model, result.layout, out, options, result);
   if (result.files.empty()) result.files.push_back(out);

@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/io/safetensors.h"
 #include "tost/kinds/kinds.h"
+#include "tost/nn/state_dict.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {
@@ -22,10 +23,9 @@ QuantizeResult write(const OpenedModel& opened, const fs::path& out, const std::
   QuantizeResult result;
   result.precision = precision;
   result.before = opened.precision;
-  for (const auto& [name, tensor] : state_dict(*opened.model)) {
-    ++result.tensors;
-    result.bytes_before += int64_t(tensor.nbytes());
-  }
+  const StateDict state = state_dict(*opened.model);
+  result.tensors = int64_t(state.size());
+  result.bytes_before = tensor_bytes(state);
   result.rounded = stored.rounded;
   result.bytes_after = file_bytes(out);
   result.largest_error = stored.largest_error;

@@ -73,6 +73,12 @@ void load_state_dict(torch::nn::Module& module, const StateDict& state) {
   for (auto& [name, tensor] : model) tensor.copy_(state.at(name));
 }
 
+int64_t tensor_bytes(const StateDict& state) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : state) bytes += int64_t(tensor.nbytes());
+  return bytes;
+}
+
 int64_t parameter_count(const torch::nn::Module& module) {
   int64_t count = 0;
   for (const auto& parameter : module.parameters()) count += parameter.numel();

@@ -19,6 +19,9 @@ StateDict state_dict(const torch::nn::Module& module);
 // data Error naming the tensor, and then nothing has been changed.
 void load_state_dict(torch::nn::Module& module, const StateDict& state);
 
+// Of all its tensors.
+int64_t tensor_bytes(const StateDict& state);
+
 // Numbers in all parameters; buffers are not counted.
 int64_t parameter_count(const torch::nn::Module& module);
 

@@ -6,6 +6,7 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
+#include "tost/nn/state_dict.h"
 #include "tost/store/manifest.h"
 #include "tost/store/run_layout.h"
 
@@ -23,11 +24,9 @@ fs::path with_suffix(fs::path path, const char* suffix) {
   return path += suffix;
 }
 
-int64_t tensor_bytes(const Checkpoint& checkpoint) {
+int64_t checkpoint_bytes(const Checkpoint& checkpoint) {
   int64_t bytes = 0;
-  for (const CheckpointPart& part : checkpoint.parts) {
-    for (const auto& [name, tensor] : part.tensors) bytes += int64_t(tensor.nbytes());
-  }
+  for (const CheckpointPart& part : checkpoint.parts) bytes += tensor_bytes(part.tensors);
   return bytes;
 }
 
@@ -111,7 +110,8 @@ fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
     place_.check();
     discard(partial);
     fail_data("Cannot save the checkpoint of step ", checkpoint.step, ", which needs about ",
-              human_bytes(tensor_bytes(checkpoint)), " where ", human_bytes(free_bytes(directory_)),
+              human_bytes(checkpoint_bytes(checkpoint)), " where ",
+              human_bytes(free_bytes(directory_)),
               " are free (earlier checkpoints are intact): ", error.what());
   }
   prune(checkpoint.keep_step);
@@ -119,7 +119,7 @@ fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
 }
 
 void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& checkpoint) const {
-  const int64_t needed = tensor_bytes(checkpoint);
+  const int64_t needed = checkpoint_bytes(checkpoint);
   if (needed > free_bytes(folder)) fail_data("The disk is too full.");
   for (const CheckpointPart& part : checkpoint.parts) {
     save_safetensors(folder / part.file, part.tensors, part.metadata);

@@ -4,6 +4,7 @@
 #include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/nn/state_dict.h"
 #include "tost/train/trainer.h"
 
 namespace tost {
@@ -141,16 +142,11 @@ bool Trainer::has_checkpoint() {
 
 // Largest of a process, and what one process alone would have.
 void Trainer::report_shards() {
-  const auto bytes = [](const StateDict& tensors) {
-    int64_t sum = 0;
-    for (const auto& [name, tensor] : tensors) sum += int64_t(tensor.nbytes());
-    return sum;
-  };
-  int64_t own = bytes(optimizer_.state()), whole = 0;
+  int64_t own = tensor_bytes(optimizer_.state()), whole = 0;
   for (const Tensor& p : task_.model().parameters()) {
     if (p.requires_grad()) whole += int64_t(p.nbytes()) * (ema_ ? 3 : 2);
   }
-  if (ema_) own += bytes(ema_->average()) - bytes(shards_->rest_of(ema_->average()));
+  if (ema_) own += tensor_bytes(ema_->average()) - tensor_bytes(shards_->rest_of(ema_->average()));
   const auto most = group_->gather(torch::full({1}, own, torch::kLong)).max().item<int64_t>();
   listener_.on_message(cat("The optimizer's state takes ", human_bytes(most), " a process, ",
                            format_text("%.3f", double(most) / double(whole)), " of ",
