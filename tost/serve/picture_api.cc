@@ -105,7 +105,7 @@ void classify(const Call& call) {
     for (size_t i = 0; i < seen.size(); ++i) {
       json ranked = json::array();
       for (const auto& c : rank_classes(probabilities[int64_t(i)], classes, top)) {
-        ranked.push_back({{"label", c.label}, {"class", c.name}, {"probability", c.probability}});
+        ranked.push_back(to_json(c));
       }
       data.push_back({{"index", i}, {"top", ranked}});
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tost/kinds/sequence/file.h"
-#include "tost/store/prediction.h"
+#include "tost/nn/prediction.h"
 
 namespace tost {
 

@@ -27,10 +27,6 @@ json to_json(const Spread& s) {
       {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
 }
 
-json to_json(const RankedClass& c) {
-  return {{"label", c.label}, {"class", c.name}, {"probability", number_or_null(c.probability)}};
-}
-
 // [..., N] as [..., rows, columns].
 Tensor as_grid(const Tensor& values, const PictureMaps& maps) {
   if (!values.defined()) return values;

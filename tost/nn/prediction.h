@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,8 @@ struct PredictOptions {
 // The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.
 std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
                                       const std::vector<std::string>& classes, int64_t top_k);
+
+// {"label", "class", "probability"}; a probability that is not a number is null.
+nlohmann::json to_json(const RankedClass& ranked);
 
 }  // namespace tost

@@ -1,6 +1,7 @@
-#include "tost/store/prediction.h"
+#include "tost/nn/prediction.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tost/base/error.h"
 
@@ -16,6 +17,13 @@ std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
     top.push_back({label, classes[size_t(label)], sorted[k].item<double>()});
   }
   return top;
+}
+
+nlohmann::json to_json(const RankedClass& ranked) {
+  const double p = ranked.probability;
+  return {{"label", ranked.label},
+          {"class", ranked.name},
+          {"probability", std::isfinite(p) ? nlohmann::json(p) : nlohmann::json()}};
 }
 
 }  // namespace tost
