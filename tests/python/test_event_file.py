@@ -1,7 +1,9 @@
-"""The TensorBoard event files of a training run, read by TensorBoard itself."""
+"""The TensorBoard event files of a training run, read by TensorBoard itself.
+
+Run by ctest with the program that writes them as TOST_PROBE.
+"""
 
 import os
-import pathlib
 import subprocess
 
 import pytest
@@ -10,14 +12,13 @@ event_accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason="the tensorboard package is not installed"
 )
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WRITER = pathlib.Path(os.environ.get("TOST_BUILD", ROOT / "build" / "release")) / "tests" / "write_event_files"
+WRITER = os.environ.get("TOST_PROBE", "")
 
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory):
-    if not WRITER.exists():
-        pytest.skip(f"{WRITER} is not built")
+    if not WRITER:
+        pytest.skip("TOST_PROBE is not set")
     folder = tmp_path_factory.mktemp("run")
     subprocess.run([WRITER, folder], check=True)
     accumulator = event_accumulator.EventAccumulator(str(folder))

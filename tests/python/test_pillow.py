@@ -1,6 +1,6 @@
 """Pictures: decoding, resizing and the operations of RandAugment agree with Pillow.
 
-Run by ctest with the probe program as TOST_IMAGE_PROBE; skipped where Pillow cannot be imported.
+Run by ctest with the probe program as TOST_PROBE; skipped where Pillow cannot be imported.
 """
 
 import os
@@ -13,9 +13,9 @@ import pytest
 Image = pytest.importorskip("PIL.Image")
 from PIL import ImageEnhance, ImageOps  # noqa: E402
 
-PROBE = os.environ.get("TOST_IMAGE_PROBE", "")
+PROBE = os.environ.get("TOST_PROBE", "")
 if not PROBE:
-    pytest.skip("TOST_IMAGE_PROBE is not set", allow_module_level=True)
+    pytest.skip("TOST_PROBE is not set", allow_module_level=True)
 
 
 def picture(width, height, mode="RGB", seed=0):

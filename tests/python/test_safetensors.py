@@ -1,6 +1,6 @@
 """The reader of safetensors files accepts and refuses what the reference implementation does.
 
-Run by ctest with the program that prints all cases as TOST_SAFETENSORS_VERDICTS.
+Run by ctest with the program that prints all cases as TOST_PROBE.
 """
 
 import os
@@ -9,9 +9,9 @@ import subprocess
 import pytest
 import safetensors
 
-PROGRAM = os.environ.get("TOST_SAFETENSORS_VERDICTS", "")
+PROGRAM = os.environ.get("TOST_PROBE", "")
 if not PROGRAM:
-    pytest.skip("TOST_SAFETENSORS_VERDICTS is not set", allow_module_level=True)
+    pytest.skip("TOST_PROBE is not set", allow_module_level=True)
 
 # Refused here and accepted there, as safetensors_header.h says.
 STRICTER = {

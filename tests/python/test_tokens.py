@@ -1,6 +1,6 @@
 """GPT-2's BPE gives the ids of the reference files, and those of tiktoken where it is installed.
 
-Run by ctest with the probe program as TOST_TOKEN_PROBE; the data lies in TOST_SHARED, else beside the source tree.
+Run by ctest with the probe program as TOST_PROBE; the data lies in TOST_SHARED, else beside the source tree.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ import unicodedata
 
 import pytest
 
-PROBE = os.environ.get("TOST_TOKEN_PROBE", "")
+PROBE = os.environ.get("TOST_PROBE", "")
 if not PROBE:
-    pytest.skip("TOST_TOKEN_PROBE is not set", allow_module_level=True)
+    pytest.skip("TOST_PROBE is not set", allow_module_level=True)
 SHARED = pathlib.Path(os.environ.get("TOST_SHARED") or pathlib.Path(__file__).parents[2].parent / "shared")
 DATA = SHARED / "data"
 VOCABULARY = DATA / "gpt2-bpe"

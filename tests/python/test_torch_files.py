@@ -1,6 +1,6 @@
 """Files that this torch writes are read bit for bit, in both layouts and every protocol.
 
-Run by ctest with the probe program as TOST_TORCH_PROBE.
+Run by ctest with the probe program as TOST_PROBE.
 """
 
 import argparse
@@ -12,9 +12,9 @@ import subprocess
 import pytest
 import torch
 
-PROBE = os.environ.get("TOST_TORCH_PROBE", "")
+PROBE = os.environ.get("TOST_PROBE", "")
 if not PROBE:
-    pytest.skip("TOST_TORCH_PROBE is not set", allow_module_level=True)
+    pytest.skip("TOST_PROBE is not set", allow_module_level=True)
 
 LAYOUTS = [(zip_layout, protocol) for zip_layout in (True, False) for protocol in (2, 3, 4, 5)]
 layouts = pytest.mark.parametrize("zip_layout,protocol", LAYOUTS)
