@@ -84,6 +84,10 @@ bool origin_allowed(const std::string& origin, const std::string& host) {
   return colon != std::string::npos && to_lower(origin.substr(colon + 3)) == to_lower(host);
 }
 
+ApiError queue_full() {
+  return {429, "Too many requests wait; try again later.", {}, "queue_full"};
+}
+
 void Call::answer(const json& body) const {
   exchange->answer({.body = json_text(body)});
 }

@@ -76,6 +76,22 @@ struct Call {
   void fail(const ApiError& error) const { exchange->answer(error_response(error)); }
 };
 
+// What a request gets where too many wait already.
+ApiError queue_full();
+// Runs `work` on the thread of `service`; what it throws becomes the answer. Throws queue_full().
+template <class Service, class Work>
+void run_on(Service& service, const Call& call, Work work) {
+  const bool taken = service.run([call, work](auto& model) {
+    if (call.exchange->gone()) return;
+    try {
+      work(model);
+    } catch (...) {
+      call.fail(current_error());
+    }
+  });
+  if (!taken) throw queue_full();
+}
+
 struct Route {
   const char* method;
   const char* path;  // '*' stands for one part

@@ -76,20 +76,6 @@ std::vector<Image> decode_pictures(const PictureRequest& request) {
   return images;
 }
 
-// Runs `work` on the model's thread; what it throws becomes the answer.
-template <class Work>
-void run_on(const Call& call, const ServedModel& model, Work work) {
-  const bool taken = model.pictures->run([call, work](PictureService& service) {
-    if (call.exchange->gone()) return;
-    try {
-      work(service);
-    } catch (...) {
-      call.fail(current_error());
-    }
-  });
-  if (!taken) throw ApiError(429, "Too many requests wait; try again later.", {}, "queue_full");
-}
-
 void classify(const Call& call) {
   const auto request = picture_request(call, "images");
   const auto& model = call.app.pictures(request.model);
@@ -98,7 +84,7 @@ void classify(const Call& call) {
   for (const auto& image : decode_pictures(request)) {
     seen.push_back(fit_image(image, info.preprocess));
   }
-  run_on(call, model, [call, &model, seen, top = request.top](PictureService& service) {
+  run_on(*model.pictures, call, [call, &model, seen, top = request.top](PictureService& service) {
     const auto& classes = service.loaded().info.classes;
     const auto probabilities = service.probabilities(seen);
     json data = json::array();
@@ -128,28 +114,30 @@ void explain_picture(const Call& call, const PictureRequest& request) {
   const auto& model = call.app.pictures(request.model);
   auto images = decode_pictures(request);
   if (images.size() != 1) throw ApiError(400, "One picture is explained at a time.", "image");
-  run_on(call, model, [call, &model, image = std::move(images[0])](PictureService& service) {
-    const auto& loaded = service.loaded();
-    auto maps =
-        picture_maps(*loaded.model, loaded.info, picture_input(image, loaded.info.preprocess));
-    auto answer = to_json(maps);
-    json layers = json::array(), attention = json::array();
-    for (const auto& layer : maps.layers) {
-      layers.push_back({{"memberships", head_images(layer.memberships, maps.rows, maps.columns)},
-                        {"likeliest_head", layer.likeliest.defined()
-                                               ? json(png_data_uri(groups_image(
-                                                     layer.likeliest, maps.rows, maps.columns)))
-                                               : json()}});
-    }
-    for (const auto& block : maps.class_attention) {
-      attention.push_back(head_images(block, maps.rows, maps.columns));
-    }
-    answer["model"] = model.id;
-    answer["images"] = {{"seen", png_data_uri(maps.input.seen)},
-                        {"layers", layers},
-                        {"class_attention", attention}};
-    call.answer(answer);
-  });
+  run_on(
+      *model.pictures, call, [call, &model, image = std::move(images[0])](PictureService& service) {
+        const auto& loaded = service.loaded();
+        auto maps =
+            picture_maps(*loaded.model, loaded.info, picture_input(image, loaded.info.preprocess));
+        auto answer = to_json(maps);
+        json layers = json::array(), attention = json::array();
+        for (const auto& layer : maps.layers) {
+          layers.push_back(
+              {{"memberships", head_images(layer.memberships, maps.rows, maps.columns)},
+               {"likeliest_head",
+                layer.likeliest.defined()
+                    ? json(png_data_uri(groups_image(layer.likeliest, maps.rows, maps.columns)))
+                    : json()}});
+        }
+        for (const auto& block : maps.class_attention) {
+          attention.push_back(head_images(block, maps.rows, maps.columns));
+        }
+        answer["model"] = model.id;
+        answer["images"] = {{"seen", png_data_uri(maps.input.seen)},
+                            {"layers", layers},
+                            {"class_attention", attention}};
+        call.answer(answer);
+      });
 }
 
 json trace_json(const ServedModel& model, const std::vector<int64_t>& ids, const TextTrace& trace) {
@@ -180,16 +168,10 @@ void explain_words(const Call& call) {
     throw ApiError(400, cat("'text' has ", ids.size(), " tokens; 1 to ", most, " are expected."),
                    "text");
   }
-  const bool taken = model.language->run([call, &model, ids](LanguageModel& network) {
-    if (call.exchange->gone()) return;
-    try {
-      const auto batch = torch::tensor(ids, torch::kLong).unsqueeze(0);
-      call.answer(trace_json(model, ids, trace_text(network, batch)));
-    } catch (...) {
-      call.fail(current_error());
-    }
+  run_on(*model.language, call, [call, &model, ids](LanguageModel& network) {
+    const auto batch = torch::tensor(ids, torch::kLong).unsqueeze(0);
+    call.answer(trace_json(model, ids, trace_text(network, batch)));
   });
-  if (!taken) throw ApiError(429, "Too many requests wait; try again later.", {}, "queue_full");
 }
 
 void explain(const Call& call) {

@@ -154,8 +154,7 @@ TextEvents TextAnswer::events(size_t i) {
 }
 
 void TextAnswer::submit(std::vector<TextRequest> requests) {
-  if (model_.language->submit(std::move(requests))) return;
-  throw ApiError(429, "Too many texts wait; try again later.", {}, "queue_full");
+  if (!model_.language->submit(std::move(requests))) throw queue_full();
 }
 
 void TextAnswer::piece(size_t i, const std::string& text,

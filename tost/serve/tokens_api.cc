@@ -78,29 +78,21 @@ void embed(const Call& call) {
     json data = json::array();
 
     static void run(const std::shared_ptr<Task>& task) {
-      const auto work = [task](LanguageModel&) {
-        if (task->call.exchange->gone()) return;
-        try {
-          const auto& ids = task->prompts[task->next];
-          const auto vector = task->model.language->embed(ids);
-          task->tokens += int64_t(ids.size());
-          task->data.push_back(
-              {{"object", "embedding"},
-               {"index", task->next},
-               {"embedding", task->base64 ? json(base64_of(vector)) : json(vector)}});
-          if (++task->next < task->prompts.size()) return run(task);
-          task->call.answer(
-              {{"object", "list"},
-               {"data", task->data},
-               {"model", task->model.id},
-               {"usage", {{"prompt_tokens", task->tokens}, {"total_tokens", task->tokens}}}});
-        } catch (...) {
-          task->call.fail(current_error());
-        }
-      };
-      if (!task->model.language->run(work)) {
-        throw ApiError(429, "Too many requests wait; try again later.", {}, "queue_full");
-      }
+      run_on(*task->model.language, task->call, [task](LanguageModel&) {
+        const auto& ids = task->prompts[task->next];
+        const auto vector = task->model.language->embed(ids);
+        task->tokens += int64_t(ids.size());
+        task->data.push_back(
+            {{"object", "embedding"},
+             {"index", task->next},
+             {"embedding", task->base64 ? json(base64_of(vector)) : json(vector)}});
+        if (++task->next < task->prompts.size()) return run(task);
+        task->call.answer(
+            {{"object", "list"},
+             {"data", task->data},
+             {"model", task->model.id},
+             {"usage", {{"prompt_tokens", task->tokens}, {"total_tokens", task->tokens}}}});
+      });
     }
   };
   Task::run(std::make_shared<Task>(Task{call, model, prompts, encoding == "base64"}));
