@@ -1,4 +1,7 @@
 // tost eval: scores a trained model on a data set.
+#include <iomanip>
+#include <iostream>
+
 #include "tost/base/error.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
@@ -6,6 +9,8 @@
 #include "tost/cli/program.h"
 
 namespace tost {
+using nlohmann::json;
+
 namespace {
 
 struct EvalKind {
@@ -28,6 +33,28 @@ void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options)
 }
 
 }  // namespace
+
+json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
+                const char* items) {
+  json rows = json::array();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    const auto row = confusion[int64_t(k)];
+    const int64_t count = row.sum().item<int64_t>(), right = row[int64_t(k)].item<int64_t>();
+    rows.push_back({{"class", classes[k]},
+                    {items, count},
+                    {"top1", count > 0 ? json(double(right) / double(count)) : json()}});
+  }
+  return rows;
+}
+
+void print_share(const std::string& name, int64_t count, const json& top1) {
+  std::cout << "  " << std::left << std::setw(24) << name << std::right << std::setw(8) << count;
+  if (top1.is_number()) {
+    std::cout << std::setw(9) << std::fixed << std::setprecision(2) << 100 * top1.get<double>()
+              << " %";
+  }
+  std::cout << "\n";
+}
 
 void add_eval_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Score a trained model on a data set");

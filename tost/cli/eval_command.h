@@ -45,6 +45,12 @@ struct EvalCommand {
 // Throws a usage Error unless --data was given, which tasks of recall do without.
 void require_data(const CLI::App& app);
 
+// {"class", `items`: how many, "top1"} for each class. `confusion`: [class, predicted], counts.
+nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
+                          const char* items);
+// A line for a row that has a count and "top1", which is null where there is nothing to count.
+void print_share(const std::string& name, int64_t count, const nlohmann::json& top1);
+
 // Each adds the flags that go with its kind; they are returned for the check of the kind. Flags
 // that several kinds share are there already.
 std::vector<CLI::Option*> add_vision_eval_options(CLI::App& app, EvalCommand& command);

@@ -56,18 +56,6 @@ SequenceSpec spec_of(const CLI::App& app, const EvalCommand& command, const Sequ
       make_config(sequence_train_form(), merge(settings, command.sequence_values)));
 }
 
-json per_class(const SequenceEvalResult& result, const std::vector<std::string>& classes) {
-  json rows = json::array();
-  for (size_t k = 0; k < classes.size(); ++k) {
-    const auto row = result.confusion[int64_t(k)];
-    const int64_t count = row.sum().item<int64_t>(), right = row[int64_t(k)].item<int64_t>();
-    rows.push_back({{"class", classes[k]},
-                    {"sequences", count},
-                    {"top1", count > 0 ? json(double(right) / double(count)) : json()}});
-  }
-  return rows;
-}
-
 json by_length(const SequenceEvalResult& result) {
   json rows = json::array();
   for (const LengthQuarter& q : result.quarters) {
@@ -77,11 +65,6 @@ json by_length(const SequenceEvalResult& result) {
                     {"top1", q.top1}});
   }
   return rows;
-}
-
-void print_share(const json& top1) {
-  if (top1.is_number()) std::cout << std::setw(9) << 100 * top1.get<double>() << " %";
-  std::cout << "\n";
 }
 
 void print_eval_sequence(const json& report) {
@@ -98,15 +81,11 @@ void print_eval_sequence(const json& report) {
     const auto shortest = row["shortest"].get<int64_t>(), longest = row["longest"].get<int64_t>();
     const std::string span =
         shortest == longest ? cat(shortest, " tokens") : cat(shortest, " to ", longest, " tokens");
-    std::cout << "  " << std::left << std::setw(24) << span << std::right << std::setw(8)
-              << row["sequences"].get<int64_t>();
-    print_share(row["top1"]);
+    print_share(span, row["sequences"], row["top1"]);
   }
   if (!report.contains("per_class")) return;
   for (const json& row : report["per_class"]) {
-    std::cout << "  " << std::left << std::setw(24) << row["class"].get<std::string>() << std::right
-              << std::setw(8) << row["sequences"].get<int64_t>();
-    print_share(row["top1"]);
+    print_share(row["class"], row["sequences"], row["top1"]);
   }
 }
 
@@ -160,7 +139,8 @@ void run_sequence_eval(const CLI::App& app, EvalCommand& command) {
   report["split"] = split;
   report["precision"] = options.precision;
   report["model"] = loaded.info.config.name;
-  if (command.per_class) report["per_class"] = per_class(*result, loaded.info.classes);
+  if (command.per_class)
+    report["per_class"] = class_rows(result->confusion, loaded.info.classes, "sequences");
   command.run.json ? print_json(report) : print_eval_sequence(report);
 }
 

@@ -25,20 +25,6 @@ void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
             << ", ...); they are matched by number\n";
 }
 
-nlohmann::json classes_of(const EvalResult& result, const std::vector<std::string>& classes) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (size_t k = 0; k < classes.size(); ++k) {
-    const auto row = result.confusion[static_cast<int64_t>(k)];
-    const int64_t images = row.sum().item<int64_t>();
-    const int64_t right = row[static_cast<int64_t>(k)].item<int64_t>();
-    rows.push_back(
-        {{"class", classes[k]},
-         {"images", images},
-         {"top1", images > 0 ? nlohmann::json(double(right) / double(images)) : nlohmann::json()}});
-  }
-  return rows;
-}
-
 void print_eval(const nlohmann::json& report) {
   std::cout << std::fixed << std::setprecision(2) << "top1    "
             << 100 * report["top1"].get<double>() << " %\n"
@@ -54,12 +40,7 @@ void print_eval(const nlohmann::json& report) {
   }
   if (!report.contains("per_class")) return;
   for (const auto& row : report["per_class"]) {
-    std::cout << "  " << std::left << std::setw(24) << row["class"].get<std::string>() << std::right
-              << std::setw(8) << row["images"].get<int64_t>();
-    if (row["top1"].is_number()) {
-      std::cout << std::setw(9) << std::setprecision(2) << 100 * row["top1"].get<double>() << " %";
-    }
-    std::cout << "\n";
+    print_share(row["class"], row["images"], row["top1"]);
   }
 }
 
@@ -109,7 +90,8 @@ void run_vision_eval(const CLI::App& app, EvalCommand& options) {
     report["corruption"] = {{"kind", options.corruption.kind},
                             {"strength", options.corruption.strength}};
   }
-  if (options.per_class) report["per_class"] = classes_of(*result, loaded.info.classes);
+  if (options.per_class)
+    report["per_class"] = class_rows(result->confusion, loaded.info.classes, "images");
   options.run.json ? print_json(report) : print_eval(report);
 }
 
