@@ -68,7 +68,7 @@ void OnnxGraph::output(const std::string& name, const std::string& value, OnnxTy
 
 std::string OnnxGraph::constant(const std::string& name, OnnxType type,
                                 const std::vector<int64_t>& shape, std::string_view bytes) {
-  if (!kept_.emplace(name, true).second) return name;
+  if (!kept_.insert(name).second) return name;
   Protobuf tensor;  // TensorProto: dims = 1, data_type = 2, name = 8, raw_data = 9
   for (const int64_t side : shape) tensor.varint(1, side);
   tensor.varint(2, int64_t(type)).bytes(8, name).bytes(9, bytes);

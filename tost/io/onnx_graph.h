@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -55,7 +56,7 @@ class OnnxGraph {
  private:
   std::string name_;
   Protobuf nodes_, constants_, inputs_, outputs_;  // fields of GraphProto
-  std::map<std::string, bool> kept_;
+  std::set<std::string> kept_;                     // names of constants
   int64_t next_ = 0;
 };
 

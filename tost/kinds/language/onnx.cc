@@ -35,7 +35,7 @@ class LanguageGraph {
     }
     for (int64_t i = 0; i < c_.depth; ++i) x = block(x, i);
     x = b_.layer_norm(x, "transformer.ln_f", kLanguageEps);
-    const string head = b_.tensor("transformer.wte.weight.T", b_.at("transformer.wte.weight").t());
+    const string head = b_.transpose(b_.weight("transformer.wte.weight"), {1, 0});
     b_.graph.output("logits", b_.graph.node("MatMul", {x, head}), OnnxType::kFloat,
                     {string("batch"), string("tokens"), c_.vocab});
     return std::move(b_.graph);
