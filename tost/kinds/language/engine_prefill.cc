@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tost/base/parallel.h"
 #include "tost/base/rounding.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
@@ -18,6 +19,10 @@ using kernels::WeightType;
 using torch::Tensor;
 
 namespace {
+
+ParallelFor loop_over(int threads) {
+  return threads == 1 ? ParallelFor(serial_for) : ParallelFor(torch_parallel);
+}
 
 // Rows that stay in a L2 cache of 2 MiB with a part of the MLP's hidden columns.
 constexpr int64_t kTileRows = 256, kTileRowsNarrow = 400;
@@ -314,11 +319,7 @@ void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, si
                      .y = mixed.mutable_data_ptr<float>(),
                      .sums = own.sums,
                      .past = own.past};
-  if (threads == 1) {
-    mix_means(block.means, mix, workspace.data(), serial_for);
-  } else {
-    mix_means(block.means, mix, workspace.data(), torch_parallel);
-  }
+  mix_means(block.means, mix, workspace.data(), loop_over(threads));
   if (narrow_) y.copy_(mixed);
 }
 
@@ -343,11 +344,7 @@ void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, siz
   if (before.defined()) a.state = before.const_data_ptr<double>();
   a.next_state = after.mutable_data_ptr<double>();
   const ScratchBlock workspace(size_t(kernels::causal_forward_workspace(a, threads)));
-  if (threads == 1) {
-    kernels::causal_forward(a, workspace.data(), serial_for, 1);
-  } else {
-    kernels::causal_forward(a, workspace.data(), torch_parallel, threads);
-  }
+  kernels::causal_forward(a, workspace.data(), loop_over(threads), threads);
   if (block.scale != 1) y.mul_(block.scale);
   statistics = after;
 }
