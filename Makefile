@@ -3,6 +3,7 @@
 # make test     all tests;  make test-fast: those that take seconds
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
 # make test-gpu the GPU's tests and compute-sanitizer over them, in the cuda build, with a summary
+# make test-arm the kernels' tests on 64-bit Arm: cross-compiled, under qemu
 # make cuda-report  registers, shared memory and spills of the GPU kernels
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
@@ -23,7 +24,7 @@ export TOST_TORCH TORCH_VERSION MODELS
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan test-gpu cuda-report fuzz ops wheel wheel-cli test-python site install format clean
+.PHONY: all setup configure build demo test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-cli test-python site install format clean
 all: build
 
 setup:
@@ -56,6 +57,12 @@ test-gpu:
 	  cmake --build build/cuda -j $(JOBS) --target tost gpu_ops_tests device_tests; \
 	fi
 	@scripts/test_gpu.sh build/cuda
+
+test-arm:
+	@scripts/setup_arm.sh
+	@test -e build/arm/build.ninja || cmake --preset arm
+	@cmake --build build/arm -j $(JOBS)
+	@ctest --test-dir build/arm --output-on-failure -j $(JOBS) --no-tests=error
 
 cuda-report:
 	@scripts/cuda_report.py build/cuda

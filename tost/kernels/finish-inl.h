@@ -65,6 +65,8 @@ class Column {
  public:
   static constexpr bool kIntegers = std::is_integral_v<Sum>;
 
+  HWY_INLINE Column() {}  // An implicit one is not compiled for the target, and g++ for Arm minds.
+
   HWY_INLINE void load_parameters(const FinishRowsArgs& a, int64_t c, int64_t lanes) {
     const Wide d;
     const auto column = [&](const float* p, float missing) {

@@ -117,6 +117,8 @@ struct NormedRow {
   const float* bias;
   WideVec mean, scale;
 
+  HWY_INLINE NormedRow() {}  // See Column in finish-inl.h.
+
   HWY_INLINE void find_mean(const NormRowsArgs& a, int64_t r) {
     x = static_cast<const T*>(a.x) + r * a.x_stride;
     weight = a.weight;

@@ -1,0 +1,13 @@
+# 64-bit Arm by Debian's cross compiler; programs run under qemu. TOST_ARM_ROOT holds the libraries: scripts/setup_arm.sh.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(TOST_ARM_ROOT ${CMAKE_CURRENT_LIST_DIR}/../build/arm-root CACHE PATH "Arm's libraries and headers")
+set(CMAKE_FIND_ROOT_PATH ${TOST_ARM_ROOT})
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_BUILD_RPATH ${TOST_ARM_ROOT}/usr/lib/aarch64-linux-gnu)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-L;/usr/aarch64-linux-gnu)
