@@ -6,9 +6,8 @@
 
 #include "tost/data/data_test_util.h"
 #include "tost/data/image_ops.h"
+#include "tost/data/loader.h"
 #include "tost/data/mix.h"
-#include "tost/data/rand_augment.h"
-#include "tost/data/sampler.h"
 #include "tost/data/shapes.h"
 
 namespace tost {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "tost/data/batch_maker.h"
 #include "tost/data/data_test_util.h"
+#include "tost/data/loader.h"
 #include "tost/data/preprocess.h"
 #include "tost/testing/errors.h"
 

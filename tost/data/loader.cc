@@ -6,13 +6,15 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/base/random.h"
 #include "tost/base/thread.h"
-#include "tost/data/batch_maker.h"
 
 namespace tost {
 namespace {
@@ -210,6 +212,156 @@ const LoaderConfig& ImageLoader::config() const {
 }
 const ImageDataset& ImageLoader::dataset() const {
   return impl_->maker.dataset();
+}
+
+namespace {
+
+constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
+constexpr uint64_t kMixStream = 0x6d6978;           // "mix"
+// Random replacements tried for one unreadable picture before giving up.
+constexpr int kReplacements = 20;
+
+LoaderConfig checked(LoaderConfig config, const ImageDataset& dataset) {
+  check_preprocess(config.preprocess);
+  check_augment(config.augment);
+  check_mix(config.mix);
+  if (config.corruption.active()) check_corruption(config.corruption);
+  if (config.batch_size < 1)
+    fail_usage("The batch size must be at least 1, not ", config.batch_size, ".");
+  if (config.workers < 0 || config.workers > 256) {
+    fail_usage("The number of loader workers is 0 to 256, not ", config.workers, ".");
+  }
+  if (config.prefetch < 1)
+    fail_usage("The loader must prefetch at least 1 batch, not ", config.prefetch, ".");
+  if (config.repeats < 1)
+    fail_usage("Augmentation repeats must be at least 1, not ", config.repeats, ".");
+  const int64_t side = config.preprocess.size;
+  checked_mul(config.batch_size, config.preprocess.channels * side * side * 4, "A batch of images");
+  if (dataset.size() < 1) fail_data("The data set holds no picture to load.");
+  return config;
+}
+
+}  // namespace
+
+BatchMaker::BatchMaker(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config)
+    : dataset_(std::move(dataset)),
+      config_(checked(std::move(config), *dataset_)),
+      augment_(config_.preprocess, config_.augment),
+      normalize_(config_.preprocess) {}
+
+SamplerConfig BatchMaker::sampler() const {
+  return {config_.train, config_.seed, config_.train ? config_.repeats : 1};
+}
+
+int64_t BatchMaker::images_per_epoch() const {
+  const int64_t images = epoch_length(dataset_->size(), sampler());
+  if (!config_.drop_last || images < config_.batch_size) return images;
+  return images / config_.batch_size * config_.batch_size;
+}
+
+int64_t BatchMaker::batches_per_epoch() const {
+  return (images_per_epoch() + config_.batch_size - 1) / config_.batch_size;
+}
+
+std::vector<int64_t> BatchMaker::order(int64_t epoch) const {
+  std::vector<int64_t> order = epoch_order(dataset_->size(), sampler(), epoch);
+  order.resize(static_cast<size_t>(images_per_epoch()));
+  return order;
+}
+
+Batch BatchMaker::make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const {
+  const int64_t begin = index * config_.batch_size;
+  const int64_t end = std::min(begin + config_.batch_size, static_cast<int64_t>(order.size()));
+  const int64_t count = end - begin;
+  const Preprocess& p = config_.preprocess;
+  Batch batch;
+  batch.index = index;
+  batch.images = torch::empty({count, p.channels, p.size, p.size}, torch::kFloat32);
+  batch.labels = torch::empty({count}, torch::kInt64);
+  batch.samples.resize(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    // The epoch and the place in it seed a picture's randomness, whichever thread is at work.
+    Random random(config_.seed ^ kSampleStream, static_cast<uint64_t>(epoch),
+                  static_cast<uint64_t>(begin + i));
+    fill(batch, i, order[static_cast<size_t>(begin + i)], random);
+  }
+  if (config_.train && config_.mix.active()) {
+    Random random(config_.seed ^ kMixStream, static_cast<uint64_t>(epoch),
+                  static_cast<uint64_t>(index));
+    const double own = mix_batch(config_.mix, random, {count, p.channels, p.size, p.size},
+                                 batch.images.data_ptr<float>());
+    const auto classes = static_cast<int64_t>(dataset_->classes().size());
+    const int64_t* labels = batch.labels.data_ptr<int64_t>();
+    batch.targets = torch::empty({count, classes}, torch::kFloat32);
+    soft_targets({labels, labels + count}, classes, own, config_.mix.label_smoothing,
+                 batch.targets.data_ptr<float>());
+  }
+  return batch;
+}
+
+void BatchMaker::fill(Batch& batch, int64_t slot, int64_t sample, Random& random) const {
+  const Preprocess& p = config_.preprocess;
+  float* to = batch.images.data_ptr<float>() + slot * p.channels * p.size * p.size;
+  if (config_.train) {
+    PartPlan plan;
+    ReducedImage picture = read_training_image(batch, sample, random, plan);
+    augment_.plans() ? augment_(std::move(picture), plan, random, to)
+                     : augment_(picture.image, random, to);
+  } else {
+    const Image fitted = fit_image(dataset_->image(sample), p);
+    normalize_(corrupt(fitted, config_.corruption, config_.seed, sample), to);
+  }
+  batch.labels.data_ptr<int64_t>()[slot] = dataset_->label(sample);
+  batch.samples[static_cast<size_t>(slot)] = sample;
+}
+
+// An unreadable picture gives its place to a random other one, so that batches keep their size.
+// Whether its size could be read changes nothing for those that follow.
+ReducedImage BatchMaker::read_training_image(Batch& batch, int64_t& sample, Random& random,
+                                             PartPlan& plan) const {
+  for (int attempt = 0; attempt < kReplacements; ++attempt) {
+    const Random before = random;
+    try {
+      return dataset_->reduced_image(sample, [&](int64_t width, int64_t height) {
+        if (augment_.plans()) plan = augment_.plan(width, height, random);
+        return plan.reduction;
+      });
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kData) throw;
+      batch.unreadable.push_back({sample, error.what()});
+      random = before;
+      plan = {};
+    }
+    sample = random.below(dataset_->size());
+  }
+  fail_data("None of ", kReplacements,
+            " random pictures could be read; the first problem: ", batch.unreadable.back().message);
+}
+
+namespace {
+
+constexpr int64_t kRepeatedMultiple = 256;
+constexpr uint64_t kOrderStream = 0x6f72646572;  // "order"
+
+}  // namespace
+
+int64_t epoch_length(int64_t size, const SamplerConfig& config) {
+  if (config.repeats <= 1) return size;
+  return std::max(size / kRepeatedMultiple * kRepeatedMultiple, std::min(size, kRepeatedMultiple));
+}
+
+std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  if (config.shuffle) {
+    Random random(config.seed, kOrderStream, static_cast<uint64_t>(epoch));
+    shuffle(order.data(), size, random);
+  }
+  std::vector<int64_t> places(static_cast<size_t>(epoch_length(size, config)));
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i] = order[i / static_cast<size_t>(std::max<int64_t>(config.repeats, 1))];
+  }
+  return places;
 }
 
 }  // namespace tost

@@ -1,6 +1,7 @@
 // Batches of images for training and evaluation, prepared by worker threads ahead of use.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,10 +13,26 @@
 #include "tost/data/dataset.h"
 #include "tost/data/mix.h"
 #include "tost/data/preprocess.h"
-#include "tost/data/sampler.h"
 #include "tost/torch.h"
 
 namespace tost {
+
+// Which picture stands where in an epoch.
+
+struct SamplerConfig {
+  bool shuffle = false;
+  uint64_t seed = 0;
+  // Repeated augmentation: every picture of the shuffled order comes `repeats` times in a row, and
+  // an epoch is cut to the data set's size rounded down to a multiple of 256 (not rounded below
+  // 256 pictures), as in the official code: about 1/repeats of the pictures are seen in an epoch.
+  int64_t repeats = 1;
+};
+
+// The data set's indices in the order of epoch `epoch`: a pure function of its arguments.
+std::vector<int64_t> epoch_order(int64_t size, const SamplerConfig& config, int64_t epoch);
+
+// The length of epoch_order without computing it.
+int64_t epoch_length(int64_t size, const SamplerConfig& config);
 
 struct LoaderConfig {
   int64_t batch_size = 64;
@@ -26,7 +43,7 @@ struct LoaderConfig {
   uint64_t seed = 0;
   int64_t workers = 1;   // threads; 0: batches are made inside next()
   int64_t prefetch = 4;  // batches made ahead, at most
-  int64_t repeats = 1;   // repeated augmentation, see sampler.h; training only
+  int64_t repeats = 1;   // repeated augmentation, see SamplerConfig; training only
   // The batches that are made; others are left out. Rows of a batch are not divided here, because
   // mixing needs all of them.
   BatchShare share = {};
@@ -87,6 +104,34 @@ class ImageLoader {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// Makes one batch from its place in an epoch: the pure function behind ImageLoader.
+
+class BatchMaker {
+ public:
+  // Throws as ImageLoader's constructor.
+  BatchMaker(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config);
+
+  int64_t images_per_epoch() const;
+  int64_t batches_per_epoch() const;
+  std::vector<int64_t> order(int64_t epoch) const;
+  // Thread-safe. `order` is order(epoch).
+  Batch make(const std::vector<int64_t>& order, int64_t epoch, int64_t index) const;
+
+  const LoaderConfig& config() const { return config_; }
+  const ImageDataset& dataset() const { return *dataset_; }
+
+ private:
+  SamplerConfig sampler() const;
+  void fill(Batch& batch, int64_t slot, int64_t sample, Random& random) const;
+  ReducedImage read_training_image(Batch& batch, int64_t& sample, Random& random,
+                                   PartPlan& plan) const;
+
+  std::shared_ptr<const ImageDataset> dataset_;
+  LoaderConfig config_;
+  Augmenter augment_;
+  Normalizer normalize_;
 };
 
 }  // namespace tost
