@@ -17,25 +17,25 @@ sources_of() {
   case $1 in
     checkpoint) echo tost/io/crc32c.cc tost/store/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
     cifar) echo tost/io/cifar.cc ;;
-    idx) echo tost/io/{gzip,idx}.cc ;;
+    idx) echo tost/io/idx.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
       echo tost/store/{foreign_facts,foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe,sax}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe}.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;
-    safetensors) echo tost/io/safetensors_{header,index,sax}.cc ;;
+    safetensors) echo tost/io/safetensors_{header,index}.cc ;;
     sequences)
       echo tost/data/{dataset,folder_dataset,listops,listops_dataset,listops_draw,memory_dataset,sequence_store,sequence_text}.cc
       echo tost/data/{sequence_tsv,pathfinder,pathfinder_archive,pathfinder_dataset,pathfinder_stamps}.cc
-      echo tost/io/{gzip,idx,image,jpeg,png}.cc ;;
+      echo tost/io/{idx,image,jpeg,png}.cc ;;
     sweep_file)
       echo tost/study/{run_record,sweep_spec}.cc tost/store/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;
     token_file) echo tost/io/{token_file,token_file_writer}.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe,sax}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe}.cc ;;
     *) echo "no target '$1'; there are: $(ls fuzz/corpus | tr '\n' ' ')" >&2; exit 2 ;;
   esac
 }

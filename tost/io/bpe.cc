@@ -6,6 +6,14 @@
 
 #include "tost/base/error.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <string>
+
+#include "tost/base/error.h"
+#include "tost/base/utf8.h"
+
 namespace tost {
 namespace {
 
@@ -119,6 +127,89 @@ void BpeTable::encode(std::string_view piece, std::vector<int32_t>& ids) const {
   Parts parts(piece, *this);
   parts.join_all();
   parts.append_ids(ids);
+}
+
+namespace {
+
+// Letters and numbers that Unicode 15.0, 15.1 and 16.0 added; PCRE2 10.42 knows Unicode 14.
+constexpr char kNewLetters[] =
+    R"(\x{1C89}\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3}\x{10D4A}-\x{10D65})"
+    R"(\x{10D6F}-\x{10D85}\x{10EC2}-\x{10EC4}\x{1123F}\x{11240}\x{11380}-\x{11389}\x{1138B})"
+    R"(\x{1138E}\x{11390}-\x{113B5}\x{113B7}\x{113D1}\x{113D3}\x{11BC0}-\x{11BE0}\x{11F02})"
+    R"(\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F}\x{13441}-\x{13446}\x{13460}-\x{143FA})"
+    R"(\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF}\x{1B132}\x{1B155}\x{1DF25}-\x{1DF2A})"
+    R"(\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB}\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739})"
+    R"(\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
+constexpr char kNewNumbers[] =
+    R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59})"
+    R"(\x{16130}-\x{16139}\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3})"
+    R"(\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
+// PCRE2's own \s differs from White_Space by U+180E.
+constexpr char kSpaces[] =
+    R"(\x{09}-\x{0D}\x{20}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F})"
+    R"(\x{205F}\x{3000})";
+
+std::string pattern() {
+  const std::string letters = cat(R"(\p{L})", kNewLetters);
+  const std::string numbers = cat(R"(\p{N})", kNewNumbers);
+  return cat("'s|'t|'re|'ve|'m|'ll|'d| ?[", letters, "]+| ?[", numbers, "]+| ?[^", kSpaces, letters,
+             numbers, "]+|[", kSpaces, "]+(?![^", kSpaces, "])|[", kSpaces, "]+");
+}
+
+struct FreeMatch {
+  void operator()(pcre2_match_data* match) const { pcre2_match_data_free(match); }
+};
+
+}  // namespace
+
+struct Gpt2Splitter::Code {
+  pcre2_code* compiled = nullptr;
+
+  ~Code() { pcre2_code_free(compiled); }
+
+  void split(std::string_view valid, function_ref<void(std::string_view)> piece) const {
+    const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create(1, nullptr));
+    if (!match) fail_data("PCRE2 could not start: out of memory.");
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(valid.data());
+    for (size_t at = 0; at < valid.size();) {
+      const int found = pcre2_match(compiled, subject, valid.size(), at, PCRE2_NO_UTF_CHECK,
+                                    match.get(), nullptr);
+      const size_t* span = pcre2_get_ovector_pointer(match.get());
+      if (found < 1 || span[1] <= at) {
+        fail_data("PCRE2 failed at byte ", at, " of a text (its error ", found, ").");
+      }
+      piece(valid.substr(at, span[1] - at));
+      at = span[1];
+    }
+  }
+};
+
+Gpt2Splitter::Gpt2Splitter() : code_(std::make_unique<Code>()) {
+  const std::string text = pattern();
+  int error = 0;
+  size_t offset = 0;
+  // Anchored here and not at each match, where it would keep PCRE2 from its compiled code.
+  code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                  PCRE2_UTF | PCRE2_ANCHORED, &error, &offset, nullptr);
+  if (code_->compiled == nullptr) {
+    fail_data("PCRE2 does not take the pattern of GPT-2 (its error ", error, " at ", offset,
+              "); it needs Unicode support.");
+  }
+  // Where this is refused (no executable memory), matching falls back to the interpreter.
+  pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
+}
+
+Gpt2Splitter::~Gpt2Splitter() = default;
+
+void Gpt2Splitter::split(std::string_view text, function_ref<void(std::string_view)> piece) const {
+  while (!text.empty()) {
+    const size_t valid = first_invalid_utf8(text);
+    code_->split(text.substr(0, valid), piece);
+    size_t next = valid;
+    while (next < text.size() && utf8_length(text, next) == 0) ++next;
+    if (next > valid) piece(text.substr(valid, next - valid));
+    text.remove_prefix(next);
+  }
 }
 
 }  // namespace tost

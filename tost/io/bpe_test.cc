@@ -10,7 +10,6 @@
 #include "tost/base/random.h"
 #include "tost/base/utf8.h"
 #include "tost/io/base64.h"
-#include "tost/io/bpe_split.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
 #include "tost/testing/shared.h"

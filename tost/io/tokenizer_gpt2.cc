@@ -3,7 +3,6 @@
 #include "tost/base/error.h"
 #include "tost/io/bpe.h"
 #include "tost/io/bpe_files.h"
-#include "tost/io/bpe_split.h"
 #include "tost/io/tokenizer_parts.h"
 
 namespace tost {

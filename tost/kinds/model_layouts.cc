@@ -3,7 +3,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/bpe_files.h"
-#include "tost/io/bpe_write.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/torch_writer.h"
 #include "tost/nn/hidden_width.h"
