@@ -1,6 +1,8 @@
-// The matrix products of a network alone: what no implementation on the same library can beat by
-// leaving work out elsewhere.
+// The floors of a measurement. The matrix products of a network alone: what no implementation on
+// the same library can beat by leaving work out elsewhere. And one read of memory.
 #pragma once
+
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
@@ -39,5 +41,13 @@ struct ProductFloor {
 // product. Products of many rows are timed in part and scaled.
 ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
                               int64_t repeat, torch::Device device = torch::kCPU);
+
+// Milliseconds of one plain pass over a buffer of `bytes` bytes, 8 or more, on all threads of
+// torch; the best of several, as noise only adds.
+double memory_read_ms(int64_t bytes);
+
+// The same on a GPU: half of what it takes there to copy as many bytes, from memory that its caches
+// do not hold.
+double memory_read_ms(int64_t bytes, c10::Device device);
 
 }  // namespace tost

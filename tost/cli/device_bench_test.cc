@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/bench/memory_read.h"
+#include "tost/bench/product_floor.h"
 #include "tost/kinds/language/decode_bench.h"
 #include "tost/kinds/language/model_checks.h"
 #include "tost/kinds/vision/presets.h"

@@ -6,11 +6,30 @@
 #include <vector>
 
 #include "tost/explain/measures.h"
-#include "tost/explain/token_norms.h"
 #include "tost/nn/layer_rates.h"
 #include "tost/torch.h"
 
 namespace tost {
+
+// Lengths of tokens over many pictures, and how many stand out: high-norm artefacts
+// (arXiv 2309.16588).
+
+struct NormStatistics {
+  int64_t tokens = 0;
+  double mean = std::nan(""), deviation = std::nan(""), median = std::nan("");
+  double largest = std::nan("");
+  // Shares of the tokens longer than mean + 4 deviations, and than 3 medians.
+  double beyond_deviations = std::nan(""), beyond_medians = std::nan("");
+  // Counts of equal bins from 0 to `largest`; empty without tokens or length.
+  std::vector<int64_t> histogram;
+  double register_mean = std::nan("");  // of the registers; NaN without
+};
+
+inline constexpr int64_t kNormBins = 40;
+
+// Norms of all patches, and of all registers (may be undefined or empty). What is not finite is
+// left out.
+NormStatistics norm_statistics(const torch::Tensor& patches, const torch::Tensor& registers);
 
 // Bound and exact coding rates of one layer's input for one f(x) = log(1 + scale x), over samples.
 struct RateGap {
@@ -103,5 +122,23 @@ class LayerSums {
   std::vector<GapValues> gaps_;
   StepValues step_;
 };
+
+// Correlations of a head's projected tokens: what the layer's diagonal statistic leaves out.
+
+// Per picture and head, over tokens weighted by membership as in the layer's own statistic:
+// r_ij = M_ij / sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj
+// w_kj^T, whose diagonal is all that the layer computes; `centered` the covariance, with the
+// weighted mean taken off. float64. Features without any spread have r = 0.
+struct HeadCorrelations {
+  torch::Tensor absolute, centered;  // |r| [B, H, P, P]
+  torch::Tensor off_diagonal,
+      centered_off_diagonal;  // mean of |r_ij|, i != j [B, H]; NaN for P = 1
+  // What independent normal features of as many tokens would show by chance, sqrt(2 / (pi n)), n
+  // the effective number (sum pi)^2 / sum pi^2 of tokens [B, H].
+  torch::Tensor chance;
+};
+
+// w [B, N, C], pi [B, H, N].
+HeadCorrelations head_correlations(const torch::Tensor& w, const torch::Tensor& pi);
 
 }  // namespace tost

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "tost/explain/token_correlations.h"
-#include "tost/explain/token_norms.h"
+#include "tost/explain/layer_sums.h"
 
 namespace tost {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "tost/nn/device_autocast.h"
 
@@ -96,6 +97,149 @@ Tensor StateSpace::forward(const Tensor& x, Tensor* state) const {
     y.narrow(0, first, count).copy_(mix(all.channels(first, count), x.narrow(2, first, count)));
   }
   return y;
+}
+
+namespace {
+
+// exp(rate k) for k = 0 .. count - 1 [C, count, N]: products of two tables, so that few
+// exponentials are taken and none is far from exact.
+Tensor powers(const Tensor& rate, int64_t count) {
+  constexpr int64_t kFine = 16;
+  const auto options = rate.options().dtype(torch::kDouble);
+  const int64_t coarse = (count + kFine - 1) / kFine;
+  const auto table = [&](int64_t size, int64_t stride) {
+    return (rate.unsqueeze(1) * (torch::arange(size, options) * stride).view({1, -1, 1})).exp();
+  };
+  return (table(coarse, kFine).unsqueeze(2) * table(kFine, 1).unsqueeze(1))
+      .flatten(1, 2)
+      .narrow(1, 0, count);
+}
+
+// [..., N] complex → [..., 2 N] real parts and imaginary parts in turn.
+Tensor as_real(const Tensor& z) {
+  return torch::view_as_real(z).flatten(-2);
+}
+
+Tensor as_complex(const Tensor& x) {
+  auto sizes = x.sizes().vec();
+  sizes.back() /= 2;
+  sizes.push_back(2);
+  return torch::view_as_complex(x.contiguous().view(sizes));
+}
+
+// Re(w · s) as a product with s's real and imaginary parts: [C, Q, N] → [C, 2 N, Q].
+Tensor reading(const Tensor& w) {
+  return as_real(w.conj().resolve_conj()).transpose(1, 2);
+}
+
+// The matrices of a chunk of Q tokens, with D directions.
+struct ChunkMatrices {
+  Tensor into;   // [C, Q, Q + 2 N D] tokens → their outputs, and the states at the chunk's ends
+  Tensor outof;  // [C, 2 N D, Q] states at the chunk's ends → outputs
+};
+
+// K_{i-j} for distances -(Q-1) .. Q-1 [C, 2 Q - 1].
+Tensor whole_kernel(const StateSpaceTerms& terms, const Tensor& impulse) {
+  const auto kernel = [&](int64_t direction) {
+    return torch::real((terms.output[direction].unsqueeze(1) * impulse).sum(-1));  // [C, Q]
+  };
+  const int64_t length = impulse.size(1);
+  const auto ahead = kernel(0);
+  const auto same = ahead.narrow(1, 0, 1) + terms.skip.unsqueeze(1);
+  const auto behind = terms.output.size(0) > 1 ? kernel(1).narrow(1, 0, length - 1).flip(1)
+                                               : torch::zeros_like(ahead.narrow(1, 1, length - 1));
+  return torch::cat({behind, same, ahead.narrow(1, 1, length - 1)}, 1);
+}
+
+ChunkMatrices chunk_matrices(const StateSpaceTerms& terms, int64_t length,
+                             torch::ScalarType dtype) {
+  const auto all = powers(terms.rate, length + 1);
+  const auto from_zero = all.narrow(1, 0, length), from_one = all.narrow(1, 1, length);
+  const auto impulse = terms.input.unsqueeze(1) * from_zero;  // b a^l
+  // Row j, column i: the kernel at distance i - j.
+  const auto toeplitz = whole_kernel(terms, impulse).to(dtype).unfold(1, length, 1).flip(1);
+  std::vector<Tensor> into{toeplitz, as_real(impulse.flip(1)).to(dtype)};
+  std::vector<Tensor> outof{reading(terms.output[0].unsqueeze(1) * from_one).to(dtype)};
+  if (terms.output.size(0) > 1) {
+    into.push_back(as_real(impulse).to(dtype));
+    outof.push_back(reading(terms.output[1].unsqueeze(1) * from_zero.flip(1)).to(dtype));
+  }
+  return {torch::cat(into, 2), torch::cat(outof, 1)};
+}
+
+// The state after `count` tokens of the last chunk [B, C, 2 N], which began with `before` [C, B,
+// N].
+Tensor state_after(const StateSpaceTerms& terms, const Tensor& tokens, const Tensor& before) {
+  const auto all = powers(terms.rate, tokens.size(2) + 1);
+  const auto impulse = terms.input.unsqueeze(1) * all.narrow(1, 0, tokens.size(2)).flip(1);
+  const auto own = torch::bmm(tokens.to(torch::kDouble), as_real(impulse));  // [C, B, 2 N]
+  const auto kept = before * all.select(1, tokens.size(2)).unsqueeze(1);
+  return (own + as_real(kept)).transpose(0, 1).contiguous().detach();
+}
+
+// [B, C, 2 N] → [C, B, 1, N] complex of `dtype`
+Tensor given_state(const Tensor& state, torch::ScalarType dtype) {
+  return as_complex(state.to(dtype)).transpose(0, 1).unsqueeze(2);
+}
+
+}  // namespace
+
+Tensor states_before(const Tensor& ends, const Tensor& rate) {
+  const int64_t chunks = ends.size(2);
+  if (chunks == 1) return torch::zeros_like(ends);
+  const auto factor = rate.exp().to(ends.scalar_type()).unsqueeze(1).unsqueeze(1);
+  // Two chunks in a row are one of twice the length, and the same problem.
+  const int64_t pairs = chunks / 2, firsts = chunks - pairs;
+  const auto first = ends.slice(2, 0, chunks, 2), second = ends.slice(2, 1, chunks, 2);
+  auto joined = factor * first.narrow(2, 0, pairs) + second;
+  if (firsts > pairs) joined = torch::cat({joined, torch::zeros_like(first.narrow(2, 0, 1))}, 2);
+  const auto before = states_before(joined, 2 * rate);
+  const auto between = factor * before + first;
+  return torch::stack({before, between}, 3).flatten(2, 3).narrow(2, 0, chunks);
+}
+
+Tensor mix_chunks(const StateSpaceTerms& terms, const Tensor& u, int64_t tokens, Tensor* state) {
+  const int64_t channels = u.size(0), batch = u.size(1), chunks = u.size(2), length = u.size(3);
+  const int64_t states = 2 * terms.rate.size(1), directions = terms.output.size(0);
+  const auto matrices = chunk_matrices(terms, length, u.scalar_type());
+  const bool carried = state != nullptr && state->defined();
+  const auto rows = u.view({channels, batch * chunks, length});
+  if (chunks == 1 && state == nullptr) {
+    return torch::bmm(rows, matrices.into.narrow(2, 0, length)).view(u.sizes());
+  }
+  const auto products = torch::bmm(rows, matrices.into);
+  const auto rate = terms.rate * double(length);
+  const auto ends = [&](int64_t direction) {
+    const auto part = products.narrow(2, length + direction * states, states);
+    return as_complex(part.contiguous().view({channels, batch, chunks, states}));
+  };
+  Tensor before = ends(0);
+  if (carried) {
+    const auto first = given_state(*state, u.scalar_type());
+    before = states_before(torch::cat({first, before}, 2), rate).narrow(2, 1, chunks);
+  } else {
+    before = states_before(before, rate);
+  }
+  if (state != nullptr) {
+    const int64_t inside = tokens - (chunks - 1) * length;
+    *state = state_after(terms, u.select(2, chunks - 1).narrow(2, 0, inside),
+                         before.select(2, chunks - 1));
+  }
+  std::vector<Tensor> starts{as_real(before)};
+  if (directions > 1) starts.push_back(as_real(states_before(ends(1).flip(2), rate).flip(2)));
+  const auto around = torch::cat(starts, 3).view({channels, batch * chunks, -1});
+  return torch::baddbmm(products.narrow(2, 0, length), around, matrices.outof).view(u.sizes());
+}
+
+Tensor single_step(const StateSpaceTerms& terms, const Tensor& x, Tensor& state) {
+  const auto u = x.to(torch::kDouble).permute({2, 0, 1});  // [C, B, 1]
+  auto next = terms.input.unsqueeze(1) * u;                // [C, B, N]
+  if (state.defined()) {
+    next = next + terms.rate.exp().unsqueeze(1) * given_state(state, torch::kDouble).squeeze(2);
+  }
+  state = as_real(next).transpose(0, 1).contiguous().detach();
+  const auto read = torch::real((terms.output[0].unsqueeze(1) * next).sum(-1, /*keepdim=*/true));
+  return read + terms.skip.view({-1, 1, 1}) * u;
 }
 
 }  // namespace tost

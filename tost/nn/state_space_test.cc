@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "tost/nn/state_space_chunks.h"
 #include "tost/testing/autocast.h"
 
 namespace tost {

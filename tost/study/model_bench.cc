@@ -12,7 +12,6 @@
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
-#include "tost/bench/memory_read.h"
 #include "tost/bench/product_floor.h"
 #include "tost/bench/timing.h"
 #include "tost/io/safetensors.h"

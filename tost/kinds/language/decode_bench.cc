@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
-#include "tost/bench/memory_read.h"
+#include "tost/bench/product_floor.h"
 #include "tost/bench/timing.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/model_checks.h"
