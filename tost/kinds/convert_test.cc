@@ -8,7 +8,7 @@
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/io/tokenizers.h"
-#include "tost/kinds/portable_model.h"
+#include "tost/kinds/model_layouts.h"
 #include "tost/nn/state_dict.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"

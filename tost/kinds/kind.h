@@ -72,4 +72,9 @@ struct Kind {
   }
 };
 
+// The rows of the table of kinds, each in the folder of its kind.
+Kind vision_kind();
+Kind language_kind();
+Kind sequence_kind();
+
 }  // namespace tost

@@ -10,9 +10,6 @@
 #include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/text_layout.h"
-#include "tost/kinds/language/kind.h"
-#include "tost/kinds/sequence/kind.h"
-#include "tost/kinds/vision/kind.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {

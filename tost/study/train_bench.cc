@@ -6,9 +6,9 @@
 
 #include "tost/base/error.h"
 #include "tost/bench/timing.h"
+#include "tost/kinds/language/bench.h"
 #include "tost/kinds/language/plain_model.h"
-#include "tost/kinds/language/train_bench.h"
-#include "tost/kinds/vision/train_bench.h"
+#include "tost/kinds/vision/bench.h"
 #include "tost/nn/precision.h"
 #include "tost/nn/recompute.h"
 #include "tost/nn/state_dict.h"

@@ -1,11 +1,10 @@
-#include "tost/kinds/language/explain_statistics.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "tost/base/error.h"
 #include "tost/kinds/language/eval_test_util.h"
+#include "tost/kinds/language/explain_report.h"
 
 namespace tost {
 namespace {

@@ -1,19 +1,40 @@
-#include "tost/kinds/language/kind.h"
+// Language models as a row of the table of kinds.
+#include "tost/kinds/kind.h"
 
 #include "tost/base/error.h"
 #include "tost/kinds/language/bench.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/loss.h"
+#include "tost/kinds/language/model.h"
 #include "tost/kinds/language/onnx.h"
-#include "tost/kinds/language/run.h"
+#include "tost/kinds/language/recall_task.h"
+#include "tost/kinds/language/task.h"
 #include "tost/kinds/language/text.h"
 #include "tost/nn/state_dict.h"
+#include "tost/train/run_kind.h"
 
 namespace tost {
 namespace {
 
 using nlohmann::json;
+
+RunKind language_run_kind() {
+  RunKind kind = make_run_kind<LanguageTask>("language", "language model", language_train_form(),
+                                             language_preset_names(), language_info_from_json);
+  kind.metric = "loss";
+  kind.logged = {"loss"};
+  return kind;
+}
+
+RunKind recall_run_kind() {
+  RunKind kind = make_run_kind<RecallTask>("recall", "recall model", recall_train_form(),
+                                           recall_preset_names(), language_info_from_json);
+  kind.files = "language";
+  kind.metric = "accuracy";
+  kind.logged = {"accuracy", "exact", "loss"};
+  return kind;
+}
 
 OpenedModel open_language(const std::filesystem::path& path, Weights weights) {
   const auto loaded = load_language_file(path, weights);

@@ -27,7 +27,7 @@ struct VisionConfig {
   // Learned tokens beside the patches, for what belongs to no patch (arXiv 2309.16588); 0 to 64.
   int64_t registers = 0;
   bool qkv_bias = true;
-  bool tokens_norm = true;  // class attention normalises patch tokens too (see class_attention.h)
+  bool tokens_norm = true;  // class attention normalises patch tokens too (see transformer.h)
 
   bool operator==(const VisionConfig&) const = default;
 };

@@ -177,7 +177,7 @@ void TokenPass::mix_by_module(const TokenBlockWeights& block, const float* shift
   add_rows(y.const_data_ptr<float>(), block.gamma1, rows);
 }
 
-// Rows of a picture's patches for all class blocks; see ClassState in class_attention.h.
+// Rows of a picture's patches for all class blocks; see ClassState in transformer.h.
 void TokenPass::class_rows(int64_t image, Rows rows) const {
   const int64_t dim = config_.dim, patches = workspace_.shape.patches;
   const Rows stored{image * workspace_.shape.tokens + rows.first, rows.count};

@@ -1,12 +1,49 @@
 #include "tost/kinds/vision/image_classifier.h"
 
+#include <memory>
+
 #include "tost/base/error.h"
-#include "tost/kinds/vision/linear_classifier.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/layers.h"
 #include "tost/nn/module_device.h"
 
 namespace tost {
+namespace {
+
+// Flattened pixels and one Linear: the floor every vision model has to beat.
+
+class LinearClassifier : public ImageClassifier {
+ public:
+  explicit LinearClassifier(const VisionConfig& config);
+
+  // Images must be square with the side of the config.
+  torch::Tensor forward(const torch::Tensor& images) override;
+  torch::Tensor forward_traced(const torch::Tensor& images, VisionTrace& trace) override;
+
+  std::shared_ptr<Linear> head;
+};
+
+LinearClassifier::LinearClassifier(const VisionConfig& config) : ImageClassifier(config) {
+  const int64_t features = config.in_channels * config.image_size * config.image_size;
+  head = register_module("head", std::make_shared<Linear>(features, config.classes, true));
+}
+
+torch::Tensor LinearClassifier::forward(const torch::Tensor& any_images) {
+  const auto images = checked_images(any_images);
+  const int64_t side = config().image_size;
+  if (images.size(2) != side || images.size(3) != side) {
+    fail_data("The linear model was built for images of ", side, " x ", side, " pixels, found ",
+              images.size(2), " x ", images.size(3), "; resize them.");
+  }
+  return head->forward(images.flatten(1));
+}
+
+torch::Tensor LinearClassifier::forward_traced(const torch::Tensor& images, VisionTrace& trace) {
+  trace = VisionTrace{};
+  return forward(images);
+}
+
+}  // namespace
 
 torch::Tensor ImageClassifier::checked_images(const torch::Tensor& images) const {
   if (images.dim() != 4 || images.size(1) != config_.in_channels || images.numel() == 0 ||

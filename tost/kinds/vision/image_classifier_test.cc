@@ -7,10 +7,10 @@
 #include <string>
 
 #include "tost/base/error.h"
-#include "tost/kinds/vision/class_attention.h"
 #include "tost/kinds/vision/cost.h"
 #include "tost/kinds/vision/fourier_position.h"
 #include "tost/kinds/vision/presets.h"
+#include "tost/kinds/vision/transformer.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"

@@ -1,5 +1,7 @@
-#include "tost/kinds/vision/kind.h"
+// Image classifiers as a row of the table of kinds.
+#include "tost/kinds/kind.h"
 
+#include "tost/base/error.h"
 #include "tost/kinds/vision/bench.h"
 #include "tost/kinds/vision/cost.h"
 #include "tost/kinds/vision/engine.h"
@@ -7,14 +9,99 @@
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/onnx.h"
 #include "tost/kinds/vision/presets.h"
-#include "tost/kinds/vision/run.h"
+#include "tost/kinds/vision/task.h"
+#include "tost/kinds/vision/train_config.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/quantized_file.h"
+#include "tost/store/run_layout.h"
+#include "tost/train/run_kind.h"
 
 namespace tost {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
+
+// Pictures of one data split, and the model they are shown to.
+class Scorer {
+ public:
+  Scorer(const fs::path& run, const std::atomic<bool>* stop)
+      : config_(make_config(vision_train_form(), read_config_file(run / kConfigFile))),
+        loaded_(load_model_file(final_checkpoint(run),
+                                config_.evaluate_ema ? Weights::kEma : Weights::kRaw)),
+        stop_(stop) {}
+
+  std::optional<EvalResult> score(const std::string& split, const Corruption& corruption) {
+    if (dataset_ == nullptr || split != split_) {
+      dataset_ = open_image_dataset(data_spec(config_), split);
+      split_ = split;
+    }
+    LoaderConfig loader_config;
+    loader_config.batch_size = config_.eval_batch;
+    loader_config.workers = 0;
+    loader_config.preprocess = loaded_.info.preprocess;
+    loader_config.corruption = corruption;
+    ImageLoader loader(dataset_, loader_config);
+    EvalOptions options;
+    options.precision = config_.precision;
+    options.stop = stop_;
+    return evaluate(*loaded_.model, loader, options);
+  }
+
+ private:
+  VisionTrainConfig config_;
+  LoadedModel loaded_;
+  const std::atomic<bool>* stop_;
+  std::shared_ptr<const ImageDataset> dataset_;
+  std::string split_;
+};
+
+// By the model of the run's last checkpoint on the rule's split, and on its damaged pictures
+// (seed 0).
+std::optional<RunScores> score_pictures(const fs::path& run, const json& rule,
+                                        const std::atomic<bool>* stop) {
+  RunScores found;
+  Scorer scorer(run, stop);
+  const auto clean = scorer.score(rule.at("split").get<std::string>(), {});
+  if (!clean) return std::nullopt;
+  found.scores = {{"top1", clean->top1}, {"top5", clean->top5}, {"loss", clean->loss}};
+  const json& corruptions = rule.at("corruptions");
+  if (corruptions.is_null()) return found;
+  const std::string split = corruptions.at("split").get<std::string>();
+  for (const json& kind : corruptions.at("kinds")) {
+    std::vector<double>& values = found.corrupted[kind.get<std::string>()];
+    for (const json& strength : corruptions.at("strengths")) {
+      const auto result = scorer.score(split, {kind.get<std::string>(), strength.get<int64_t>()});
+      if (!result) return std::nullopt;
+      values.push_back(result->top1);
+    }
+  }
+  return found;
+}
+
+constexpr char kOptions[] = "model_options";
+
+// A typing error in model_options would else show in the first run alone, once for every run.
+void check_model_options(const nlohmann::json& config) {
+  const auto model = config.value("model", std::string("tost_nano_p4"));
+  const auto options = config.value(kOptions, nlohmann::json::object());
+  if (options.empty()) return;
+  try {
+    vision_config_from_json(merge(to_json(vision_preset(model)), options));
+  } catch (const Error& error) {
+    fail_usage("model_options cannot be used: ", error.what());
+  }
+}
+
+RunKind vision_run_kind() {
+  RunKind kind = make_run_kind<VisionTask>("vision", "image model", vision_train_form(),
+                                           vision_preset_names(), model_info_from_json);
+  kind.check = check_model_options;
+  kind.metric = "top1";
+  kind.corruptible = true;
+  kind.score = score_pictures;
+  return kind;
+}
 
 OpenedModel open_vision(const std::filesystem::path& path, Weights weights) {
   const auto loaded = load_model_file(path, weights);

@@ -1,8 +1,8 @@
-#include "tost/kinds/vision/norm_gelu.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "tost/kinds/vision/patch_stem.h"
 
 namespace tost {
 namespace norm_gelu_test {

@@ -2,16 +2,63 @@
 // One skeleton for all three families; only the token mixer differs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "tost/kinds/vision/class_attention.h"
 #include "tost/kinds/vision/fourier_position.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/patch_stem.h"
 #include "tost/nn/block.h"
+#include "tost/nn/layers.h"
+#include "tost/torch.h"
 
 namespace tost {
+
+// Class-attention block: the class token alone asks, class and patch tokens answer (softmax).
+
+// Keys `qkv` and `proj`. The full q, k, v weight is kept for checkpoints, but queries are computed
+// for the class token only.
+class ClassAttention : public torch::nn::Module {
+ public:
+  ClassAttention(int64_t dim, int64_t heads, bool qkv_bias);
+
+  // cls [B, 1, C], tokens [B, N, C], both normalised → [B, 1, C]. `weights`, unless null, receives
+  // the attention of the class token over itself and the patch tokens, [B, H, 1 + N].
+  torch::Tensor forward(const torch::Tensor& cls, const torch::Tensor& tokens,
+                        torch::Tensor* weights = nullptr);
+
+  std::shared_ptr<Linear> qkv;   // [3C, C]
+  std::shared_ptr<Linear> proj;  // [C, C]
+
+ private:
+  int64_t heads_;
+};
+
+// The official block has a quirk that checkpoints depend on: a normalised tensor serves as residual
+// and branch, so patch tokens change as well. With x the patch tokens and n = LN1(x), their output
+// is 2 LN2(x + γ₁ n), or 2 (x + γ₁ n) without `tokens_norm`; the class token goes to c + γ₂ mlp(c)
+// with c = LN2(cls + γ₁ attention).
+struct ClassState {
+  torch::Tensor cls;     // [B, 1, C]
+  torch::Tensor tokens;  // [B, N, C]; undefined after the last block, where nobody needs them
+};
+
+class ClassAttentionBlock : public torch::nn::Module {
+ public:
+  ClassAttentionBlock(const BlockConfig& config, int64_t heads, bool qkv_bias, bool tokens_norm);
+
+  // `last`: leaves the tokens out. `weights` as in ClassAttention.
+  ClassState forward(const ClassState& x, bool last, torch::Tensor* weights = nullptr);
+
+  std::shared_ptr<LayerNorm> norm1, norm2;
+  std::shared_ptr<ClassAttention> attn;
+  std::shared_ptr<Mlp> mlp;
+  torch::Tensor gamma1, gamma2;  // [C]
+
+ private:
+  bool tokens_norm_;
+};
 
 class VisionTransformer : public ImageClassifier {
  public:
