@@ -12,7 +12,6 @@
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
 #include "tost/study/data_bench.h"
-#include "tost/study/data_report.h"
 
 namespace tost {
 namespace {

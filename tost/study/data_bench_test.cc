@@ -5,9 +5,7 @@
 #include <sstream>
 
 #include "tost/base/error.h"
-#include "tost/study/data_report.h"
 #include "tost/study/data_sources.h"
-#include "tost/study/plain_jpeg.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

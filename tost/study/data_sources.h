@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tost/data/loader.h"
+#include "tost/io/image.h"
 #include "tost/study/data_bench.h"
 
 namespace tost {
@@ -33,5 +35,10 @@ LoaderConfig loader_config(const PictureSource& source, const std::string& recip
 // Throws a data Error unless pictures equal their plain decode and the loader's batches equal those
 // made without workers (for eval: from plain decodes). Returns DataBenchRow::deviation.
 double check_pictures(const PictureSource& source, const LoaderConfig& config);
+
+// libjpeg as its manual uses it: what the reader of pictures is compared with.
+
+// Decodes an RGB JPEG at full size. Throws a data Error for anything else.
+Image decode_jpeg_plainly(std::string_view bytes);
 
 }  // namespace tost

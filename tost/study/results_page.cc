@@ -1,5 +1,8 @@
+#include <cmath>
+
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/report/chart.h"
 #include "tost/study/metric_view.h"
 #include "tost/study/sweep_report.h"
 
@@ -53,6 +56,127 @@ Page results_page(const SweepSpec& spec, const SweepSummary& summary,
   page.facts({{"Command", command}, {"Every number", "results.json, results.csv"}});
   page.table(runs_table(summary, steps));
   return page;
+}
+
+namespace {
+
+constexpr double kGap = 16;
+
+double scale_of(const SweepSummary& summary) {
+  return metric_view(summary.metric).scale;
+}
+
+std::string label_of(const SweepSummary& summary) {
+  return metric_view(summary.metric).axis;
+}
+
+void add(Series& series, double x, const MeanSpread& value, double scale) {
+  if (value.n == 0) return;
+  series.x.push_back(x);
+  series.y.push_back(scale * value.mean);
+  series.spread.push_back(std::isfinite(value.spread) ? scale * value.spread : 0);
+}
+
+Drawing dots(const SweepSpec& spec, const SweepSummary& summary) {
+  BarChart chart;
+  chart.title = spec.title;
+  chart.dots = true;
+  chart.y.label = label_of(summary);
+  Series scores;
+  for (const VariantSummary& v : summary.variants) {
+    chart.groups.push_back(v.variant);
+    scores.y.push_back(v.score.n > 0 ? scale_of(summary) * v.score.mean : std::nan(""));
+    scores.spread.push_back(std::isfinite(v.score.spread) ? scale_of(summary) * v.score.spread : 0);
+  }
+  chart.series.push_back(std::move(scores));
+  return draw(chart);
+}
+
+Drawing curves(const SweepSpec& spec, const SweepSummary& summary) {
+  LineChart chart;
+  chart.title = spec.title;
+  const bool epochs = summary.metric == "top1";
+  chart.x.label = epochs ? "epoch" : "step";
+  chart.x.integer = epochs;
+  chart.y.label = label_of(summary) + " (validation)";
+  for (const VariantSummary& v : summary.variants) {
+    Series series{.name = v.variant};
+    for (size_t i = 0; i < v.curve.size(); ++i) {
+      add(series, double(epochs ? v.epochs[i] : v.steps[i]), v.curve[i], scale_of(summary));
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return draw(chart);
+}
+
+Drawing lines_of(const std::string& kind, const SweepSummary& summary) {
+  LineChart chart;
+  chart.title = kind;
+  chart.x.label = "strength";
+  chart.x.integer = true;
+  chart.y.label = label_of(summary);
+  chart.width = 400;
+  chart.height = 280;
+  for (const VariantSummary& v : summary.variants) {
+    Series series{.name = v.variant};
+    // Pictures of another split are not a beginning of the line.
+    if (summary.corrupted_split == summary.split) add(series, 0, v.score, 100);
+    const std::vector<MeanSpread>& values = v.corrupted.at(kind);
+    for (size_t s = 0; s < values.size(); ++s) {
+      add(series, double(summary.strengths[s]), values[s], 100);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return draw(chart);
+}
+
+void shift(Point& point, double dx, double dy) {
+  point.x += dx;
+  point.y += dy;
+}
+
+void shift(Shape& shape, double dx, double dy) {
+  if (auto* path = std::get_if<PathShape>(&shape)) {
+    for (Point& point : path->points) shift(point, dx, dy);
+  } else if (auto* circle = std::get_if<CircleShape>(&shape)) {
+    shift(circle->center, dx, dy);
+  } else if (auto* rect = std::get_if<RectShape>(&shape)) {
+    rect->x += dx;
+    rect->y += dy;
+  } else if (auto* text = std::get_if<TextShape>(&shape)) {
+    shift(text->at, dx, dy);
+  } else if (auto* image = std::get_if<ImageShape>(&shape)) {
+    image->x += dx;
+    image->y += dy;
+  }
+}
+
+// Two charts a row.
+Drawing beside_each_other(const std::string& title, const std::vector<Drawing>& parts) {
+  Drawing whole;
+  whole.description = title + ":";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double dx = i % 2 == 0 ? 0 : parts[i - 1].width + kGap;
+    const double dy = double(i / 2) * (parts[i].height + kGap);
+    for (Shape shape : parts[i].shapes) {
+      shift(shape, dx, dy);
+      whole.shapes.push_back(std::move(shape));
+    }
+    whole.width = std::max(whole.width, dx + parts[i].width);
+    whole.height = std::max(whole.height, dy + parts[i].height);
+    whole.description += " " + parts[i].description;
+  }
+  return whole;
+}
+
+}  // namespace
+
+Drawing results_plot(const SweepSpec& spec, const SweepSummary& summary) {
+  if (spec.plot == SweepPlot::kDots) return dots(spec, summary);
+  if (spec.plot == SweepPlot::kCurve) return curves(spec, summary);
+  std::vector<Drawing> parts;
+  for (const std::string& kind : summary.kinds) parts.push_back(lines_of(kind, summary));
+  return beside_each_other(spec.title, parts);
 }
 
 }  // namespace tost

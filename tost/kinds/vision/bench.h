@@ -17,7 +17,8 @@ std::unique_ptr<BenchModel> open_bench_vision(const BenchModelSource& source, bo
 // out. side: of the pictures.
 std::vector<Product> vision_products(const ImageClassifier& model, int64_t batch, int64_t side);
 
-// What `tost bench train` takes steps of: square images of `side` pixels. Without stochastic depth, so that every step costs the same.
+// What `tost bench train` takes steps of: square images of `side` pixels. Without stochastic depth,
+// so that every step costs the same.
 std::unique_ptr<TrainBenchModel> make_bench_model(const VisionConfig& config, int64_t batch,
                                                   int64_t side);
 
