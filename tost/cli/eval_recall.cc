@@ -8,7 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/result_file.h"
-#include "tost/data/recall_cases.h"
+#include "tost/data/recall_data.h"
 #include "tost/io/safe_text.h"
 #include "tost/kinds/language/explain_recall_maps.h"
 #include "tost/kinds/vision/cost.h"

@@ -4,7 +4,7 @@
 
 #include "tost/base/text.h"
 #include "tost/data/sequence_tsv.h"
-#include "tost/data/split_stream.h"
+#include "tost/data/splits.h"
 #include "tost/io/safe_text.h"
 
 namespace tost {

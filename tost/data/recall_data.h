@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tost/torch.h"
+
 namespace tost {
 
 // Targets stand where the token to be predicted comes next, as a language model is scored.
@@ -72,5 +74,32 @@ class RecallSource {
 // Throws a usage Error for an unknown task (nearest offered) and impossible settings, a data Error
 // for a text that cannot be read.
 std::unique_ptr<RecallSource> open_recall(const RecallSpec& spec);
+
+// Lists of recall cases as they are written in settings and flags.
+
+// "64, 128" or "1k,16k" (k: 1,024) → whole numbers of at least 1. Throws a usage Error naming
+// `what` for anything else and for an empty list.
+std::vector<int64_t> parse_counts(const std::string& text, const std::string& what);
+// "0, 0.5, 1" → numbers from 0 to 1.
+std::vector<double> parse_shares(const std::string& text, const std::string& what);
+
+// lengths "64,128" and pairs "4,8" → two cases; one value goes with all of the other list. Throws a
+// usage Error for lists of different lengths.
+std::vector<RecallCase> parse_recall_cases(const std::string& lengths, const std::string& pairs);
+
+// Every length at every depth, depth by depth; random depths where there are none.
+std::vector<RecallCase> parse_needle_cases(const std::string& lengths, const std::string& depths);
+
+// Batches of recall samples.
+
+struct RecallBatch {
+  torch::Tensor ids;               // [B, T] int64
+  torch::Tensor targets;           // [B, T] int64, -1 where nothing is asked
+  std::vector<int64_t> distances;  // one a target that is not -1, in row-major order
+};
+
+// Samples first ... first + count - 1 of the split. Throws what sample() throws.
+RecallBatch make_recall_batch(const RecallSource& source, const RecallCase& size,
+                              const std::string& split, int64_t first, int64_t count);
 
 }  // namespace tost

@@ -8,8 +8,6 @@
 #include <set>
 
 #include "tost/base/file.h"
-#include "tost/data/recall_batch.h"
-#include "tost/data/recall_cases.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tost/comm/group.h"
-#include "tost/data/recall_batch.h"
+#include "tost/data/recall_data.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/language/scores.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "tost/data/recall_batch.h"
+#include "tost/data/recall_data.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/recall_train_config.h"
