@@ -32,7 +32,7 @@ sources_of() {
       echo tost/io/{idx,image,jpeg,png}.cc ;;
     sweep_file)
       echo tost/study/{run_record,sweep_spec}.cc tost/store/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;
-    token_file) echo tost/io/{token_file,token_file_writer}.cc ;;
+    token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe}.cc ;;

@@ -3,6 +3,7 @@
 // All little-endian. llm.c's files of 32-bit tokens (magic 20240801) are not read.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,6 +15,14 @@
 #include "tost/io/mapped_file.h"
 
 namespace tost {
+
+// The header of llm.c's token files.
+
+using TokenFileHeader = std::array<int32_t, 256>;  // magic, version, number of tokens, zeros
+inline constexpr size_t kTokenHeaderBytes = sizeof(TokenFileHeader);
+inline constexpr int32_t kTokenMagic = 20240520;
+inline constexpr int32_t kTokenVersion = 1;
+inline constexpr int32_t kWideTokenMagic = 20240801;  // of its files of 32-bit tokens
 
 enum class TokenFormat { kNanoGpt, kLlmC };
 

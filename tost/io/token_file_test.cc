@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "tost/io/token_file_header.h"
 #include "tost/io/token_test_util.h"
 #include "tost/testing/temp_dir.h"
 
