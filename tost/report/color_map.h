@@ -28,4 +28,18 @@ Image group_image(const std::vector<int64_t>& groups, int64_t rows, int64_t colu
 // `over`, enlarged to `under`'s size (bilinear where smooth, else by repetition), laid over it.
 Image blend(const Image& under, const Image& over, double opacity, bool smooth);
 
+// Colours by lightness, chroma and hue (CIELAB, D65), in which equal steps look equal.
+
+struct Lch {
+  double lightness = 0;  // 0 black ... 100 white
+  double chroma = 0;
+  double hue = 0;  // degrees
+};
+
+// The sRGB colour; a chroma outside sRGB is lowered until it fits, at the same lightness and hue.
+Rgb rgb_of(const Lch& color);
+
+// Lightness 0 ... 100 of an sRGB colour.
+double lightness_of(Rgb color);
+
 }  // namespace tost

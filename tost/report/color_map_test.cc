@@ -9,7 +9,6 @@
 
 #include "tost/base/error.h"
 #include "tost/report/ink.h"
-#include "tost/report/lab.h"
 
 namespace tost {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "tost/base/error.h"
 #include "tost/report/chart_frame.h"
-#include "tost/report/lab.h"
+#include "tost/report/color_map.h"
 
 namespace tost {
 namespace {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/report/page_style.h"
 #include "tost/report/panels.h"
 #include "tost/report/text.h"
 
