@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tost/io/image.h"
+#include "tost/report/color_map.h"
 #include "tost/report/page.h"
 #include "tost/torch.h"
 
@@ -36,5 +38,13 @@ nlohmann::json rounded(const torch::Tensor& tensor, int decimals);
 // 1, 2, ..., count.
 std::vector<double> layer_axis(size_t count);
 TableCell number_cell(const std::string& text, bool strong = false);
+
+// Maps of numbers as pictures.
+
+// values [N] or [rows, columns] as one pixel a value; 0 ... 1 where the ends are not finite.
+Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low, double high,
+                ColorMap map = ColorMap::kSequential);
+// groups [N], from 0, in their colours.
+Image groups_image(const torch::Tensor& groups, int64_t rows, int64_t columns);
 
 }  // namespace tost

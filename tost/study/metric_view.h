@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tost/report/page.h"
-#include "tost/study/sweep_stats.h"
+#include "tost/study/sweep_summary.h"
 
 namespace tost {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "tost/study/sweep_stats.h"
+#include "tost/study/sweep_summary.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/explain/map_images.h"
+#include "tost/explain/numbers.h"
 #include "tost/io/image.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/torch.h"

@@ -1,18 +1,34 @@
 #include "tost/kinds/vision/explain_report.h"
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "tost/base/error.h"
 #include "tost/explain/selection.h"
 #include "tost/explain/trace_on_cpu.h"
-#include "tost/kinds/vision/explain_layers.h"
-#include "tost/kinds/vision/explain_picture_input.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
+#include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/rates.h"
+#include "tost/kinds/vision/transformer.h"
+#include "tost/nn/block.h"
 #include "tost/nn/state_dict.h"
 
 namespace tost {
 namespace {
+
+// The parts of an image classifier that a report measures with, by layer.
+
+// First to last; empty for a model without blocks.
+std::vector<std::shared_ptr<Block>> blocks_of(const ImageClassifier& model) {
+  std::vector<std::shared_ptr<Block>> blocks;
+  if (const auto* transformer = dynamic_cast<const VisionTransformer*>(&model)) {
+    for (const auto& module : *transformer->blocks) {
+      blocks.push_back(std::dynamic_pointer_cast<Block>(module));
+    }
+  }
+  return blocks;
+}
 
 bool stopped(const VisionExplainOptions& options) {
   return options.stop != nullptr && options.stop->load();

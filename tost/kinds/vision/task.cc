@@ -6,7 +6,7 @@
 #include "tost/base/text.h"
 #include "tost/data/views.h"
 #include "tost/kinds/vision/evaluate.h"
-#include "tost/kinds/vision/model_info.h"
+#include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/rates.h"
 #include "tost/kinds/vision/train_config.h"
