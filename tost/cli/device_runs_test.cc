@@ -6,7 +6,6 @@
 #include "tost/base/text.h"
 #include "tost/cli/device_test_util.h"
 #include "tost/data/shapes.h"
-#include "tost/kinds/language/explain_json.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/generate.h"
 #include "tost/kinds/language/loss.h"

@@ -1,10 +1,9 @@
-#include "tost/kinds/language/explain_json.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tost/explain/numbers.h"
 #include "tost/kinds/language/explain_influence.h"
+#include "tost/kinds/language/explain_report.h"
 
 namespace tost {
 namespace {

@@ -1,10 +1,9 @@
-#include "tost/kinds/language/explain_page.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/explain_sections.h"
 
 namespace tost {

@@ -6,8 +6,6 @@
 #include <set>
 
 #include "tost/kinds/language/eval_test_util.h"
-#include "tost/kinds/language/explain_json.h"
-#include "tost/kinds/language/explain_page.h"
 #include "tost/kinds/language/explain_sections.h"
 #include "tost/ops/coding_rate.h"
 

@@ -1,11 +1,10 @@
-#include "tost/kinds/vision/explain_findings.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/explain/numbers.h"
 #include "tost/kinds/vision/explain_images.h"
+#include "tost/kinds/vision/explain_page_parts.h"
 
 namespace tost {
 namespace {

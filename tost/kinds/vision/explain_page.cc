@@ -4,7 +4,6 @@
 #include "tost/base/text.h"
 #include "tost/explain/head_spectra.h"
 #include "tost/explain/numbers.h"
-#include "tost/kinds/vision/explain_findings.h"
 #include "tost/kinds/vision/explain_images.h"
 #include "tost/kinds/vision/explain_page_parts.h"
 #include "tost/report/chart.h"

@@ -31,4 +31,14 @@ MapPlan plan_maps(int64_t pictures, int64_t layers, int64_t heads);
 // The split whose numbers panels show that show one; null without data.
 const SplitStatistics* main_split(const VisionReport& report);
 
+// What the numbers of a report say, in sentences computed from them (explain_findings.cc). Each is
+// "" where its numbers are missing.
+std::string entropy_finding(const SplitStatistics& split);
+std::string compression_finding(const SplitStatistics& split, double ceiling);
+std::string correlation_finding(const SplitStatistics& split);
+std::string spectra_finding(const std::vector<HeadSpectra>& spectra, int64_t width);
+std::string norm_finding(const SplitStatistics& split, int64_t registers);
+std::string segmentation_finding(const Segmentation& segmentation);
+std::string bound_finding(const SplitStatistics& split);
+
 }  // namespace tost

@@ -1,6 +1,5 @@
 #include "tost/base/error.h"
 #include "tost/explain/numbers.h"
-#include "tost/kinds/vision/explain_findings.h"
 #include "tost/kinds/vision/explain_images.h"
 #include "tost/kinds/vision/explain_page_parts.h"
 #include "tost/report/chart.h"
