@@ -9,6 +9,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 #include "tost/kernels/isa.h"
 #include "tost/kinds/language/decode_bench.h"
 #include "tost/ops/device.h"
@@ -32,18 +33,10 @@ struct BenchDecodeFlags {
 };
 
 nlohmann::json row_json(const DecodeBenchRow& r) {
-  return {{"model", r.model},
-          {"precision", r.precision},
-          {"context", r.context},
-          {"graphs", r.graphs},
-          {"weight_bytes", r.weight_bytes},
-          {"state_bytes", r.state_bytes},
-          {"resident_bytes", r.resident_bytes},
-          {"read_gb_per_s", r.read_gb_per_s},
-          {"read_ms", r.read_ms},
-          {"step_ms", r.step_ms},
-          {"step_over_read", r.step_ms / r.read_ms},
-          {"prefill_tokens_per_s", r.prefill_tokens_per_s}};
+  auto json = TOST_MEMBERS(r, model, precision, context, graphs, weight_bytes, state_bytes,
+                           resident_bytes, read_gb_per_s, read_ms, step_ms, prefill_tokens_per_s);
+  json["step_over_read"] = r.step_ms / r.read_ms;
+  return json;
 }
 
 void run_bench_decode(const BenchDecodeFlags& options) {

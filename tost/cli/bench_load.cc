@@ -9,6 +9,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 #include "tost/study/load_bench.h"
 
 namespace tost {
@@ -30,12 +31,8 @@ void run_bench_load(const BenchLoadFlags& options) {
     std::printf("%-12s %9s %9s %9s %9s\n", "file", "size", "read ms", "load ms", "load/read");
   }
   for (const LoadBenchRow& r : rows) {
-    list.push_back({{"format", r.format},
-                    {"parameters", r.parameters},
-                    {"bytes", r.bytes},
-                    {"read_ms", r.read_ms},
-                    {"load_ms", r.load_ms},
-                    {"load_over_read", r.load_ms / r.read_ms}});
+    list.push_back(TOST_MEMBERS(r, format, parameters, bytes, read_ms, load_ms));
+    list.back()["load_over_read"] = r.load_ms / r.read_ms;
     if (options.run.json) continue;
     std::printf("%-12s %9s %9.1f %9.1f %9.2f\n", r.format.c_str(), human_bytes(r.bytes).c_str(),
                 r.read_ms, r.load_ms, r.load_ms / r.read_ms);

@@ -10,6 +10,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 #include "tost/kernels/isa.h"
 #include "tost/ops/device.h"
 #include "tost/study/op_bench.h"
@@ -24,27 +25,16 @@ struct BenchOpOptions {
 };
 
 nlohmann::json row_json(const OpBenchRow& r) {
-  return {{"batch", r.shape.batch},
-          {"tokens", r.shape.tokens},
-          {"error", r.error},
-          {"copy_ms", r.copy_ms},
-          {"core_ms", r.core_ms},
-          {"plain_ms", r.plain_ms},
-          {"core_both_ms", r.core_both_ms},
-          {"plain_both_ms", r.plain_both_ms},
-          {"layer_ms", r.layer_ms},
-          {"projections_ms", r.projections_ms},
-          {"layer_both_ms", r.layer_both_ms},
-          {"projections_both_ms", r.projections_both_ms},
-          {"attention_ms", r.attention_ms},
-          {"attention_both_ms", r.attention_both_ms},
-          {"layer_kept", r.layer_kept},
-          {"plain_layer_kept", r.plain_layer_kept},
-          {"core_speedup", r.plain_ms / r.core_ms},
-          {"core_both_speedup", r.plain_both_ms / r.core_both_ms},
-          {"core_over_copy", r.core_ms / r.copy_ms},
-          {"layer_over_projections", r.layer_ms / r.projections_ms},
-          {"layer_both_over_projections", r.layer_both_ms / r.projections_both_ms}};
+  auto json = TOST_MEMBERS(r, error, copy_ms, core_ms, plain_ms, core_both_ms, plain_both_ms,
+                           layer_ms, projections_ms, layer_both_ms, projections_both_ms,
+                           attention_ms, attention_both_ms, layer_kept, plain_layer_kept);
+  json.update(TOST_MEMBERS(r.shape, batch, tokens));
+  json.update({{"core_speedup", r.plain_ms / r.core_ms},
+               {"core_both_speedup", r.plain_both_ms / r.core_both_ms},
+               {"core_over_copy", r.core_ms / r.copy_ms},
+               {"layer_over_projections", r.layer_ms / r.projections_ms},
+               {"layer_both_over_projections", r.layer_both_ms / r.projections_both_ms}});
+  return json;
 }
 
 void print_line(const char* name, double ms, const std::string& against) {
@@ -114,17 +104,11 @@ void run_bench_op(const BenchOpOptions& options) {
   if (!options.run.json) return;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& row : rows) list.push_back(row_json(row));
-  print_json({{"causal", bench.causal},
-              {"means", bench.means},
-              {"gate", bench.gate},
-              {"dtype", bench.dtype},
-              {"device", bench.device},
-              {"dim", bench.dim},
-              {"heads", bench.heads},
-              {"threads", at::get_num_threads()},
-              {"isa", kernels::current_isa()},
-              {"repeat", bench.repeat},
-              {"shapes", list}});
+  auto json = TOST_MEMBERS(bench, causal, means, gate, dtype, device, dim, heads, repeat);
+  json["threads"] = at::get_num_threads();
+  json["isa"] = kernels::current_isa();
+  json["shapes"] = list;
+  print_json(json);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/ops/device.h"
@@ -39,26 +40,19 @@ json part_json(double ms) {
 
 json cost_json(const StepCost& cost, double floor_ms) {
   if (cost.ms == 0) return nullptr;
-  return {{"ms", cost.ms},
-          {"over_floor", cost.ms / floor_ms},
-          {"graphs", cost.graphs},
-          {"forward_ms", part_json(cost.forward_ms)},
-          {"backward_ms", part_json(cost.backward_ms)},
-          {"forward_backward_ms", cost.forward_backward_ms},
-          {"update_ms", cost.update_ms},
-          {"bytes", cost.bytes},
-          {"state_bytes", cost.state_bytes}};
+  auto object = TOST_MEMBERS(cost, ms, graphs, forward_backward_ms, update_ms, bytes, state_bytes);
+  object["over_floor"] = cost.ms / floor_ms;
+  object["forward_ms"] = part_json(cost.forward_ms);
+  object["backward_ms"] = part_json(cost.backward_ms);
+  return object;
 }
 
 json row_json(const TrainBenchRow& row) {
-  return {{"precision", row.precision},
-          {"samples", row.samples},
-          {"parameters", row.parameters},
-          {"floor_ms", row.floor_ms},
-          {"floor_gflop", row.floor_gflop},
-          {"step", cost_json(row.step, row.floor_ms)},
-          {"plain", cost_json(row.plain, row.floor_ms)},
-          {"twin", cost_json(row.twin, row.floor_ms)}};
+  auto object = TOST_MEMBERS(row, precision, samples, parameters, floor_ms, floor_gflop);
+  object["step"] = cost_json(row.step, row.floor_ms);
+  object["plain"] = cost_json(row.plain, row.floor_ms);
+  object["twin"] = cost_json(row.twin, row.floor_ms);
+  return object;
 }
 
 void print_cost(const char* name, const StepCost& cost, double floor_ms) {

@@ -44,4 +44,11 @@ std::optional<std::string> exact_json_text(const Json& value, int indent = -1) {
   }
 }
 
+// TOST_MEMBERS(row, a, b) is {"a": row.a, "b": row.b}.
+#define TOST_MEMBER(name) {#name, tost_object.name},
+#define TOST_MEMBERS(object, ...)                                                               \
+  [](const auto& tost_object) {                                                                 \
+    return nlohmann::json{NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TOST_MEMBER, __VA_ARGS__))}; \
+  }(object)
+
 }  // namespace tost

@@ -111,12 +111,10 @@ json to_json(const LraTable& table) {
     json cells = json::object();
     for (const auto& [task, c] : row.cells) {
       cells[task] = {{"top1", to_json(c.top1)},
-                     {"parameters", c.parameters},
                      {"parameters_more", c.more ? json(*c.more) : json()},
                      {"seconds", to_json(c.seconds)},
-                     {"cpu_seconds", to_json(c.cpu_seconds)},
-                     {"steps", c.steps},
-                     {"failed", c.failed}};
+                     {"cpu_seconds", to_json(c.cpu_seconds)}};
+      cells[task].update(TOST_MEMBERS(c, parameters, steps, failed));
     }
     rows.push_back({{"mixer", row.mixer},
                     {"tasks", cells},

@@ -9,6 +9,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/report/chart.h"
 
 namespace tost {
@@ -29,19 +30,15 @@ std::vector<CostPoint> costs(const ScalingResult& result, const std::string& mix
 
 json fit_json(const std::optional<PowerFit>& fit) {
   if (!fit.has_value()) return nullptr;
-  return {{"exponent", fit->exponent}, {"factor", fit->factor}, {"points", fit->points}};
+  return TOST_MEMBERS(*fit, exponent, factor, points);
 }
 
 json points_json(const ScalingResult& result) {
   json list = json::array();
   for (const auto& p : result.points) {
-    list.push_back({{"mixer", p.mixer},
-                    {"mode", p.mode},
-                    {"tokens", p.tokens},
-                    {"batch", p.batch},
-                    {"ms", p.ms},
-                    {"ms_per_sequence", p.ms / double(p.batch)},
-                    {"bytes", p.bytes > 0 ? json(p.bytes) : json(nullptr)}});
+    list.push_back(TOST_MEMBERS(p, mixer, mode, tokens, batch, ms));
+    list.back()["ms_per_sequence"] = p.ms / double(p.batch);
+    list.back()["bytes"] = p.bytes > 0 ? json(p.bytes) : json(nullptr);
   }
   return list;
 }
@@ -49,14 +46,8 @@ json points_json(const ScalingResult& result) {
 json memberships_json(const ScalingResult& result) {
   json list = json::array();
   for (const auto& m : result.memberships) {
-    list.push_back({{"tokens", m.tokens},
-                    {"temp", m.temp},
-                    {"entropy", m.entropy},
-                    {"least_share", m.least_share},
-                    {"largest_share", m.largest_share},
-                    {"finite", m.finite},
-                    {"pi_error", m.pi_error},
-                    {"y_error", m.y_error}});
+    list.push_back(TOST_MEMBERS(m, tokens, temp, entropy, least_share, largest_share, finite,
+                                pi_error, y_error));
   }
   return list;
 }
@@ -127,8 +118,7 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                   const ScalingSummary& summary) {
   json stops = json::array(), fits = json::array();
   for (const auto& s : result.stops) {
-    stops.push_back(
-        {{"mixer", s.mixer}, {"mode", s.mode}, {"tokens", s.tokens}, {"reason", s.reason}});
+    stops.push_back(TOST_MEMBERS(s, mixer, mode, tokens, reason));
   }
   for (const auto& f : summary.fits) {
     fits.push_back({{"mixer", f.mixer},
@@ -136,20 +126,17 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                     {"seconds", fit_json(f.time)},
                     {"bytes", fit_json(f.memory)}});
   }
-  return {{"causal", options.causal},
-          {"network", options.network.empty() ? json(nullptr) : json(options.network)},
-          {"dim", options.dim},
-          {"heads", options.heads},
-          {"dtype", options.dtype},
-          {"repeat", options.repeat},
-          {"interrupted", result.interrupted},
-          {"points", points_json(result)},
-          {"stopped", stops},
-          {"fit_from", summary.fit_from},
-          {"fit_to", summary.fit_to},
-          {"fits", fits},
-          {"tssa_against_softmax", duels_json(summary)},
-          {"memberships", memberships_json(result)}};
+  json object = TOST_MEMBERS(options, causal, dim, heads, dtype, repeat);
+  object.update({{"network", options.network.empty() ? json(nullptr) : json(options.network)},
+                 {"interrupted", result.interrupted},
+                 {"points", points_json(result)},
+                 {"stopped", stops},
+                 {"fit_from", summary.fit_from},
+                 {"fit_to", summary.fit_to},
+                 {"fits", fits},
+                 {"tssa_against_softmax", duels_json(summary)},
+                 {"memberships", memberships_json(result)}});
+  return object;
 }
 
 // The results as text for a terminal.

@@ -2,6 +2,7 @@
 #include "tost/kinds/kind.h"
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/language/bench.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
@@ -62,15 +63,10 @@ json score_language(const ScoreRequest& request) {
 json describe_language(const std::string& name) {
   const LanguageConfig config = language_preset(name);
   const auto model = make_language_model(config, WeightInit::kNone);
-  return {{"name", name},
-          {"mixer", config.mixer},
-          {"block", config.block},
-          {"positions", config.positions},
-          {"vocab", config.vocab},
-          {"dim", config.dim},
-          {"depth", config.depth},
-          {"heads", config.heads},
-          {"parameters", parameter_count(*model)}};
+  json row = TOST_MEMBERS(config, mixer, block, positions, vocab, dim, depth, heads);
+  row["name"] = name;
+  row["parameters"] = parameter_count(*model);
+  return row;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/bench.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/eval.h"
@@ -83,15 +84,10 @@ json score_sequence(const ScoreRequest& request) {
 json describe_sequence(const std::string& name) {
   const SequenceConfig config = sequence_preset(name);
   const auto model = make_sequence_classifier(config, WeightInit::kNone);
-  return {{"name", name},
-          {"mixer", config.mixer},
-          {"max_length", config.max_length},
-          {"positions", config.positions},
-          {"pool", config.pool},
-          {"dim", config.dim},
-          {"depth", config.depth},
-          {"heads", config.heads},
-          {"parameters", parameter_count(*model)}};
+  json row = TOST_MEMBERS(config, mixer, max_length, positions, pool, dim, depth, heads);
+  row["name"] = name;
+  row["parameters"] = parameter_count(*model);
+  return row;
 }
 
 }  // namespace

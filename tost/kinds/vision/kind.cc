@@ -2,6 +2,7 @@
 #include "tost/kinds/kind.h"
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/vision/bench.h"
 #include "tost/kinds/vision/cost.h"
 #include "tost/kinds/vision/engine.h"
@@ -135,18 +136,12 @@ json score_vision(const ScoreRequest& request) {
 json describe_vision(const std::string& name) {
   const VisionConfig config = vision_preset(name);
   const auto model = make_image_classifier(config, WeightInit::kNone);
-  return {{"name", name},
-          {"mixer", config.architecture == "linear" ? "none" : config.mixer},
-          {"image_size", config.image_size},
-          {"patch", config.patch},
-          {"dim", config.dim},
-          {"depth", config.depth},
-          {"heads", config.heads},
-          {"classes", config.classes},
-          {"parameters", parameter_count(*model)},
-          {"gmac",
-           static_cast<double>(vision_multiply_adds(config, config.image_size, config.image_size)) /
-               1e9}};
+  json row = TOST_MEMBERS(config, image_size, patch, dim, depth, heads, classes);
+  row["name"] = name;
+  row["mixer"] = config.architecture == "linear" ? "none" : config.mixer;
+  row["parameters"] = parameter_count(*model);
+  row["gmac"] = double(vision_multiply_adds(config, config.image_size, config.image_size)) / 1e9;
+  return row;
 }
 
 }  // namespace
