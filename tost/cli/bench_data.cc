@@ -49,7 +49,7 @@ void run_bench_data(BenchDataFlags& o) {
 
 void add_lists(CLI::App& command, DataBenchOptions& b) {
   const auto list = [&](const char* flag, auto& to, const char* text) {
-    command.add_option(flag, to, text)->delimiter(',')->capture_default_str();
+    add_value(command, flag, to, text)->delimiter(',');
   };
   list("--source", b.sources,
        "jpeg, png (photographs in a folder), raw (32 x 32 in memory), text (tokens in memory)");
@@ -60,20 +60,18 @@ void add_lists(CLI::App& command, DataBenchOptions& b) {
 
 void add_data_options(CLI::App& command, BenchDataFlags& o) {
   auto& b = o.bench;
-  const auto value = [&](const char* flag, auto& to, const char* text) {
-    command.add_option(flag, to, text)->capture_default_str();
-  };
-  value("--pictures", b.pictures, "Pictures of a pass");
-  value("--width", b.width, "Of photographs");
-  value("--height", b.height, "Of photographs");
-  value("--image-size", b.image_size, "Side of the network's input from photographs");
-  value("--batch", b.batch, "Pictures or crops of text at a time");
-  value("--repeat", b.repeat, "Passes; median and quartiles are reported");
-  value("--model", b.model, "Preset whose training steps consume photographs");
-  value("--raw-model", b.raw_model, "Preset whose training steps consume raw pictures");
-  value("--text-model", b.text_model, "Preset whose training steps consume text");
-  value("--precision", b.precision, "Of the steps: fp32 or bf16");
-  value("--threads", o.threads, "Compute threads of the steps; 0: all cores");
+  add_value(command, "--pictures", b.pictures, "Pictures of a pass");
+  add_value(command, "--width", b.width, "Of photographs");
+  add_value(command, "--height", b.height, "Of photographs");
+  add_value(command, "--image-size", b.image_size, "Side of the network's input from photographs");
+  add_value(command, "--batch", b.batch, "Pictures or crops of text at a time");
+  add_value(command, "--repeat", b.repeat, "Passes; median and quartiles are reported");
+  add_value(command, "--model", b.model, "Preset whose training steps consume photographs");
+  add_value(command, "--raw-model", b.raw_model,
+            "Preset whose training steps consume raw pictures");
+  add_value(command, "--text-model", b.text_model, "Preset whose training steps consume text");
+  add_value(command, "--precision", b.precision, "Of the steps: fp32 or bf16");
+  add_value(command, "--threads", o.threads, "Compute threads of the steps; 0: all cores");
   command.add_flag("--no-step", o.no_step, "Without the training steps");
   command.add_option("--folder", b.folder, "For the pictures; by default the temporary folder");
   add_output_options(command, o.output);

@@ -74,18 +74,15 @@ void add_bench_decode_command(CLI::App& bench) {
   auto& b = options->bench;
   CLI::App* command = bench.add_subcommand(
       "decode", "A decoding step of language models against one read of their weights");
-  command->add_option("--models", b.models, "Presets, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_value(*command, "--models", b.models, "Presets, separated by commas")->delimiter(',');
   command
       ->add_option("--precision", b.precisions,
                    "fp32, bf16, int8, int4, separated by commas (default: all of the device)")
       ->delimiter(',');
-  command->add_option("--contexts", b.contexts, "Tokens read before, separated by commas")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--batch", b.batch, "Texts at a time")->capture_default_str();
-  command->add_option("--tokens", b.tokens, "Measured steps")->capture_default_str();
+  add_value(*command, "--contexts", b.contexts, "Tokens read before, separated by commas")
+      ->delimiter(',');
+  add_value(*command, "--batch", b.batch, "Texts at a time");
+  add_value(*command, "--tokens", b.tokens, "Measured steps");
   add_device_option(*command, options->run);
   add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);

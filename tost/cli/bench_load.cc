@@ -49,9 +49,9 @@ void add_bench_load_command(CLI::App& bench) {
   auto& b = options->bench;
   CLI::App* command =
       bench.add_subcommand("load", "Loading a model file against one read of its bytes");
-  command->add_option("--model", b.model, "Preset of a language model")->capture_default_str();
-  command->add_option("--depth", b.depth, "Its blocks; 0: the preset's")->capture_default_str();
-  command->add_option("--repeat", b.repeat, "Repetitions")->capture_default_str();
+  add_value(*command, "--model", b.model, "Preset of a language model");
+  add_value(*command, "--depth", b.depth, "Its blocks; 0: the preset's");
+  add_value(*command, "--repeat", b.repeat, "Repetitions");
   command->add_option("--folder", b.folder, "For the files; by default the temporary folder");
   add_run_options(*command, options->run);
   add_example(*command, "  tost bench load --threads 2");

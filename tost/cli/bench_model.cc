@@ -112,9 +112,8 @@ void add_lists(CLI::App& command, BenchModelFlags& o) {
   const auto list = [&](const char* flag, auto& to, const char* text) {
     command.add_option(flag, to, text)->delimiter(',');
   };
-  command.add_option("--model", b.models, "Presets or files of pictures, language or sequences")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_value(command, "--model", b.models, "Presets or files of pictures, language or sequences")
+      ->delimiter(',');
   list("--test", b.tests,
        "forward (pictures, sequences), prefill, decode (language); default: all the model has");
   list("--batch", b.batches, "Inputs at a time (default: 1)");
@@ -130,17 +129,12 @@ void add_lists(CLI::App& command, BenchModelFlags& o) {
 
 void add_model_options(CLI::App& command, BenchModelFlags& o) {
   auto& b = o.bench;
-  command.add_option("--device", b.device, "cpu, cuda, cuda:N, or auto; on a GPU --engine is off")
-      ->capture_default_str();
-  command
-      .add_option("--graphs", b.graphs,
-                  "On a GPU, run as CUDA graphs: on, off, or auto: where it can be")
-      ->capture_default_str();
-  command.add_option("--steps", b.steps, "Tokens of a repetition of decode")->capture_default_str();
-  command.add_option("--warmup", b.warmup, "Repetitions before the measured ones")
-      ->capture_default_str();
-  command.add_option("--repeat", b.repeat, "Repetitions; median and quartiles are reported")
-      ->capture_default_str();
+  add_value(command, "--device", b.device, "cpu, cuda, cuda:N, or auto; on a GPU --engine is off");
+  add_value(command, "--graphs", b.graphs,
+            "On a GPU, run as CUDA graphs: on, off, or auto: where it can be");
+  add_value(command, "--steps", b.steps, "Tokens of a repetition of decode");
+  add_value(command, "--warmup", b.warmup, "Repetitions before the measured ones");
+  add_value(command, "--repeat", b.repeat, "Repetitions; median and quartiles are reported");
   command.add_flag("--no-floor", o.no_floor, "Without the matrix products and the read of memory");
   add_output_options(command, o.output);
   command.add_option("--plot", o.plot, "Draw the floors' share of the time (.svg or .png)");

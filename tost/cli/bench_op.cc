@@ -118,20 +118,16 @@ void add_bench_op_command(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "op",
       "The TSSA operator against its plain form, a copy of its input and its layer's projections");
-  command->add_option("--shapes", options->shapes, "Batch x tokens pairs, separated by commas")
-      ->capture_default_str();
+  add_value(*command, "--shapes", options->shapes, "Batch x tokens pairs, separated by commas");
   command->add_flag("--causal", options->bench.causal,
                     "The causal operator, in a layer without projection biases");
   command->add_flag("--means", options->bench.means,
                     "With group means: the mixer tssa-means in place of tssa");
   command->add_flag("--gate", options->bench.gate, "With --causal --means: gated");
-  command->add_option("--dim", options->bench.dim, "Channels")->capture_default_str();
-  command->add_option("--heads", options->bench.heads, "Heads; must divide the channels")
-      ->capture_default_str();
-  command->add_option("--dtype", options->bench.dtype, "float32 or bfloat16")
-      ->capture_default_str();
-  command->add_option("--repeat", options->bench.repeat, "Rounds; medians are reported")
-      ->capture_default_str();
+  add_value(*command, "--dim", options->bench.dim, "Channels");
+  add_value(*command, "--heads", options->bench.heads, "Heads; must divide the channels");
+  add_value(*command, "--dtype", options->bench.dtype, "float32 or bfloat16");
+  add_value(*command, "--repeat", options->bench.repeat, "Rounds; medians are reported");
   add_device_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command,

@@ -9,6 +9,7 @@
 #include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/cli/build_info.h"
+#include "tost/cli/options.h"
 #include "tost/cli/result_file.h"
 #include "tost/kernels/isa.h"
 
@@ -48,7 +49,7 @@ BenchOrigin bench_origin() {
 }
 
 void add_output_options(CLI::App& command, BenchOutput& output) {
-  command.add_option("--format", output.format, "md, csv or json")->capture_default_str();
+  add_value(command, "--format", output.format, "md, csv or json");
   command.add_flag("--json", output.json, "The same as --format json");
   command
       .add_option("--output", output.files,

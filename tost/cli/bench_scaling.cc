@@ -130,48 +130,38 @@ void run_bench_scaling(const BenchScalingOptions& options) {
 
 void add_what_is_measured(CLI::App& command, BenchScalingOptions& options) {
   auto& b = options.bench;
-  options.mixers_flag = command
-                            .add_option("--mixers", b.mixers,
-                                        "Token mixers, separated by commas (causal: without xca)")
-                            ->delimiter(',')
-                            ->capture_default_str();
+  options.mixers_flag = add_value(command, "--mixers", b.mixers,
+                                  "Token mixers, separated by commas (causal: without xca)")
+                            ->delimiter(',');
   command.add_option("--tokens", options.tokens,
                      "Rising lengths, separated by commas, k and M for 1024 and its square "
                      "(default: 128, doubled up to 1M)");
-  command.add_option("--modes", b.modes, "forward, train (forward and backward) or both")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_value(command, "--modes", b.modes, "forward, train (forward and backward) or both")
+      ->delimiter(',');
   command.add_flag("--causal", b.causal, "The causal mixers");
   command.add_option("--network", b.network,
                      "A classifier of this preset's shape instead of one layer, such as "
                      "tost_lra_text");
-  command.add_option("--dim", b.dim, "Channels")->capture_default_str();
-  command.add_option("--heads", b.heads, "Heads; must divide the channels")->capture_default_str();
-  command.add_option("--dtype", b.dtype, "float32 or bfloat16")->capture_default_str();
+  add_value(command, "--dim", b.dim, "Channels");
+  add_value(command, "--heads", b.heads, "Heads; must divide the channels");
+  add_value(command, "--dtype", b.dtype, "float32 or bfloat16");
 }
 
 void add_limits(CLI::App& command, BenchScalingOptions& options) {
   auto& b = options.bench;
-  command
-      .add_option("--batch-tokens", b.batch_tokens,
-                  "Tokens of a batch: short sequences run several at a time")
-      ->capture_default_str();
-  command.add_option("--repeat", b.repeat, "Rounds; medians are reported")->capture_default_str();
-  command
-      .add_option("--max-seconds", b.max_seconds,
-                  "A mixer ends before a length predicted to take longer")
-      ->capture_default_str();
-  command
-      .add_option("--max-gib", options.max_gib, "Memory that may be taken (0: what is available)")
-      ->capture_default_str();
+  add_value(command, "--batch-tokens", b.batch_tokens,
+            "Tokens of a batch: short sequences run several at a time");
+  add_value(command, "--repeat", b.repeat, "Rounds; medians are reported");
+  add_value(command, "--max-seconds", b.max_seconds,
+            "A mixer ends before a length predicted to take longer");
+  add_value(command, "--max-gib", options.max_gib,
+            "Memory that may be taken (0: what is available)");
 }
 
 void add_results(CLI::App& command, BenchScalingOptions& options) {
   options.fit_from_flag =
-      command.add_option("--fit-from", options.fit_from, "First length of the fitted exponents")
-          ->capture_default_str();
-  command.add_option("--fit-to", options.fit_to, "Last one (0: the longest)")
-      ->capture_default_str();
+      add_value(command, "--fit-from", options.fit_from, "First length of the fitted exponents");
+  add_value(command, "--fit-to", options.fit_to, "Last one (0: the longest)");
   command.add_option("--csv", options.csv, "Write every point to this file");
   command.add_option("--plot", options.plot, "Draw time and memory (.svg or .png)");
 }

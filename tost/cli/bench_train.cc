@@ -143,23 +143,15 @@ void add_bench_train_command(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "train",
       "A training step against its matrix products, the model's plain form and its softmax twin");
-  command->add_option("--model", options->model, "Preset of an image or language model")
-      ->capture_default_str();
+  add_value(*command, "--model", options->model, "Preset of an image or language model");
   command->add_option("--mixer", options->mixer, "Token mixer instead of the preset's");
-  command->add_option("--batch", options->batch, "Sequences or images (0: 1 or 16)")
-      ->capture_default_str();
-  command->add_option("--image-size", options->bench.image_size, "Pixels a side of an image")
-      ->capture_default_str();
-  command
-      ->add_option("--recompute", options->bench.recompute,
-                   "What backward computes again: none, mlp or block")
-      ->capture_default_str();
-  command->add_option("--block", options->block, "Tokens a sequence (0: the preset's)")
-      ->capture_default_str();
-  command->add_option("--precision", options->precisions, "fp32, bf16 or both")
-      ->capture_default_str();
-  command->add_option("--repeat", options->bench.repeat, "Rounds; medians are reported")
-      ->capture_default_str();
+  add_value(*command, "--batch", options->batch, "Sequences or images (0: 1 or 16)");
+  add_value(*command, "--image-size", options->bench.image_size, "Pixels a side of an image");
+  add_value(*command, "--recompute", options->bench.recompute,
+            "What backward computes again: none, mlp or block");
+  add_value(*command, "--block", options->block, "Tokens a sequence (0: the preset's)");
+  add_value(*command, "--precision", options->precisions, "fp32, bf16 or both");
+  add_value(*command, "--repeat", options->bench.repeat, "Rounds; medians are reported");
   command->add_flag("--plain,!--no-plain", options->bench.plain, "Measure the plain form (on)");
   command->add_flag("--twin,!--no-twin", options->bench.twin, "Measure the softmax twin (on)");
   add_device_option(*command, options->run);

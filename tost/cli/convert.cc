@@ -49,14 +49,11 @@ void add_convert_command(CLI::App& app) {
                    "Run folder, checkpoint folder, model folder, .safetensors, .pth or .pt file")
       ->required();
   command->add_option("out", options->out, "File or folder to write; must not exist")->required();
-  command
-      ->add_option("--to", convert.layout,
-                   "Layout: " + join(model_layout_names(), ", ") +
-                       " (auto: tost for .safetensors, official for .pth, .pt and .bin, else hub)")
-      ->capture_default_str();
+  add_value(*command, "--to", convert.layout,
+            "Layout: " + join(model_layout_names(), ", ") +
+                " (auto: tost for .safetensors, official for .pth, .pt and .bin, else hub)");
   command->add_flag("--ema", options->ema, "The averaged weights");
-  command->add_option("--dtype", convert.dtype, "Weights as float32, bfloat16 or float16")
-      ->capture_default_str();
+  add_value(*command, "--dtype", convert.dtype, "Weights as float32, bfloat16 or float16");
   command->add_option("--image-size", convert.image_size, "Side of the pictures from now on")
       ->check(at_least_one);
   command

@@ -169,12 +169,10 @@ void add_sheet(CLI::App& data) {
   command
       ->add_option("--out", options->out, "PNG file to write (x.png); one that exists is replaced")
       ->required();
-  command->add_option("--split", options->split, "train, validation or test")
-      ->capture_default_str();
+  add_value(*command, "--split", options->split, "train, validation or test");
   command->add_option("--count", options->count, "Pictures (default: six rows)");
-  command->add_option("--columns", options->columns, "Pictures a row, at most 10,000")
-      ->capture_default_str();
-  command->add_option("--scale", options->scale, "Enlargement, 1 to 64")->capture_default_str();
+  add_value(*command, "--columns", options->columns, "Pictures a row, at most 10,000");
+  add_value(*command, "--scale", options->scale, "Enlargement, 1 to 64");
   command->add_flag("--masks", options->masks, "Show each picture's mask beside it");
   add_sequence_options(*command, options->sequences.spec);
   add_run_options(*command, options->run);
@@ -190,13 +188,10 @@ void add_make(CLI::App& data) {
       make->add_subcommand("shapes", "Textured shapes before clutter, as an image folder of PNG");
   auto options = std::make_shared<DataCommandFlags>();
   command->add_option("--out", options->out, "Folder to write")->required();
-  command->add_option("--split", options->split, "train, validation or test")
-      ->capture_default_str();
+  add_value(*command, "--split", options->split, "train, validation or test");
   command->add_option("--count", options->count, "Pictures (default: the whole split)");
-  command->add_option("--side", options->data.side, "Height and width in pixels")
-      ->capture_default_str();
-  command->add_option("--seed", options->data.seed, "Another seed, other pictures")
-      ->capture_default_str();
+  add_value(*command, "--side", options->data.side, "Height and width in pixels");
+  add_value(*command, "--seed", options->data.seed, "Another seed, other pictures");
   command->add_flag("--masks", options->masks, "Also write object masks to OUT-masks");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);

@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/sequence_export.h"
@@ -193,26 +194,19 @@ void print_comparison(const nlohmann::json& table, const SequenceOptions& option
 }
 
 void add_listops_options(CLI::App& command, SequenceSpec& spec) {
-  command.add_option("--min-tokens", spec.min_tokens, "ListOps: longer than this")
-      ->capture_default_str();
-  command.add_option("--max-tokens", spec.max_tokens, "ListOps: shorter than this")
-      ->capture_default_str();
-  command.add_option("--max-depth", spec.max_depth, "ListOps: levels, digits included")
-      ->capture_default_str();
-  command.add_option("--max-arguments", spec.max_arguments, "ListOps: arguments of an operator")
-      ->capture_default_str();
+  add_value(command, "--min-tokens", spec.min_tokens, "ListOps: longer than this");
+  add_value(command, "--max-tokens", spec.max_tokens, "ListOps: shorter than this");
+  add_value(command, "--max-depth", spec.max_depth, "ListOps: levels, digits included");
+  add_value(command, "--max-arguments", spec.max_arguments, "ListOps: arguments of an operator");
 }
 
 void add_pathfinder_options(CLI::App& command, SequenceSpec& spec, bool with_side) {
   if (with_side) {
-    command.add_option("--side", spec.side, "Pathfinder: 32, 64, 128 or 256 pixels")
-        ->capture_default_str();
+    add_value(command, "--side", spec.side, "Pathfinder: 32, 64, 128 or 256 pixels");
   }
-  command
-      .add_option("--contour-length", spec.contour_length,
-                  "Pathfinder: dashes of a contour, 3 to 20 (the benchmark's: 6 easy, 9 "
-                  "intermediate, 14 hard); also which level of a folder")
-      ->capture_default_str();
+  add_value(command, "--contour-length", spec.contour_length,
+            "Pathfinder: dashes of a contour, 3 to 20 (the benchmark's: 6 easy, 9 "
+            "intermediate, 14 hard); also which level of a folder");
 }
 
 struct MakeOptions {
@@ -252,9 +246,8 @@ void add_make_one(CLI::App& make, const std::string& name, const std::string& he
   options->spec.test_size = test_size;
   SequenceSpec& spec = options->spec;
   command->add_option("--out", options->out, "Folder to write")->required();
-  command->add_option("--train-size", spec.train_size, "Training samples")->capture_default_str();
-  command->add_option("--test-size", spec.test_size, "Test samples, and as many for validation")
-      ->capture_default_str();
+  add_value(*command, "--train-size", spec.train_size, "Training samples");
+  add_value(*command, "--test-size", spec.test_size, "Test samples, and as many for validation");
   command->add_option("--seed", spec.seed, "Another seed, other samples")
       ->check(CLI::Range(int64_t{0}, kLastSeed))
       ->capture_default_str();
@@ -273,17 +266,14 @@ void add_make_one(CLI::App& make, const std::string& name, const std::string& he
 }  // namespace
 
 void add_sequence_options(CLI::App& command, SequenceSpec& spec) {
-  command.add_option("--train-size", spec.train_size, "Training samples of a generated set")
-      ->capture_default_str();
-  command.add_option("--test-size", spec.test_size, "Its test samples, and as many for validation")
-      ->capture_default_str();
+  add_value(command, "--train-size", spec.train_size, "Training samples of a generated set");
+  add_value(command, "--test-size", spec.test_size, "Its test samples, and as many for validation");
   command.add_option("--seed", spec.seed, "Another seed, another generated set")
       ->check(CLI::Range(int64_t{0}, kLastSeed))
       ->capture_default_str();
   add_listops_options(command, spec);
   add_pathfinder_options(command, spec, true);
-  command.add_option("--max-length", spec.max_length, "Cut sequences to this many tokens (0: not)")
-      ->capture_default_str();
+  add_value(command, "--max-length", spec.max_length, "Cut sequences to this many tokens (0: not)");
 }
 
 bool means_sequences(SequenceOptions& options, const DataSpec& data) {

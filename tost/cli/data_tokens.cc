@@ -65,16 +65,11 @@ void add_data_tokens_command(CLI::App& data) {
       ->add_option("text", options->text.path, "Text file, or folder with input.txt or train.txt")
       ->required();
   command->add_option("--out", options->out, "Folder to write")->required();
-  command
-      ->add_option("--tokenizer", options->text.tokenizer,
-                   "auto, bytes, chars, words:N, gpt2 or gpt2:FOLDER")
-      ->capture_default_str();
-  command->add_option("--format", options->format, "nanogpt (ids alone) or llmc (with a header)")
-      ->capture_default_str();
-  command
-      ->add_option("--holdout", options->text.holdout,
-                   "Last share of a text without a validation file that becomes one")
-      ->capture_default_str();
+  add_value(*command, "--tokenizer", options->text.tokenizer,
+            "auto, bytes, chars, words:N, gpt2 or gpt2:FOLDER");
+  add_value(*command, "--format", options->format, "nanogpt (ids alone) or llmc (with a header)");
+  add_value(*command, "--holdout", options->text.holdout,
+            "Last share of a text without a validation file that becomes one");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);
   add_example(*command, "  tost data tokens tinyshakespeare --tokenizer chars --out tokens");

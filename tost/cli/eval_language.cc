@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/eval_command.h"
+#include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
@@ -212,13 +213,11 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
       app.add_option("--stride", loss.stride, "Tokens between windows (default: half a context)"),
       app.add_flag("--whole-text", command.whole_text,
                    "Predict each token from all before it (models without a limit of context)"),
-      app.add_option("--batches", loss.batches, "Of the official protocol")->capture_default_str(),
-      app.add_option("--seed", loss.seed,
-                     "Of the official protocol's crops and of recall's samples")
-          ->capture_default_str(),
-      app.add_option("--holdout", command.holdout,
-                     "Last share of a text without a validation file that is its validation split")
-          ->capture_default_str(),
+      add_value(app, "--batches", loss.batches, "Of the official protocol"),
+      add_value(app, "--seed", loss.seed,
+                "Of the official protocol's crops and of recall's samples"),
+      add_value(app, "--holdout", command.holdout,
+                "Last share of a text without a validation file that is its validation split"),
       app.add_option("--limit", command.limit, "The first passages or questions alone"),
       add_tokenizer_option(app, command.tokenizer)};
   for (CLI::Option* option : options) option->group(group);

@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/options.h"
 #include "tost/cli/result_file.h"
 #include "tost/data/recall_data.h"
 #include "tost/io/safe_text.h"
@@ -148,9 +149,7 @@ std::vector<RecallFlag> add_recall_eval_options(CLI::App& app, RecallFlags& flag
   return {
       {app.add_option("--lengths", flags.lengths, "Tokens of a sample, such as 64,128 or 1k,100k"),
        all},
-      {app.add_option("--samples", flags.options.samples, "Samples of every case")
-           ->capture_default_str(),
-       all},
+      {add_value(app, "--samples", flags.options.samples, "Samples of every case"), all},
       {app.add_option("--plot", flags.plot,
                       "Heat map to write (.svg or .png): length and depth, or distance"),
        all},

@@ -4,6 +4,7 @@
 
 #include "tost/base/text.h"
 #include "tost/cli/eval_command.h"
+#include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/kinds/vision/engine.h"
@@ -97,13 +98,12 @@ void run_vision_eval(const CLI::App& app, EvalCommand& options) {
 
 std::vector<CLI::Option*> add_vision_eval_options(CLI::App& command, EvalCommand& options) {
   std::vector<CLI::Option*> flags{
-      command.add_option("--workers", options.workers, "Loader threads")->capture_default_str(),
+      add_value(command, "--workers", options.workers, "Loader threads"),
       command.add_option("--corrupt", options.corruption.kind,
                          "Damage the pictures, once they have the model's size: " +
                              join(corruption_kinds(), ", "))};
   flags.push_back(
-      command.add_option("--strength", options.corruption.strength, "of --corrupt, 1 to 5")
-          ->capture_default_str()
+      add_value(command, "--strength", options.corruption.strength, "of --corrupt, 1 to 5")
           ->needs("--corrupt"));
   for (CLI::Option* flag : flags) flag->group("Image models");
   for (const char* shared : {"--data-format", "--per-class", "--engine"}) {

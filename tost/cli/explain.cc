@@ -3,6 +3,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/explain_command.h"
 #include "tost/cli/kind_flags.h"
+#include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/report/page.h"
 
@@ -56,8 +57,7 @@ void add_explain_command(CLI::App& app) {
       "Data behind the statistics (default: what the run was trained on)");
   command->add_option("--split", options->split,
                       "Shown beside train: validation or test (default: the first that is there)");
-  command->add_option("--samples", options->samples, "Pictures or windows of each split")
-      ->capture_default_str();
+  add_value(*command, "--samples", options->samples, "Pictures or windows of each split");
   command
       ->add_option("--layers", options->layers,
                    "Layers of detailed panels, from 1: 1,6,12 (default: first, middle, last)")

@@ -7,6 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/cli/explain_command.h"
 #include "tost/cli/explain_data.h"
+#include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
@@ -124,7 +125,7 @@ void print_result(const TextReport& report, const ExplainCommand& command) {
 std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand& command) {
   const std::vector<CLI::Option*> options = {
       app.add_option("--text", command.text, "The passage to show (default: of the data)"),
-      app.add_option("--max-tokens", command.max_tokens, "Of the passage")->capture_default_str(),
+      add_value(app, "--max-tokens", command.max_tokens, "Of the passage"),
       add_tokenizer_option(app, command.tokenizer)};
   for (CLI::Option* option : options) option->group("Language models");
   return options;

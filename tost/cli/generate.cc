@@ -227,9 +227,8 @@ void add_text_options(CLI::App& command, GenerateFlags& o) {
       ->default_str("a line break");
   command.add_option("--prompt-file", o.prompt_file, "File to continue; - is stdin");
   command.add_option("--prompts", o.prompts_file, "File of prompts, one a line; - is stdin");
-  command.add_option("--samples", o.samples, "Texts for each prompt")->capture_default_str();
-  command.add_option("--max-tokens", o.generate.max_tokens, "New tokens a text")
-      ->capture_default_str();
+  add_value(command, "--samples", o.samples, "Texts for each prompt");
+  add_value(command, "--max-tokens", o.generate.max_tokens, "New tokens a text");
   command.add_option("--stop", o.generate.stop, "End a text before this string; may be repeated")
       ->take_all()
       ->expected(1);
@@ -238,29 +237,20 @@ void add_text_options(CLI::App& command, GenerateFlags& o) {
       "--session", o.session,
       "File that keeps the state: goes on where it stopped (after --prompt, if given), saves when "
       "done");
-  command
-      .add_option("--past-block", o.generate.past_block,
-                  "With learned positions, past their number: stop or slide")
-      ->capture_default_str();
+  add_value(command, "--past-block", o.generate.past_block,
+            "With learned positions, past their number: stop or slide");
 }
 
 void add_sampling_options(CLI::App& command, GenerateFlags& o) {
   auto& s = o.generate.sampling;
-  command.add_option("--temperature", s.temperature, "0: the most likely token")
-      ->capture_default_str();
-  command.add_option("--top-k", s.top_k, "Draw from the k most likely tokens; 0: all")
-      ->capture_default_str();
-  command.add_option("--top-p", s.top_p, "Draw from the fewest tokens whose probability reaches p")
-      ->capture_default_str();
-  command
-      .add_option("--min-p", s.min_p,
-                  "Leave out tokens less likely than this share of the most likely one")
-      ->capture_default_str();
-  command
-      .add_option("--repetition-penalty", s.repetition_penalty,
-                  "Above 1 makes tokens that came before less likely")
-      ->capture_default_str();
-  command.add_option("--seed", o.generate.seed, "Of the drawing")->capture_default_str();
+  add_value(command, "--temperature", s.temperature, "0: the most likely token");
+  add_value(command, "--top-k", s.top_k, "Draw from the k most likely tokens; 0: all");
+  add_value(command, "--top-p", s.top_p, "Draw from the fewest tokens whose probability reaches p");
+  add_value(command, "--min-p", s.min_p,
+            "Leave out tokens less likely than this share of the most likely one");
+  add_value(command, "--repetition-penalty", s.repetition_penalty,
+            "Above 1 makes tokens that came before less likely");
+  add_value(command, "--seed", o.generate.seed, "Of the drawing");
 }
 
 }  // namespace

@@ -125,20 +125,14 @@ void add_lra_command(CLI::App& app) {
       ->add_option("tasks", options->tasks,
                    "all, or some of listops, text, retrieval, image, pathfinder, pathx")
       ->required();
-  command
-      ->add_option("--protocol", options->lra.protocol,
-                   "google (the benchmark's base sizes) or s4 (larger, longer)")
-      ->capture_default_str();
+  add_value(*command, "--protocol", options->lra.protocol,
+            "google (the benchmark's base sizes) or s4 (larger, longer)");
   command->add_flag("--one", options->lra.one, "One set of hyperparameters for every task");
   command->add_flag("--reduced", options->lra.reduced,
                     "Width, lengths and steps that one core does in minutes a run; one thread "
                     "unless --threads says more");
-  command->add_option("--mixers", options->lra.mixers, "Token mixers")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--seeds", options->lra.seeds, "Seeds")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_value(*command, "--mixers", options->lra.mixers, "Token mixers")->delimiter(',');
+  add_value(*command, "--seeds", options->lra.seeds, "Seeds")->delimiter(',');
   command
       ->add_option("--data", options->data,
                    "TASK=PATH (may be repeated); without it ListOps, Pathfinder and Path-X are "
@@ -148,7 +142,7 @@ void add_lra_command(CLI::App& app) {
       ->add_option("--set", options->set,
                    "KEY=VALUE: a setting of all runs, over the recipes' (may be repeated)")
       ->take_all();
-  command->add_option("--out", options->out, "Folder of runs and results")->capture_default_str();
+  add_value(*command, "--out", options->out, "Folder of runs and results");
   command->add_flag("--dry-run", options->dry_run, "Show what would be done");
   command->add_flag("--overwrite", options->overwrite,
                     "Train again the runs that were made with other settings");

@@ -14,6 +14,12 @@ namespace tost {
 // "Example:\n  ..." below a command's help.
 void add_example(CLI::App& command, const std::string& lines);
 
+// An option whose default --help shows.
+template <class Value>
+CLI::Option* add_value(CLI::App& command, const char* flag, Value& value, const std::string& help) {
+  return command.add_option(flag, value, help)->capture_default_str();
+}
+
 struct RunOptions {
   bool json = false;
   int64_t threads = 0;

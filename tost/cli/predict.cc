@@ -141,8 +141,7 @@ void add_predict_command(CLI::App& app) {
   auto flags = std::make_shared<KindFlags>();
   (*flags)["vision"] = {
       command->add_option("images", options->images, "JPEG or PNG files"),
-      command->add_option("--batch", options->predict.batch_size, "Images at a time")
-          ->capture_default_str()};
+      add_value(*command, "--batch", options->predict.batch_size, "Images at a time")};
   // Without allow_extra_args a text in brackets is one text, not a list.
   (*flags)["sequence"] = {
       command
@@ -159,8 +158,7 @@ void add_predict_command(CLI::App& app) {
                           "The other document, for a model of pairs of them")};
   command->add_flag("--engine,!--no-engine", options->predict.engine,
                     "Through the inference engine, or layer by layer");
-  command->add_option("--top", options->predict.top_k, "Classes shown for each image")
-      ->capture_default_str();
+  add_value(*command, "--top", options->predict.top_k, "Classes shown for each image");
   command->add_option("--precision", options->precision,
                       "fp32 or bf16, by the engine int8 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");

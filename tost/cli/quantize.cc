@@ -121,8 +121,7 @@ void add_quantize_command(CLI::App& app) {
       ->required();
   command->add_option("out", options->out, ".safetensors file to write; must not exist")
       ->required();
-  command->add_option("--precision", options->precision, "int8, int4 or bf16")
-      ->capture_default_str();
+  add_value(*command, "--precision", options->precision, "int8, int4 or bf16");
   add_data_options(*command, options->data, false);
   command->get_option("--data")->description(
       "Data to score the model on, before and after (default: none)");
