@@ -11,7 +11,7 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/kinds/kinds.h"
-#include "tost/nn/block_weights.h"
+#include "tost/nn/block_pass.h"
 
 namespace tost {
 namespace {

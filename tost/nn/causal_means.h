@@ -2,10 +2,14 @@
 // see docs/language.md for where it comes from and what was measured.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "tost/nn/causal_conv.h"
 #include "tost/nn/causal_mixer.h"
-#include "tost/nn/group_means.h"
 #include "tost/nn/layers.h"
+#include "tost/ops/group_means.h"
+#include "tost/torch.h"
 
 namespace tost {
 
@@ -36,6 +40,41 @@ class CausalMeansMixer : public CausalMixer {
   torch::Tensor membership(const torch::Tensor& x) const;  // [B, T, H]
 
   CausalMixerConfig config_;
+};
+
+// Running group means with a memory of their own length: first-moment token statistics.
+
+// How fast statistics forget, one rate a head; "none" keeps no parameter and forgets nothing. Rates
+// start on a ladder of horizons from 2 to 256 tokens, evenly spaced in their logarithm. "learned"
+// registers `decay` [H] as a parameter (gamma = sigmoid(decay)), "fixed" as a buffer.
+class ForgettingRates : public torch::nn::Module {
+ public:
+  ForgettingRates(int64_t heads, const std::string& kind);
+
+  // log gamma [H], at most 0; undefined for "none".
+  torch::Tensor log_rates() const;
+
+  torch::Tensor decay;
+};
+
+// y_t = (base_t + m_t) silu(gate_t), without a gate base_t + m_t, and
+// m_t = scale * M_t / sqrt(R_t + 1e-6), with M_t = gamma M_{t-1} + pi_t v_t per channel and
+// R_t = gamma R_{t-1} + pi_t^2 per head: the group's mean times the square root of how many tokens
+// it rests on, so that its size does not depend on the length of the memory, and a mean of few
+// tokens says less. Not in the paper. State: d + H numbers.
+class GroupMeans : public torch::nn::Module {
+ public:
+  explicit GroupMeans(int64_t dim);
+
+  // sums [B, H, P + 1] float64 as the carry of running_sums(), or null. → [B, T, C] of values'
+  // dtype. float32 and bfloat16 on a CPU run fused kernels (fused_means.h), everything else the
+  // plain form.
+  torch::Tensor forward(const MeansCall& call, torch::Tensor* sums) const;
+
+  // The same in ATen on any device and floating dtype, as products over chunks of tokens.
+  torch::Tensor chunked(const MeansCall& call, torch::Tensor* sums) const;
+
+  torch::Tensor scale;  // [C], starts at 1
 };
 
 }  // namespace tost

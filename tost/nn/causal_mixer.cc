@@ -8,8 +8,8 @@
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/causal_delta.h"
 #include "tost/nn/causal_means.h"
-#include "tost/nn/causal_ssm.h"
 #include "tost/nn/causal_tssa.h"
+#include "tost/nn/mixer_ssm.h"
 
 namespace tost {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "tost/nn/causal_conv.h"
+#include "tost/nn/causal_means.h"
 #include "tost/nn/causal_mixer.h"
-#include "tost/nn/group_means.h"
 #include "tost/nn/layers.h"
 
 namespace tost {

@@ -9,7 +9,7 @@
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
 #include "tost/bench/timing.h"
-#include "tost/nn/group_means.h"
+#include "tost/nn/causal_means.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/device.h"

@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/nn/block_weights.h"
+#include "tost/nn/block_pass.h"
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/causal_means.h"
 #include "tost/nn/causal_tssa.h"

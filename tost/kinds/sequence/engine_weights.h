@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tost/kinds/sequence/classifier.h"
-#include "tost/nn/block_weights.h"
+#include "tost/nn/block_pass.h"
 #include "tost/ops/packed_linear.h"
 #include "tost/torch.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tost/kinds/vision/transformer.h"
-#include "tost/nn/block_weights.h"
+#include "tost/nn/block_pass.h"
 #include "tost/ops/packed_linear.h"
 #include "tost/torch.h"
 
