@@ -27,7 +27,7 @@ sources_of() {
     request) echo tost/serve/{chat_template,fields}.cc ;;
     safetensors) echo tost/io/safetensors_{header,index}.cc ;;
     sequences)
-      echo tost/data/{dataset,folder_dataset,listops,listops_dataset,memory_dataset,sequence_store,sequence_text}.cc
+      echo tost/data/{dataset,folder_dataset,listops,listops_dataset,sequence_dataset,sequence_text}.cc
       echo tost/data/{sequence_tsv,pathfinder,pathfinder_dataset,pathfinder_stamps}.cc
       echo tost/io/{idx,image,jpeg,png}.cc ;;
     sweep_file)

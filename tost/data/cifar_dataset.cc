@@ -3,7 +3,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/data/memory_dataset.h"
+#include "tost/data/dataset.h"
 #include "tost/io/cifar.h"
 
 namespace tost {

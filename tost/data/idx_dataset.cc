@@ -4,7 +4,7 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/memory_dataset.h"
+#include "tost/data/dataset.h"
 #include "tost/io/cifar.h"
 #include "tost/io/idx.h"
 

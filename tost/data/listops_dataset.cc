@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "tost/base/text.h"
+#include "tost/data/dataset.h"
 #include "tost/data/sequence_tsv.h"
-#include "tost/data/splits.h"
 #include "tost/io/safe_text.h"
 
 namespace tost {

@@ -3,7 +3,7 @@
 
 #include "tost/base/parallel.h"
 #include "tost/data/listops.h"
-#include "tost/data/sequence_store.h"
+#include "tost/data/sequence_dataset.h"
 
 namespace tost {
 

@@ -6,10 +6,8 @@
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
-#include "tost/data/memory_dataset.h"
 #include "tost/data/named_sets.h"
 #include "tost/data/shapes.h"
-#include "tost/data/splits.h"
 #include "tost/data/views.h"
 
 namespace tost {

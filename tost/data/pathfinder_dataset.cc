@@ -8,8 +8,7 @@
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/data/memory_dataset.h"
-#include "tost/data/splits.h"
+#include "tost/data/dataset.h"
 #include "tost/io/idx.h"
 #include "tost/io/safe_text.h"
 

@@ -13,7 +13,6 @@
 #include "tost/data/named_sets.h"
 #include "tost/data/pathfinder_dataset.h"
 #include "tost/data/sequence_tsv.h"
-#include "tost/data/splits.h"
 
 namespace tost {
 namespace {

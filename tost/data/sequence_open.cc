@@ -9,14 +9,14 @@
 #include "tost/base/process_memory.h"
 #include "tost/base/random.h"
 #include "tost/base/text.h"
+#include "tost/data/dataset.h"
 #include "tost/data/listops_dataset.h"
 #include "tost/data/pathfinder_dataset.h"
+#include "tost/data/sequence_dataset.h"
 #include "tost/data/sequence_generated.h"
 #include "tost/data/sequence_layout.h"
 #include "tost/data/sequence_pixels.h"
-#include "tost/data/sequence_store.h"
 #include "tost/data/sequence_text.h"
-#include "tost/data/splits.h"
 #include "tost/data/views.h"
 
 namespace tost {

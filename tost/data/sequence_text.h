@@ -1,7 +1,7 @@
 // Texts as bytes with a class each: folders, tables, and tables of pairs. Free of torch.
 #pragma once
 
-#include "tost/data/sequence_store.h"
+#include "tost/data/sequence_dataset.h"
 
 namespace tost {
 

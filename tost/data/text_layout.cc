@@ -6,8 +6,8 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
+#include "tost/data/dataset.h"
 #include "tost/data/named_sets.h"
-#include "tost/data/splits.h"
 
 namespace tost {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
-#include "tost/io/torch_element.h"
+#include "tost/io/torch_dtype.h"
 #include "tost/io/torch_numpy.h"
 #include "tost/io/torch_stats.h"
 #include "tost/io/torch_test_util.h"

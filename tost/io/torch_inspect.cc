@@ -8,7 +8,7 @@
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/torch_calls.h"
-#include "tost/io/torch_element.h"
+#include "tost/io/torch_dtype.h"
 #include "tost/io/torch_model.h"
 #include "tost/io/torch_names.h"
 #include "tost/io/torch_outline.h"

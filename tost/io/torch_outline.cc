@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/torch_element.h"
+#include "tost/io/torch_dtype.h"
 #include "tost/io/torch_numpy.h"
 #include "tost/io/torch_value.h"
 

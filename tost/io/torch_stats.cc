@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tost/io/torch_element.h"
+#include "tost/io/torch_dtype.h"
 
 namespace tost {
 namespace {

@@ -9,8 +9,8 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/data/dataset.h"
 #include "tost/data/folder_dataset.h"
-#include "tost/data/memory_dataset.h"
 #include "tost/data/shapes.h"
 #include "tost/kinds/vision/train_config.h"
 

@@ -1,4 +1,4 @@
-#include "tost/data/sequence_store.h"
+#include "tost/data/sequence_dataset.h"
 
 #include <algorithm>
 
