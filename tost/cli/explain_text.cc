@@ -6,7 +6,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/explain_command.h"
-#include "tost/cli/explain_data.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"

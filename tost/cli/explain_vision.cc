@@ -6,12 +6,11 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/explain_command.h"
-#include "tost/cli/explain_data.h"
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
 #include "tost/kinds/vision/explain_json.h"
-#include "tost/kinds/vision/explain_page.h"
+#include "tost/kinds/vision/explain_report.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/ops/device.h"
 

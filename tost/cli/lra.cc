@@ -8,7 +8,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/sweep_view.h"
-#include "tost/study/lra_run.h"
+#include "tost/study/lra_table.h"
 #include "tost/train/config_field.h"
 
 namespace tost {

@@ -9,7 +9,7 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
-#include "tost/study/metric_view.h"
+#include "tost/study/sweep_report.h"
 
 namespace tost {
 namespace {

@@ -28,7 +28,7 @@ struct CausalMixerOptions {
   // Membership times H, so that a uniform one is 1.
   bool scale_pi = false;
   // First moments beside the second ones (TSSA): none; tokens: running membership-weighted means
-  // (group_means.h) of the projected tokens; values: of a projection of their own.
+  // (GroupMeans) of the projected tokens; values: of a projection of their own.
   std::string means = "none";
   // Multiplies the output by a gate computed from the block's input.
   bool gate = false;

@@ -10,7 +10,6 @@
 #include "tost/base/file.h"
 #include "tost/report/chart.h"
 #include "tost/report/page.h"
-#include "tost/report/report_json.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {

@@ -6,7 +6,6 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/study/lra_table.h"
-#include "tost/study/metric_view.h"
 #include "tost/study/sweep_report.h"
 
 namespace tost {

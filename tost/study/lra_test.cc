@@ -4,7 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/study/lra_run.h"
+#include "tost/study/lra_table.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 

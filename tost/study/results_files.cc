@@ -4,7 +4,6 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/io/parse_json.h"
-#include "tost/study/metric_view.h"
 #include "tost/study/sweep_report.h"
 
 namespace tost {

@@ -3,7 +3,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/report/chart.h"
-#include "tost/study/metric_view.h"
 #include "tost/study/sweep_report.h"
 
 namespace tost {

@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/bench/timing.h"
+#include "tost/bench/train_bench_model.h"
 #include "tost/kinds/language/bench.h"
 #include "tost/kinds/language/plain_model.h"
 #include "tost/kinds/vision/bench.h"
@@ -19,7 +20,6 @@
 #include "tost/ops/device.h"
 #include "tost/ops/device_memory.h"
 #include "tost/ops/graphed_call.h"
-#include "tost/study/train_bench_floor.h"
 #include "tost/torch.h"
 #include "tost/train/adamw.h"
 

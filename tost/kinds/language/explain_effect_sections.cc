@@ -4,8 +4,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/kinds/language/explain_influence.h"
 #include "tost/kinds/language/explain_sections.h"
+#include "tost/kinds/language/explain_trace.h"
 #include "tost/report/chart.h"
 #include "tost/report/color_map.h"
 

@@ -1,4 +1,3 @@
-#include "tost/kinds/language/explain_influence.h"
 
 #include <gtest/gtest.h>
 

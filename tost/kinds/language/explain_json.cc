@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "tost/explain/numbers.h"
-#include "tost/kinds/language/explain_influence.h"
 #include "tost/kinds/language/explain_report.h"
+#include "tost/kinds/language/explain_trace.h"
 
 namespace tost {
 namespace {

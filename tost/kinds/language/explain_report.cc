@@ -7,7 +7,7 @@
 #include "tost/base/text.h"
 #include "tost/explain/selection.h"
 #include "tost/explain/trace_on_cpu.h"
-#include "tost/kinds/language/explain_influence.h"
+#include "tost/kinds/language/explain_trace.h"
 #include "tost/kinds/language/rates.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/state_dict.h"

@@ -91,7 +91,7 @@ struct TextReport {
   std::vector<int64_t> layers, heads;  // those chosen, from 1
   Passage passage;
   TextTrace trace;                                  // of the passage, a batch of one
-  std::vector<torch::Tensor> influence;             // by layer [T', T'], see explain_influence.h
+  std::vector<torch::Tensor> influence;             // by layer [T', T'], see explain_trace.h
   std::vector<torch::Tensor> horizon;               // by layer [H]; undefined without forgetting
   std::vector<std::optional<HeadSpectra>> spectra;  // by layer; none without subspaces
   std::vector<ExplainedText> splits;  // training data first; tables of tokens are of the last

@@ -1,6 +1,6 @@
 #include "tost/kinds/vision/cost.h"
 
-#include "tost/kinds/vision/fourier_position.h"
+#include "tost/kinds/vision/transformer.h"
 #include "tost/nn/hidden_width.h"
 #include "tost/nn/token_mixer.h"
 

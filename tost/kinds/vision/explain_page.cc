@@ -1,11 +1,10 @@
-#include "tost/kinds/vision/explain_page.h"
-
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/explain/head_spectra.h"
 #include "tost/explain/numbers.h"
 #include "tost/kinds/vision/explain_images.h"
 #include "tost/kinds/vision/explain_page_parts.h"
+#include "tost/kinds/vision/explain_report.h"
 #include "tost/report/chart.h"
 
 namespace tost {

@@ -17,6 +17,7 @@
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/explain_segmentation.h"
 #include "tost/kinds/vision/model_file.h"
+#include "tost/report/page.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -94,5 +95,12 @@ inline constexpr int64_t kPicturesFromData = 4;
 // read.
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
                                            const VisionExplainOptions& options);
+
+// A report on an image classifier as a page.
+
+// `title` "": from the model's name. However many pictures and layers there are, maps laid over
+// pictures take at most about 12 MB of the page: they shrink, and then only some layers have them,
+// which the page says.
+Page vision_page(const VisionReport& report, const std::string& title = "");
 
 }  // namespace tost

@@ -12,7 +12,6 @@
 #include "tost/io/safetensors.h"
 #include "tost/kinds/vision/explain_images.h"
 #include "tost/kinds/vision/explain_json.h"
-#include "tost/kinds/vision/explain_page.h"
 #include "tost/nn/state_dict.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/shared.h"

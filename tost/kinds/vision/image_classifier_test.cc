@@ -8,7 +8,6 @@
 
 #include "tost/base/error.h"
 #include "tost/kinds/vision/cost.h"
-#include "tost/kinds/vision/fourier_position.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/decay_groups.h"

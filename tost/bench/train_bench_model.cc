@@ -1,4 +1,4 @@
-#include "tost/study/train_bench_floor.h"
+#include "tost/bench/train_bench_model.h"
 
 namespace tost {
 
