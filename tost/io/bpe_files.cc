@@ -26,56 +26,51 @@ namespace fs = std::filesystem;
 
 class Gpt2Alphabet {
  public:
-  Gpt2Alphabet();
+  Gpt2Alphabet() {
+    const auto visible = [](int b) {
+      return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
+    };
+    size_t id = 0;
+    uint32_t substitute = 256;
+    for (const bool wanted : {true, false}) {
+      for (int b = 0; b < 256; ++b) {
+        if (visible(b) != wanted) continue;
+        const uint32_t code_point = wanted ? static_cast<uint32_t>(b) : substitute++;
+        order_[id++] = static_cast<uint8_t>(b);
+        code_points_[static_cast<size_t>(b)] = code_point;
+        bytes_[code_point] = static_cast<char>(b);
+      }
+    }
+  }
 
   // Bytes in the order of the first 256 ids.
   const std::array<uint8_t, 256>& order() const { return order_; }
   // Empty where `word` has a character outside the alphabet.
-  std::string decode(std::string_view word) const;
+  std::string decode(std::string_view word) const {
+    std::string token;
+    for (size_t at = 0; at < word.size();) {
+      const size_t length = utf8_length(word, at);
+      if (length == 0) return {};
+      const auto found = bytes_.find(utf8_code_point(word, at, length));
+      if (found == bytes_.end()) return {};
+      token.push_back(found->second);
+      at += length;
+    }
+    return token;
+  }
+
   // A token's bytes as a word.
-  std::string encode(std::string_view token) const;
+  std::string encode(std::string_view token) const {
+    std::string word;
+    for (const char byte : token) append_utf8(word, code_points_[static_cast<uint8_t>(byte)]);
+    return word;
+  }
 
  private:
   std::array<uint8_t, 256> order_{};
   std::array<uint32_t, 256> code_points_{};   // by byte
   std::unordered_map<uint32_t, char> bytes_;  // by code point
 };
-
-Gpt2Alphabet::Gpt2Alphabet() {
-  const auto visible = [](int b) {
-    return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
-  };
-  size_t id = 0;
-  uint32_t substitute = 256;
-  for (const bool wanted : {true, false}) {
-    for (int b = 0; b < 256; ++b) {
-      if (visible(b) != wanted) continue;
-      const uint32_t code_point = wanted ? static_cast<uint32_t>(b) : substitute++;
-      order_[id++] = static_cast<uint8_t>(b);
-      code_points_[static_cast<size_t>(b)] = code_point;
-      bytes_[code_point] = static_cast<char>(b);
-    }
-  }
-}
-
-std::string Gpt2Alphabet::decode(std::string_view word) const {
-  std::string token;
-  for (size_t at = 0; at < word.size();) {
-    const size_t length = utf8_length(word, at);
-    if (length == 0) return {};
-    const auto found = bytes_.find(utf8_code_point(word, at, length));
-    if (found == bytes_.end()) return {};
-    token.push_back(found->second);
-    at += length;
-  }
-  return token;
-}
-
-std::string Gpt2Alphabet::encode(std::string_view token) const {
-  std::string word;
-  for (const char byte : token) append_utf8(word, code_points_[static_cast<uint8_t>(byte)]);
-  return word;
-}
 
 constexpr int64_t kMaxFile = int64_t{64} << 20;  // GPT-2's are about 1 MB
 constexpr size_t kTokens = 50'256;

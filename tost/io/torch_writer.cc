@@ -20,38 +20,6 @@ namespace {
 
 // Zip archives of stored entries, written: what zip_archive.h reads.
 
-// Writes into path + ".tmp" and puts it in place when all is durable; without finish() nothing
-// stays. Every entry's bytes begin at a multiple of 64, as in torch's files, so that they can be
-// used where they lie. Sizes beyond 4 GiB are written as zip64.
-class ZipWriter {
- public:
-  explicit ZipWriter(std::filesystem::path path);
-  ~ZipWriter();
-  ZipWriter(const ZipWriter&) = delete;
-  ZipWriter& operator=(const ZipWriter&) = delete;
-
-  // `name` is plain, relative and new.
-  void add(const std::string& name, std::string_view bytes);
-  void finish();
-
- private:
-  struct Entry {
-    std::string name;
-    uint64_t size = 0, header = 0;  // header: of the local one, from the start of the file
-    uint32_t crc = 0;
-  };
-
-  void write(std::string_view bytes);
-  void write_record(const Entry& entry);
-  void write_end(uint64_t begin);
-
-  std::filesystem::path path_, partial_;
-  OutputFile out_;
-  uint64_t at_ = 0;
-  std::vector<Entry> entries_;
-  bool finished_ = false;
-};
-
 // From these on, numbers stand in zip64 fields.
 constexpr uint64_t kNarrow = 0xffffffff, kManyEntries = 0xffff;
 constexpr uint64_t kAlignment = 64, kEntryHeader = 30, kFieldHeader = 4;
@@ -95,88 +63,111 @@ std::string padding_field(uint64_t data_without) {
   return Bytes().text("FB").u16(size).text(std::string(size, 'Z')).get();
 }
 
-ZipWriter::ZipWriter(std::filesystem::path path)
-    : path_(std::move(path)), partial_(path_.string() + ".tmp"), out_(partial_) {}
+// Writes into path + ".tmp" and puts it in place when all is durable; without finish() nothing
+// stays. Every entry's bytes begin at a multiple of 64, as in torch's files, so that they can be
+// used where they lie. Sizes beyond 4 GiB are written as zip64.
+class ZipWriter {
+ public:
+  explicit ZipWriter(std::filesystem::path path)
+      : path_(std::move(path)), partial_(path_.string() + ".tmp"), out_(partial_) {}
 
-ZipWriter::~ZipWriter() {
-  if (!finished_) discard(partial_);
-}
-
-void ZipWriter::write(std::string_view bytes) {
-  out_.write(bytes);
-  at_ += bytes.size();
-}
-
-void ZipWriter::add(const std::string& name, std::string_view bytes) {
-  const Entry entry{name, bytes.size(), at_, zip_crc32(bytes)};
-  std::string extra = zip64_field({entry.size, entry.size});
-  extra += padding_field(at_ + kEntryHeader + name.size() + extra.size());
-  write(Bytes()
-            .u32(0x04034b50)
-            .u16(extra.size() > 0 && entry.size >= kNarrow ? 45 : 20)
-            .u16(0)
-            .u16(0)
-            .u32(kDate)
-            .u32(entry.crc)
-            .narrow(entry.size)
-            .narrow(entry.size)
-            .u16(name.size())
-            .u16(extra.size())
-            .text(name)
-            .text(extra)
-            .get());
-  write(bytes);
-  entries_.push_back(entry);
-}
-
-void ZipWriter::write_record(const Entry& entry) {
-  const std::string extra = zip64_field({entry.size, entry.size, entry.header});
-  write(Bytes()
-            .u32(0x02014b50)
-            .u16(45)
-            .u16(extra.empty() ? 20 : 45)
-            .u16(0)
-            .u16(0)
-            .u32(kDate)
-            .u32(entry.crc)
-            .narrow(entry.size)
-            .narrow(entry.size)
-            .u16(entry.name.size())
-            .u16(extra.size())
-            .u16(0)
-            .u16(0)
-            .u16(0)
-            .u32(0)
-            .narrow(entry.header)
-            .text(entry.name)
-            .text(extra)
-            .get());
-}
-
-void ZipWriter::write_end(uint64_t begin) {
-  const uint64_t end = at_, count = entries_.size();
-  const uint64_t narrow_count = count >= kManyEntries ? kManyEntries : count;
-  if (end >= kNarrow || count >= kManyEntries) {
-    Bytes wide;
-    wide.u32(0x06064b50).u64(44).u16(45).u16(45).u32(0).u32(0).u64(count).u64(count);
-    wide.u64(end - begin).u64(begin);
-    wide.u32(0x07064b50).u32(0).u64(end).u32(1);  // the locator
-    write(wide.get());
+  ~ZipWriter() {
+    if (!finished_) discard(partial_);
   }
-  Bytes record;
-  record.u32(0x06054b50).u16(0).u16(0).u16(narrow_count).u16(narrow_count);
-  write(record.narrow(end - begin).narrow(begin).u16(0).get());
-}
 
-void ZipWriter::finish() {
-  const uint64_t begin = at_;
-  for (const Entry& entry : entries_) write_record(entry);
-  write_end(begin);
-  out_.sync();
-  out_.close();
-  rename_durably(partial_, path_);
-  finished_ = true;
-}
+  ZipWriter(const ZipWriter&) = delete;
+  ZipWriter& operator=(const ZipWriter&) = delete;
+
+  // `name` is plain, relative and new.
+  void add(const std::string& name, std::string_view bytes) {
+    const Entry entry{name, bytes.size(), at_, zip_crc32(bytes)};
+    std::string extra = zip64_field({entry.size, entry.size});
+    extra += padding_field(at_ + kEntryHeader + name.size() + extra.size());
+    write(Bytes()
+              .u32(0x04034b50)
+              .u16(extra.size() > 0 && entry.size >= kNarrow ? 45 : 20)
+              .u16(0)
+              .u16(0)
+              .u32(kDate)
+              .u32(entry.crc)
+              .narrow(entry.size)
+              .narrow(entry.size)
+              .u16(name.size())
+              .u16(extra.size())
+              .text(name)
+              .text(extra)
+              .get());
+    write(bytes);
+    entries_.push_back(entry);
+  }
+
+  void finish() {
+    const uint64_t begin = at_;
+    for (const Entry& entry : entries_) write_record(entry);
+    write_end(begin);
+    out_.sync();
+    out_.close();
+    rename_durably(partial_, path_);
+    finished_ = true;
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    uint64_t size = 0, header = 0;  // header: of the local one, from the start of the file
+    uint32_t crc = 0;
+  };
+
+  void write(std::string_view bytes) {
+    out_.write(bytes);
+    at_ += bytes.size();
+  }
+
+  void write_record(const Entry& entry) {
+    const std::string extra = zip64_field({entry.size, entry.size, entry.header});
+    write(Bytes()
+              .u32(0x02014b50)
+              .u16(45)
+              .u16(extra.empty() ? 20 : 45)
+              .u16(0)
+              .u16(0)
+              .u32(kDate)
+              .u32(entry.crc)
+              .narrow(entry.size)
+              .narrow(entry.size)
+              .u16(entry.name.size())
+              .u16(extra.size())
+              .u16(0)
+              .u16(0)
+              .u16(0)
+              .u32(0)
+              .narrow(entry.header)
+              .text(entry.name)
+              .text(extra)
+              .get());
+  }
+
+  void write_end(uint64_t begin) {
+    const uint64_t end = at_, count = entries_.size();
+    const uint64_t narrow_count = count >= kManyEntries ? kManyEntries : count;
+    if (end >= kNarrow || count >= kManyEntries) {
+      Bytes wide;
+      wide.u32(0x06064b50).u64(44).u16(45).u16(45).u32(0).u32(0).u64(count).u64(count);
+      wide.u64(end - begin).u64(begin);
+      wide.u32(0x07064b50).u32(0).u64(end).u32(1);  // the locator
+      write(wide.get());
+    }
+    Bytes record;
+    record.u32(0x06054b50).u16(0).u16(0).u16(narrow_count).u16(narrow_count);
+    write(record.narrow(end - begin).narrow(begin).u16(0).get());
+  }
+
+  std::filesystem::path path_, partial_;
+  OutputFile out_;
+  uint64_t at_ = 0;
+  std::vector<Entry> entries_;
+  bool finished_ = false;
+};
 
 constexpr char kFolder[] = "archive/";
 
