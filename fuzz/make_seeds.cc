@@ -12,7 +12,7 @@
 #include "tost/base/file.h"
 #include "tost/data/listops.h"
 #include "tost/io/image.h"
-#include "tost/io/safetensors_cases.h"
+#include "tost/io/safetensors_test_util.h"
 #include "tost/io/token_file.h"
 #include "tost/io/tokenizers.h"
 #include "tost/io/torch_test_util.h"

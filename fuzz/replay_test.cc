@@ -6,7 +6,7 @@
 
 #include "fuzz/targets.h"
 #include "tost/base/file.h"
-#include "tost/io/torch_fuzz.h"
+#include "tost/io/torch_fuzz_test_util.h"
 
 namespace tost::fuzz {
 namespace {

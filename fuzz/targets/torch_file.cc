@@ -1,5 +1,5 @@
 #include "fuzz/targets.h"
-#include "tost/io/torch_fuzz.h"
+#include "tost/io/torch_fuzz_test_util.h"
 
 namespace tost::fuzz {
 

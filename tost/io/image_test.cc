@@ -8,7 +8,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/random.h"
-#include "tost/io/image_samples.h"
+#include "tost/io/image_test_util.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

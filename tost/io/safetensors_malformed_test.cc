@@ -8,8 +8,8 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safetensors.h"
-#include "tost/io/safetensors_cases.h"
 #include "tost/io/safetensors_header.h"
+#include "tost/io/safetensors_test_util.h"
 
 namespace tost {
 namespace {

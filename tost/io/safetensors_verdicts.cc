@@ -1,11 +1,11 @@
-// A small program for the tests in Python: every case of safetensors_cases.h as a line of name,
+// A small program for the tests in Python: every case of safetensors_test_util.h as a line of name,
 // "valid" or "refused", and its bytes in hexadecimal.
 #include <cstdio>
 #include <iostream>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors_cases.h"
 #include "tost/io/safetensors_header.h"
+#include "tost/io/safetensors_test_util.h"
 
 int main() {
   using namespace tost;

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "tost/base/error.h"
-#include "tost/io/safetensors_cases.h"
+#include "tost/io/safetensors_test_util.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {

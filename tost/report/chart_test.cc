@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tost/base/error.h"
-#include "tost/report/well_formed.h"
+#include "tost/report/well_formed_test_util.h"
 
 namespace tost {
 namespace {

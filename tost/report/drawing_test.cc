@@ -7,7 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/report/ink.h"
-#include "tost/report/well_formed.h"
+#include "tost/report/well_formed_test_util.h"
 
 namespace tost {
 namespace {

@@ -9,7 +9,7 @@
 #include "tost/report/chart.h"
 #include "tost/report/color_map.h"
 #include "tost/report/panels.h"
-#include "tost/report/well_formed.h"
+#include "tost/report/well_formed_test_util.h"
 
 namespace tost {
 namespace {

@@ -7,7 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/report/drawing.h"
 #include "tost/report/page.h"
-#include "tost/report/well_formed.h"
+#include "tost/report/well_formed_test_util.h"
 
 namespace tost {
 namespace {
