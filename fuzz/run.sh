@@ -28,7 +28,7 @@ sources_of() {
     safetensors) echo tost/io/safetensors_{header,index}.cc ;;
     sequences)
       echo tost/data/{dataset,folder_dataset,listops,listops_dataset,sequence_dataset,sequence_text}.cc
-      echo tost/data/{sequence_tsv,pathfinder,pathfinder_dataset,pathfinder_stamps}.cc
+      echo tost/data/{pathfinder,pathfinder_dataset,pathfinder_stamps}.cc
       echo tost/io/{idx,image,jpeg,png}.cc ;;
     sweep_file)
       echo tost/study/{run_record,sweep_spec}.cc tost/store/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;

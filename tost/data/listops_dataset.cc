@@ -4,7 +4,7 @@
 
 #include "tost/base/text.h"
 #include "tost/data/dataset.h"
-#include "tost/data/sequence_tsv.h"
+#include "tost/data/sequence_text.h"
 #include "tost/io/safe_text.h"
 
 namespace tost {

@@ -6,7 +6,7 @@
 
 #include "tost/data/data_test_util.h"
 #include "tost/data/listops_dataset.h"
-#include "tost/data/sequence_tsv.h"
+#include "tost/data/sequence_text.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

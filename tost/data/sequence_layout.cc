@@ -12,7 +12,7 @@
 #include "tost/data/listops_dataset.h"
 #include "tost/data/named_sets.h"
 #include "tost/data/pathfinder_dataset.h"
-#include "tost/data/sequence_tsv.h"
+#include "tost/data/sequence_text.h"
 
 namespace tost {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/io/tokenizer_parts.h"
+#include "tost/io/tokenizers.h"
 
 namespace tost {
 namespace {

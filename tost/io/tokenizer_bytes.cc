@@ -1,4 +1,4 @@
-#include "tost/io/tokenizer_parts.h"
+#include "tost/io/tokenizers.h"
 
 namespace tost {
 namespace {

@@ -3,7 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/io/bpe.h"
 #include "tost/io/bpe_files.h"
-#include "tost/io/tokenizer_parts.h"
+#include "tost/io/tokenizers.h"
 
 namespace tost {
 namespace {

@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/study/run_score.h"
 #include "tost/study/sweep_report.h"
 
 namespace tost {
@@ -135,6 +138,181 @@ void write_results(const SweepSpec& spec, const SweepPlan& plan,
   write("plot.svg", to_svg_file(plot));
   write("plot.png", encode_png(to_image(plot)));
   write("index.html", results_page(spec, summary, steps, command).html());
+}
+
+namespace {
+
+std::string fixed(double value, int digits, bool sign = false) {
+  return format_text(sign ? "%+.*f" : "%.*f", digits, value);
+}
+
+bool any_heads(const SweepSummary& summary) {
+  for (const VariantSummary& v : summary.variants) {
+    if (v.heads) return true;
+  }
+  return false;
+}
+
+std::string count_of(const VariantSummary& v) {
+  return v.failed == 0 ? cat(v.by_seed.size()) : cat(v.by_seed.size(), " (", v.failed, " failed)");
+}
+
+Table main_table(const SweepSummary& summary) {
+  const bool pictures = summary.metric == "top1";
+  const MetricView main = metric_view(summary.metric), loss = metric_view("loss");
+  const bool heads = any_heads(summary);
+  Table table;
+  table.header = {"variant", "parameters"};
+  if (heads) table.header.insert(table.header.end(), {"heads", "p"});
+  table.header.push_back(main.heading);
+  table.header.push_back("difference to " + summary.variants.front().variant);
+  if (pictures) table.header.push_back(loss.heading);
+  table.header.insert(table.header.end(), {"seeds", "seconds", "CPU s"});
+  for (const VariantSummary& v : summary.variants) {
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}};
+    row.push_back(number_cell(v.parameters > 0 ? human_number(v.parameters) : "–"));
+    if (heads) {
+      row.push_back(number_cell(v.heads ? cat(*v.heads) : "–"));
+      row.push_back(number_cell(v.head_width ? cat(*v.head_width) : "–"));
+    }
+    row.push_back(number_cell(show(v.score, main.scale, main.digits)));
+    row.push_back(number_cell(show(v.difference, main.scale, main.digits, true)));
+    if (pictures) {
+      const auto found = v.scores.find("loss");
+      row.push_back(
+          number_cell(found == v.scores.end() ? "–" : show(found->second, 1, loss.digits)));
+    }
+    row.push_back(number_cell(count_of(v)));
+    row.push_back(number_cell(show({v.seconds.n, v.seconds.mean, NAN}, 1, 0)));
+    row.push_back(number_cell(show({v.cpu_seconds.n, v.cpu_seconds.mean, NAN}, 1, 0)));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table corruption_table(const SweepSummary& summary) {
+  Table table;
+  table.caption = "Top-1 % under corruption, mean over the strengths";
+  if (summary.corrupted_split != summary.split) {
+    table.caption += cat(" (", summary.corrupted_split, "; whole pictures: ", summary.split, ")");
+  }
+  table.header = {"variant", "whole"};
+  for (const std::string& kind : summary.kinds) table.header.push_back(kind);
+  for (const VariantSummary& v : summary.variants) {
+    std::vector<TableCell> row{{.text = v.variant, .strong = true},
+                               number_cell(show(v.score, 100, 2))};
+    for (const std::string& kind : summary.kinds) {
+      row.push_back(number_cell(show(v.corrupted_mean.at(kind), 100, 2)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// The scores of single lengths, "accuracy 64" or "accuracy 64/4", in the order of their numbers.
+std::vector<std::string> case_names(const SweepSummary& summary) {
+  std::map<std::pair<int64_t, int64_t>, std::string> names;
+  for (const VariantSummary& v : summary.variants) {
+    for (const auto& [name, value] : v.scores) {
+      if (!starts_with(name, kCaseScore)) continue;
+      const std::string size = name.substr(std::string(kCaseScore).size());
+      const size_t slash = std::min(size.find('/'), size.size() - 1);
+      names[{std::atoll(size.c_str()), std::atoll(size.c_str() + slash + 1)}] = name;
+    }
+  }
+  std::vector<std::string> ordered;
+  for (const auto& [size, name] : names) ordered.push_back(name);
+  return ordered;
+}
+
+Table case_table(const SweepSummary& summary, const std::vector<std::string>& names) {
+  Table table;
+  table.caption = "Accuracy % by length, or length/pairs";
+  table.header = {"variant"};
+  for (const std::string& name : names) {
+    table.header.push_back(name.substr(std::string(kCaseScore).size()));
+  }
+  for (const VariantSummary& v : summary.variants) {
+    std::vector<TableCell> row{{.text = v.variant, .strong = true}};
+    for (const std::string& name : names) {
+      const auto found = v.scores.find(name);
+      row.push_back(number_cell(found == v.scores.end() ? "–" : show(found->second, 100, 2)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string show(const MeanSpread& value, double scale, int digits, bool sign) {
+  if (value.n == 0 || !std::isfinite(value.mean)) return "–";
+  const std::string mean = fixed(scale * value.mean, digits, sign);
+  return std::isfinite(value.spread) ? mean + " ± " + fixed(scale * value.spread, digits) : mean;
+}
+
+std::string escape_markdown(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '&') {
+      escaped += "&amp;";
+    } else if (c == '<') {
+      escaped += "&lt;";
+    } else if (c == '|') {
+      escaped += "\\|";
+    } else {
+      escaped += c == '\n' || c == '\r' ? ' ' : c;
+    }
+  }
+  return escaped;
+}
+
+std::string to_markdown(const Table& table) {
+  std::string text = table.caption.empty() ? "" : table.caption + ":\n\n";
+  text += "|";
+  for (const std::string& name : table.header) text += cat(" ", escape_markdown(name), " |");
+  text += "\n|";
+  for (size_t i = 0; i < table.header.size(); ++i) {
+    text += !table.rows.empty() && table.rows.front()[i].number ? "---:|" : "---|";
+  }
+  text += "\n";
+  for (const auto& row : table.rows) {
+    text += "|";
+    for (const TableCell& cell : row) text += cat(" ", escape_markdown(cell.text), " |");
+    text += "\n";
+  }
+  return text;
+}
+
+std::vector<Table> results_tables(const SweepSummary& summary) {
+  std::vector<Table> tables{main_table(summary)};
+  if (!summary.kinds.empty()) tables.push_back(corruption_table(summary));
+  const std::vector<std::string> cases = case_names(summary);
+  if (!cases.empty()) tables.push_back(case_table(summary, cases));
+  return tables;
+}
+
+std::string spread_words(const SweepSummary& summary) {
+  const auto has_spread = [](const VariantSummary& v) { return std::isfinite(v.score.spread); };
+  if (std::none_of(summary.variants.begin(), summary.variants.end(), has_spread)) return "";
+  return "± is the sample standard deviation over seeds, whose mean errs by ± / √seeds; "
+         "differences "
+         "are taken seed by seed.";
+}
+
+std::string results_markdown(const SweepSpec& spec, const SweepSummary& summary,
+                             const std::vector<SweepStep>& steps) {
+  std::string text = cat("# ", escape_markdown(spec.title), "\n");
+  if (!spec.note.empty()) text += cat("\n", escape_markdown(spec.note), "\n");
+  for (const Table& table : results_tables(summary)) text += cat("\n", to_markdown(table));
+  if (const std::string words = spread_words(summary); !words.empty())
+    text += cat("\n", words, "\n");
+  for (const SweepStep& step : steps) {
+    if (!step.record || step.record->error.empty()) continue;
+    text += cat("\nFailed: ", step.run.variant, ", seed ", step.run.seed, ": ",
+                escape_markdown(step.record->error), "\n");
+  }
+  return text;
 }
 
 }  // namespace tost

@@ -10,7 +10,6 @@
 #include "tost/kinds/sequence/engine_plan.h"
 #include "tost/kinds/sequence/engine_tokens.h"
 #include "tost/kinds/sequence/engine_weights.h"
-#include "tost/kinds/sequence/engine_workspace.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/ops/kernel_call.h"
 

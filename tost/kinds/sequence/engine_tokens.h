@@ -7,7 +7,6 @@
 #include "tost/kinds/sequence/config.h"
 #include "tost/kinds/sequence/engine_plan.h"
 #include "tost/kinds/sequence/engine_weights.h"
-#include "tost/kinds/sequence/engine_workspace.h"
 #include "tost/nn/block_pass.h"
 
 namespace tost {

@@ -12,7 +12,6 @@
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/engine_tokens.h"
 #include "tost/kinds/vision/engine_weights.h"
-#include "tost/kinds/vision/engine_workspace.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/ops/kernel_call.h"
