@@ -1,5 +1,7 @@
 #include "tost/bench/bench_model.h"
 
+#include <algorithm>
+
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 
@@ -16,6 +18,22 @@ void show_every_layer(torch::nn::Module& module) {
 
 uint64_t input_seed(const BenchTask& task) {
   return uint64_t(task.batch) * 1'000'003 + uint64_t(task.size);
+}
+
+void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most) {
+  for (const int64_t value : values) {
+    if (value < 1 || value > most)
+      fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
+  }
+}
+
+void check_names(const char* flag, const std::vector<std::string>& found,
+                 const std::vector<std::string>& known) {
+  for (const auto& name : found) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    fail_usage(flag, " '", name, "' is none of ", join(known, ", "), ".",
+               did_you_mean(name, known));
+  }
 }
 
 void fail_precision(const char* kind, bool engine, const std::string& precision) {

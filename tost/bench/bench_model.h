@@ -69,6 +69,12 @@ void show_every_layer(torch::nn::Module& module);
 // A seed for the input of a task.
 uint64_t input_seed(const BenchTask& task);
 
+// Usage Errors that name the flag: for a value that is not from 1 to `most`, and for a name that is
+// none of `known`.
+void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
+void check_names(const char* flag, const std::vector<std::string>& found,
+                 const std::vector<std::string>& known);
+
 [[noreturn]] void fail_precision(const char* kind, bool engine, const std::string& precision);
 
 }  // namespace tost

@@ -11,11 +11,7 @@ namespace {
 
 std::string csv_cell(const BenchRowJson& value) {
   if (value.is_null()) return "";
-  const std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
+  return csv_field(value.is_string() ? value.get<std::string>() : json_text(value));
 }
 
 }  // namespace
@@ -39,6 +35,13 @@ std::string origin_line(const BenchOrigin& o) {
 
 BenchRowJson measured(double value) {
   return value > 0 && std::isfinite(value) ? BenchRowJson(value) : BenchRowJson();
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
 }
 
 std::string csv_head(const BenchRowJson& columns) {

@@ -24,6 +24,9 @@ std::string origin_line(const BenchOrigin& origin);
 // Null for what was not measured: not above 0, or not finite.
 BenchRowJson measured(double value);
 
+// Quoted where a field of a CSV file needs it (RFC 4180).
+std::string csv_field(const std::string& text);
+
 // The names of a row's columns, and their values, as a line of CSV.
 std::string csv_head(const BenchRowJson& columns);
 std::string csv_line(const BenchRowJson& row);

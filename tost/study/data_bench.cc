@@ -13,6 +13,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/base/thread.h"
+#include "tost/bench/bench_model.h"
 #include "tost/bench/scratch_folder.h"
 #include "tost/bench/timing.h"
 #include "tost/data/token_data.h"
@@ -196,24 +197,15 @@ DataBenchRow measure_text(const DataBenchOptions& options, int64_t workers) {
 }
 
 void check(const DataBenchOptions& o) {
-  const std::vector<std::string> known{"jpeg", "png", "raw", "text"};
-  for (const auto& name : o.sources) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    fail_usage("--source '", name, "' is none of ", join(known, ", "), ".",
-               did_you_mean(name, known));
-  }
-  const auto range = [](const char* flag, int64_t value, int64_t most) {
-    if (value < 1 || value > most)
-      fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
-  };
-  range("--width", o.width, 8192);
-  range("--height", o.height, 8192);
-  range("--image-size", o.image_size, 1024);
-  range("--batch", o.batch, 4096);
-  range("--repeat", o.repeat, 1 << 20);
-  range("--pictures", o.pictures, 100'000);
+  check_names("--source", o.sources, {"jpeg", "png", "raw", "text"});
+  check_range("--width", {o.width}, 8192);
+  check_range("--height", {o.height}, 8192);
+  check_range("--image-size", {o.image_size}, 1024);
+  check_range("--batch", {o.batch}, 4096);
+  check_range("--repeat", {o.repeat}, 1 << 20);
+  check_range("--pictures", {o.pictures}, 100'000);
+  check_range("--workers", o.workers, 256);
   for (const int64_t workers : o.workers) {
-    range("--workers", workers, 256);
     if (o.pictures < o.batch * workers) {
       fail_usage("--pictures is ", o.pictures, "; ", workers, " workers need a batch of ", o.batch,
                  " each.");

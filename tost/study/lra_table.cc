@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/bench/bench_table.h"
 #include "tost/io/parse_json.h"
 #include "tost/study/sweep_report.h"
 

@@ -10,22 +10,55 @@
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
+#include "tost/bench/bench_model.h"
 #include "tost/bench/product_floor.h"
 #include "tost/bench/timing.h"
 #include "tost/io/safetensors.h"
+#include "tost/kinds/kinds.h"
+#include "tost/nn/preset_names.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/device.h"
 #include "tost/ops/device_graph.h"
 #include "tost/ops/device_memory.h"
 #include "tost/ops/graphed_call.h"
-#include "tost/study/open_bench_model.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
+
+// A model to be measured, by name or file, of any kind.
+
+std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
+  if (!source.mixer.empty()) {
+    fail_usage("'", source.name, "' is a trained model with the mixer it was trained with; leave ",
+               "out --mixer, or give a preset.");
+  }
+  return kind_named(model_kind(source.name)).open_bench(source, true);
+}
+
+[[noreturn]] void fail_unknown(const std::string& name) {
+  const std::string hint = did_you_mean(name, preset_names());
+  fail_usage("'", name, "' is neither a preset nor a file.",
+             hint.empty() ? " `tost info --models` lists the presets." : hint);
+}
+
+// Presets have weights drawn at random, the same at every call, such that every layer shows in the
+// logits: LayerScale is 1, biases are not 0, batch norms have the statistics of their inputs.
+// Throws a usage Error for unknown names and for a mixer with a file.
+std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
+  torch::manual_seed(0);
+  for (const Kind& kind : kinds()) {
+    const auto names = kind.presets();
+    if (std::find(names.begin(), names.end(), source.name) == names.end()) continue;
+    return kind.open_bench(source, false);
+  }
+  if (path_exists(source.name)) return open_file(source);
+  fail_unknown(source.name);
+}
 
 struct Configuration {
   BenchModelSource source;
@@ -254,22 +287,6 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
   }
   if (all.empty()) fail_usage("None of the models has the test ", join(o.tests, " or "), ".");
   return all;
-}
-
-void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most) {
-  for (const int64_t value : values) {
-    if (value < 1 || value > most)
-      fail_usage(flag, " is ", value, "; it must be from 1 to ", most, ".");
-  }
-}
-
-void check_names(const char* flag, const std::vector<std::string>& found,
-                 const std::vector<std::string>& known) {
-  for (const auto& name : found) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    fail_usage(flag, " '", name, "' is none of ", join(known, ", "), ".",
-               did_you_mean(name, known));
-  }
 }
 
 void check_device(const ModelBenchOptions& o) {

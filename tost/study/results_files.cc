@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
+#include "tost/bench/bench_table.h"
 #include "tost/io/parse_json.h"
 #include "tost/study/run_score.h"
 #include "tost/study/sweep_report.h"
@@ -85,13 +86,6 @@ std::vector<std::string> score_columns(const SweepSummary& summary,
 }
 
 }  // namespace
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 json results_json(const SweepSpec& spec, const SweepSummary& summary,
                   const std::vector<SweepStep>& steps) {

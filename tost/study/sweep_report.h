@@ -46,8 +46,6 @@ std::string show(const MeanSpread& value, double scale, int digits, bool sign = 
 // As text, whatever it holds: no tags, no table cells, no lines of its own.
 std::string escape_markdown(const std::string& text);
 std::string to_markdown(const Table& table);
-// Quoted where a field of a CSV file needs it (RFC 4180).
-std::string csv_field(const std::string& text);
 
 // Every run with its settings and scores, and the summary of every variant. Spreads of less than
 // two runs are null.
