@@ -207,8 +207,9 @@ TEST(Inspect, RecognisesModels) {
     shapes["module.blocks." + std::to_string(i) + ".attn.temp"] = {6, 1};
   }
   shapes["module.cls_attn_blocks.0.attn.qkv.weight"] = {576, 192};
-  for (const char* i : {"0", "2", "4"})
-    shapes[std::string("module.patch_embed.proj.") + i + ".0.weight"] = {1};
+  shapes["module.patch_embed.proj.0.0.weight"] = {48, 3, 3, 3};
+  shapes["module.patch_embed.proj.2.0.weight"] = {96, 48, 3, 3};
+  shapes["module.patch_embed.proj.4.0.weight"] = {192, 96, 3, 3};
   shapes["module.head.weight"] = {1000, 192};
   shapes["transformer.h.0.attn.c_attn.weight"] = {768, 2304};
   shapes["transformer.wte.weight"] = {50257, 768};
@@ -222,6 +223,19 @@ TEST(Inspect, RecognisesModels) {
   EXPECT_EQ(models[1]["family"], "GPT-2 (Hugging Face layout)");
   EXPECT_EQ(models[1]["vocab"], 50257);
   EXPECT_EQ(models[1]["block"], 1024);
+}
+
+// Only every second convolution of such a stem halves the side.
+TEST(Inspect, PatchOfAStemWithTwoConvolutionsAStage) {
+  NamedShapes shapes;
+  shapes["blocks.0.attn.qkv.weight"] = {64, 64};
+  shapes["blocks.0.attn.temp"] = {4, 1};
+  shapes["cls_attn_blocks.0.attn.qkv.weight"] = {192, 64};
+  shapes["patch_embed.proj.0.0.weight"] = {32, 3, 3, 3};
+  shapes["patch_embed.proj.2.0.weight"] = {32, 32, 3, 3};
+  shapes["patch_embed.proj.4.0.weight"] = {64, 32, 3, 3};
+  shapes["patch_embed.proj.6.0.weight"] = {64, 64, 3, 3};
+  EXPECT_EQ(recognise_models(shapes)[0]["patch"], 4);
 }
 
 TEST(Inspect, OfficialCheckpoints) {

@@ -36,17 +36,20 @@ class Weights {
   std::string prefix_;
 };
 
-// 2 for every convolution of the stem; the side of the kernel where one convolution does it all.
+// Of a stem of convolutions: each stage that halves the side doubles the width, and the first one
+// halves it too. The side of the kernel where one convolution does it all.
 Json patch_side(const Weights& weights) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);
   }
-  int64_t side = 1;
-  for (int64_t i = 0; side < 4096 && weights.find(cat("patch_embed.proj.", i, ".0.weight"));
-       i += 2) {
-    side *= 2;
-  }
-  return side > 1 ? Json(side) : Json();
+  const Json first = weights.side("patch_embed.proj.0.0.weight", 0);
+  const Json last = weights.side("blocks.0.attn.qkv.weight", 1);
+  if (first.is_null() || last.is_null()) return Json();
+  const auto narrow = first.get<int64_t>(), wide = last.get<int64_t>();
+  constexpr int64_t kMostSide = 4096;
+  if (narrow < 1 || wide < narrow || wide % narrow != 0 || wide / narrow > kMostSide / 2)
+    return Json();
+  return 2 * (wide / narrow);
 }
 
 Json vision(const Weights& weights) {
