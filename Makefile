@@ -1,5 +1,7 @@
 # make          set up and build: build/release/tost
 # make demo     train a small ToST on generated pictures, score it, predict, say where things are
+# make serve    a page and OpenAI's API with the shipped models (models/)
+# make models   train the shipped models again: DATA=folder of their data
 # make test     all tests;  make test-fast: those that take seconds
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
 # make test-gpu the GPU's tests and compute-sanitizer over them, in the cuda build, with a summary
@@ -19,12 +21,13 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SECONDS_EACH ?= 600
 PREFIX ?= /usr/local
+DATA ?= ../shared/data
 export TOST_TORCH TORCH_VERSION MODELS
 # Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
 export OMP_WAIT_POLICY ?= passive
 CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=error
 
-.PHONY: all setup configure build demo test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-cli test-python site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-cli test-python site install format clean
 all: build
 
 setup:
@@ -40,6 +43,14 @@ build: configure
 demo: configure
 	@cmake --build $(BUILD) -j $(JOBS) --target tost
 	@scripts/demo.sh $(BUILD)/tost
+
+serve: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target tost
+	@$(BUILD)/tost serve
+
+models: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target tost
+	@scripts/train_shipped.py $(BUILD)/tost $(DATA)
 
 test: build
 	@$(CTEST)

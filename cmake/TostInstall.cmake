@@ -1,5 +1,5 @@
-# Install tree: bin/tost, lib/libtost_torch.so, the layers as static libraries, public headers, and a package that
-# find_package(tost) reads. It remembers the torch it was built with; TOST_TORCH points to another one.
+# Install tree: bin/tost, share/tost/models, lib/libtost_torch.so, the layers as static libraries, public headers, and a
+# package that find_package(tost) reads. It remembers the torch it was built with; TOST_TORCH points to another one.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tost)
@@ -15,6 +15,7 @@ install(TARGETS tost_flags tost_umbrella ${libraries} EXPORT tostTargets
 if(TARGET tost)
   install(TARGETS tost tost_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/ DESTINATION share/tost/models)
 endif()
 
 # What users may include; docs/cpp.md says what each is for. Installed with the headers that these include.

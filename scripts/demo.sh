@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job on generated pictures, in a few minutes on two cores: train a linear model and a small ToST,
-# score both on held-out pictures, label some of these.
+# The main job on generated pictures, in a few minutes on two cores: label a picture with a shipped model, train a linear
+# model and a small ToST, score both on held-out pictures, label some of these.
 #   demo.sh TOST [FOLDER]     FOLDER (default demo/) is replaced
 set -euo pipefail
 tost=$1 out=${2:-demo}
@@ -14,6 +14,10 @@ fi
 rm -rf "$out"
 mkdir -p "$out"
 touch "$out/.tost-demo"
+
+step "A model that comes with the program names a picture (the folder is the truth; tost models lists more)"
+"$tost" data make shapes --split test --count 1 --quiet --out "$out/picture"
+find "$out/picture" -name '*.png' | xargs "$tost" predict shapes --top 3
 
 step "1. A linear model on the pixels, for comparison"
 "$tost" train --data shapes --model linear --epochs 3 --out "$out/linear"

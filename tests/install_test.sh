@@ -11,6 +11,7 @@ cmake -S "$source/examples/find_package" -B "$work/example" -G Ninja -DCMAKE_BUI
 cmake --build "$work/example"
 "$work/example/example"
 "$work/prefix/bin/tost" --version
+"$work/prefix/bin/tost" models | grep -q '^words '
 headers=$(grep -oE '^\| `tost/[^`]+\.h`' "$source/docs/cpp.md" | tr -d '|` ')
 test "$(wc -w <<<"$headers")" -gt 10
 compile=$(grep -m1 '"command"' "$work/example/compile_commands.json" | sed -E 's/^ *"command": "//; s/ -o .*//; s/\\"/"/g')

@@ -117,6 +117,12 @@ def test_trains_and_predicts(installed, trained, tmp_path):
     assert "missing.png" in installed.run("tost", "predict", trained, tmp_path / "missing.png", expect=1)[1]
 
 
+def test_brings_its_models(installed, tmp_path):
+    out, _ = installed.run("tost", "predict", "shapes", picture(tmp_path / "a.png"), "--top", "1")
+    assert "a.png" in out
+    assert str(installed.site / "tost_cli/models") in installed.run("tost", "models", "words")[0]
+
+
 def test_reads_stdin(installed, trained, tmp_path):
     with open(picture(tmp_path / "a.png"), "rb") as file:
         command = [installed.bin / "tost", "predict", trained, "/dev/stdin"]

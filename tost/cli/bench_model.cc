@@ -112,8 +112,10 @@ void add_lists(CLI::App& command, BenchModelFlags& o) {
   const auto list = [&](const char* flag, auto& to, const char* text) {
     command.add_option(flag, to, text)->delimiter(',');
   };
-  add_value(command, "--model", b.models, "Presets or files of pictures, language or sequences")
-      ->delimiter(',');
+  accept_shipped_names(*add_value(command, "--model", b.models,
+                                  "Presets, files or shipped models of pictures, language or "
+                                  "sequences")
+                            ->delimiter(','));
   list("--test", b.tests,
        "forward (pictures, sequences), prefill, decode (language); default: all the model has");
   list("--batch", b.batches, "Inputs at a time (default: 1)");

@@ -18,6 +18,7 @@ namespace tost {
   X(explain)             \
   X(serve)               \
   X(data)                \
+  X(models)              \
   X(info)                \
   X(inspect)             \
   X(convert)             \

@@ -44,10 +44,7 @@ void add_convert_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "Write a model in another checkpoint layout");
   auto options = std::make_shared<ConvertCommand>();
   ConvertOptions& convert = options->convert;
-  command
-      ->add_option("in", options->in,
-                   "Run folder, checkpoint folder, model folder, .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "in", options->in);
   command->add_option("out", options->out, "File or folder to write; must not exist")->required();
   add_value(*command, "--to", convert.layout,
             "Layout: " + join(model_layout_names(), ", ") +

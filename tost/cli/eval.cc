@@ -60,10 +60,7 @@ void add_eval_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Score a trained model on a data set");
   auto options = std::make_shared<EvalCommand>();
   auto flags = std::make_shared<KindFlags>();
-  command
-      ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "checkpoint", options->checkpoint);
   add_data_options(*command, options->data, false);
   command->get_option("--data")->description(
       "Folder of the data, a text or .jsonl file, a table of sequences, or generated: shapes, "

@@ -41,15 +41,12 @@ void add_explain_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "explain", "Show the inside of a trained model as a page with its numbers");
   auto options = std::make_shared<ExplainCommand>();
-  command
-      ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "checkpoint", options->checkpoint);
   command->add_option(
       "images", options->images,
       "JPEG or PNG files, or for a language model one text (- is stdin); without any, a few "
       "of the data's pictures, or the beginning of its text");
-  command->add_option("--out", options->out, "Folder of the report")->required();
+  command->add_option("--out", options->out, "Folder of the report")->capture_default_str();
   command->add_flag("--overwrite", options->overwrite, "Replace an earlier report there");
   command->add_option("--title", options->title, "Of the page (default: from the model's name)");
   add_data_options(*command, options->data, false);

@@ -35,8 +35,8 @@ inline std::string open_known_data(const ExplainCommand& command, bool known,
 struct ExplainCommand {
   RunOptions run;
   std::string checkpoint;
-  std::string out;    // the report's folder
-  std::string title;  // empty: from the model's name
+  std::string out = "report";  // its folder
+  std::string title;           // empty: from the model's name
   bool overwrite = false;
   bool ema = false;
   bool quiet = false;

@@ -50,10 +50,7 @@ void run_export(const ExportCommand& c) {
 void add_export_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "Write a model for other runtimes");
   auto options = std::make_shared<ExportCommand>();
-  command
-      ->add_option("in", options->in,
-                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "in", options->in);
   command->add_option("--onnx", options->onnx, "ONNX file to write; must not exist")->required();
   command->add_flag("--memberships", options->memberships,
                     "Of image models: also the memberships of every layer");

@@ -259,10 +259,7 @@ void add_generate_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
   auto options = std::make_shared<GenerateFlags>();
   options->prompt = "\n";
-  command
-      ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "checkpoint", options->checkpoint);
   add_text_options(*command, *options);
   add_sampling_options(*command, *options);
   command->add_option("--precision", options->precision,

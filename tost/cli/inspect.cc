@@ -351,6 +351,7 @@ void judge(const Json& files, const Json& shard_errors) {
 // Of a run or checkpoint folder, or of a file. With `--json` a refusal is an object as well.
 Json inspect_any(const InspectCommand& options) {
   try {
+    if (!path_exists(options.path)) (void)find_model_file(options.path);  // throws with the names
     return is_folder(options.path) || is_safetensors_index(options.path)
                ? inspect_folder(options.path, options.inspect)
                : inspect_verified(options.path, options.inspect);
@@ -379,11 +380,10 @@ void add_inspect_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "What a weight file or checkpoint holds, without running any of it");
   auto options = std::make_shared<InspectCommand>();
-  command
-      ->add_option(
-          "file", options->path,
-          "A .pth, .pt or .safetensors file, an index of shards, or a run or checkpoint folder")
-      ->required();
+  add_model_argument(*command, "file", options->path);
+  command->get_option("file")->description(
+      "A .pth, .pt or .safetensors file, an index of shards, a run or checkpoint folder, or a "
+      "shipped model (tost models)");
   command->add_flag("--stats", options->inspect.statistics,
                     "Least and greatest value, NaN and infinities of every tensor");
   command->add_flag("--unsafe-report", options->inspect.calls,

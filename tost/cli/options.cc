@@ -8,6 +8,7 @@
 
 #include "tost/base/error.h"
 #include "tost/ops/device.h"
+#include "tost/store/shipped_models.h"
 
 namespace tost {
 
@@ -32,6 +33,24 @@ void add_graphs_option(CLI::App& command, RunOptions& options) {
 void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads (0: all cores)");
   command.add_flag("--json", options.json, "One JSON object on stdout instead of text");
+}
+
+void add_model_argument(CLI::App& command, const char* name, std::string& value) {
+  accept_shipped_names(
+      *command
+           .add_option(name, value,
+                       "Run folder, checkpoint folder, .safetensors, .pth or .pt file, or a "
+                       "shipped model (tost models)")
+           ->required());
+}
+
+void accept_shipped_names(CLI::Option& option) {
+  option.transform(CLI::Validator(
+      [](std::string& text) {
+        text = model_path(text);
+        return std::string();
+      },
+      ""));
 }
 
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name) {

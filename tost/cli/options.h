@@ -31,6 +31,11 @@ void add_device_option(CLI::App& command, RunOptions& options);
 // --graphs, for those that run one on many inputs of the same shapes.
 void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
+// The model that the command is about: a path, or the name of a shipped model, of which `value` then
+// gets the file.
+void add_model_argument(CLI::App& command, const char* name, std::string& value);
+// Lets the names of shipped models stand for their files in the values of this option too.
+void accept_shipped_names(CLI::Option& option);
 // --tokenizer, of language models whose file holds none.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
 

@@ -134,10 +134,7 @@ void run_predict(const KindFlags& flags, const PredictFlags& options) {
 void add_predict_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("predict", "Label images or texts with a trained model");
   auto options = std::make_shared<PredictFlags>();
-  command
-      ->add_option("checkpoint", options->checkpoint,
-                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "checkpoint", options->checkpoint);
   auto flags = std::make_shared<KindFlags>();
   (*flags)["vision"] = {
       command->add_option("images", options->images, "JPEG or PNG files"),

@@ -115,10 +115,7 @@ void add_quantize_command(CLI::App& app) {
       app.add_subcommand("quantize", "Write a model with its weights in fewer bits");
   auto options = std::make_shared<QuantizeCommand>();
   options->data.path.clear();  // none: not scored
-  command
-      ->add_option("in", options->in,
-                   "Run folder, checkpoint folder, or .safetensors, .pth or .pt file")
-      ->required();
+  add_model_argument(*command, "in", options->in);
   command->add_option("out", options->out, ".safetensors file to write; must not exist")
       ->required();
   add_value(*command, "--precision", options->precision, "int8, int4 or bf16");

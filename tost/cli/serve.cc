@@ -18,6 +18,7 @@
 #include "tost/kinds/vision/engine.h"
 #include "tost/serve/app.h"
 #include "tost/store/quantized_file.h"
+#include "tost/store/shipped_models.h"
 
 namespace tost {
 namespace {
@@ -44,11 +45,12 @@ struct NamedModel {
 NamedModel named_model(const std::string& text) {
   const size_t sign = text.find('=');
   if (sign != std::string::npos && !path_exists(text)) {
-    return {text.substr(0, sign), text.substr(sign + 1)};
+    return {text.substr(0, sign), model_path(text.substr(sign + 1))};
   }
-  auto path = absolute_path(text).lexically_normal();
+  const std::string file = model_path(text);
+  auto path = absolute_path(file).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
-  return {(is_folder(path) ? path.filename() : path.stem()).string(), text};
+  return {(is_folder(path) ? path.filename() : path.stem()).string(), file};
 }
 
 ServedModel load_served(const ServeFlags& o, const NamedModel& named, Metrics& metrics) {
@@ -129,6 +131,16 @@ class Spiller {
   std::thread thread_;
 };
 
+std::vector<std::string> served_models(const std::vector<std::string>& given) {
+  if (!given.empty()) return given;
+  const auto shipped = shipped_names();
+  if (shipped.empty()) {
+    fail_usage("no model is given, and this program has no shipped models next to it; name a run ",
+               "folder or a model file.");
+  }
+  return shipped;
+}
+
 void run_serve(ServeFlags& o) {
   if (o.port > 65'535) fail_usage("--port is ", o.port, "; it must be from 0 to 65535.");
   if (o.service.batch < 1 || o.service.batch > 1024) {
@@ -143,7 +155,7 @@ void run_serve(ServeFlags& o) {
   }
   o.sessions.folder = o.session_folder;
   App app(o.app, o.sessions, *stop_flag());
-  for (const auto& text : o.models) {
+  for (const auto& text : served_models(o.models)) {
     app.add(load_served(o, named_model(text), app.metrics));
   }
   raise_descriptor_limit(o.http.connections);
@@ -188,11 +200,10 @@ void add_serve_command(CLI::App& app) {
       app.add_subcommand("serve", "Serve models by HTTP, as OpenAI's API, and a page to look at");
   auto options = std::make_shared<ServeFlags>();
   auto& o = *options;
-  command
-      ->add_option("models", o.models,
-                   "Run folders, checkpoint folders, or .safetensors, .pth or .pt files; NAME=FILE "
-                   "gives a name")
-      ->required();
+  command->add_option(
+      "models", o.models,
+      "Run folders, checkpoint folders, .safetensors, .pth or .pt files, or shipped models "
+      "(default: all of these); NAME=FILE gives a name");
   command->add_option("--host", o.host, "Address to listen at; 0.0.0.0: all")
       ->capture_default_str();
   command->add_option("--port", o.port, "0: any free one")->capture_default_str();

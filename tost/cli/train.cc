@@ -223,7 +223,9 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--json", options->as_json, "One JSON object on stdout instead of text")
       ->group("What");
   command->add_flag("--quiet", options->quiet, "No progress")->group("What");
-  set_train_help(*command, add_train_fields(*command, options->flags),
+  const auto fields = add_train_fields(*command, options->flags);
+  accept_shipped_names(*fields.at("from"));
+  set_train_help(*command, fields,
                  "Example:\n"
                  "  tost train --data shapes --epochs 2 --out run\n"
                  "  tost train --data README.md --recipe char --max-steps 300 --out lm\n"

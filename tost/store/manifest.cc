@@ -66,6 +66,15 @@ json make_manifest(const fs::path& folder) {
   return {{"files", files}};
 }
 
+ManifestEntry manifest_entry(const json& entry, const std::string& name,
+                             const std::string& where) {
+  if (!entry.is_object() || entry.size() != 2 || !entry.contains("bytes") ||
+      !entry.contains("crc32c") || !is_size(entry["bytes"]) || !is_crc(entry["crc32c"])) {
+    fail_data(where, " does not give bytes and crc32c of ", shown(name), ".");
+  }
+  return {entry["bytes"].get<int64_t>(), entry["crc32c"].get<std::string>()};
+}
+
 Manifest parse_manifest(std::string_view text, const std::string& where) {
   const json object = parse_json(text, where, {.unique_keys = true});
   if (!object.is_object() || !object.contains("files") || !object["files"].is_object()) {
@@ -75,11 +84,7 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
   for (const auto& [name, entry] : object["files"].items()) {
     if (!is_plain_name(name))
       fail_data(where, " lists ", shown(name), ", which is not a file's name.");
-    if (!entry.is_object() || entry.size() != 2 || !entry.contains("bytes") ||
-        !entry.contains("crc32c") || !is_size(entry["bytes"]) || !is_crc(entry["crc32c"])) {
-      fail_data(where, " does not give bytes and crc32c of ", shown(name), ".");
-    }
-    manifest[name] = {entry["bytes"].get<int64_t>(), entry["crc32c"].get<std::string>()};
+    manifest[name] = manifest_entry(entry, name, where);
   }
   for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
     if (manifest.count(needed) == 0) fail_data(where, " does not list ", needed, ".");
@@ -93,19 +98,21 @@ Manifest read_manifest(const fs::path& file) {
   return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
 }
 
-void verify(const fs::path& path, const ManifestEntry& expected) {
-  if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing.");
-  const ManifestEntry found = entry_of(path);
-  if (found == expected) return;
-  fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
-            " but the file has ", json_text(to_json(found)), "; use another checkpoint.");
-}
+constexpr char kRemedy[] = "use another checkpoint";
 
 }  // namespace
 
+void verify_entry(const fs::path& path, const ManifestEntry& expected, const char* remedy) {
+  if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing; ", remedy, ".");
+  const ManifestEntry found = entry_of(path);
+  if (found == expected) return;
+  fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
+            " but the file has ", json_text(to_json(found)), "; ", remedy, ".");
+}
+
 void verify_checkpoint(const fs::path& folder) {
   for (const auto& [name, expected] : read_manifest(folder / kManifestFile)) {
-    verify(folder / name, expected);
+    verify_entry(folder / name, expected, kRemedy);
   }
 }
 
@@ -114,7 +121,7 @@ void verify_file(const fs::path& file) {
   if (!path_exists(list)) return;
   const Manifest manifest = read_manifest(list);
   const auto entry = manifest.find(file.filename().string());
-  if (entry != manifest.end()) verify(file, entry->second);
+  if (entry != manifest.end()) verify_entry(file, entry->second, kRemedy);
 }
 
 fs::path find_checkpoint(const fs::path& checkpoints, std::initializer_list<const char*> pointers) {

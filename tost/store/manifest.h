@@ -26,6 +26,15 @@ nlohmann::json make_manifest(const std::filesystem::path& folder);
 // files beside it, weights, optimiser and state among them.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
+// {"bytes": N, "crc32c": "8 hex digits"}, as the lists have it of each file. Strict: throws a data
+// Error naming `where`, the list, for anything else about the file `name`.
+ManifestEntry manifest_entry(const nlohmann::json& entry, const std::string& name,
+                             const std::string& where);
+
+// Throws a data Error naming the file unless it is what `expected` says; `remedy` ends the sentence.
+void verify_entry(const std::filesystem::path& path, const ManifestEntry& expected,
+                  const char* remedy);
+
 // Checks every file of a checkpoint folder against its manifest. Throws a data Error naming the
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);

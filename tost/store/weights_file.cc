@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
+#include "tost/base/text.h"
 #include "tost/io/safetensors_index.h"
 #include "tost/io/safetensors_probe.h"
 #include "tost/nn/preset_names.h"
@@ -15,6 +16,7 @@
 #include "tost/store/metadata.h"
 #include "tost/store/quantized_file.h"
 #include "tost/store/run_layout.h"
+#include "tost/store/shipped_models.h"
 
 namespace tost {
 namespace {
@@ -48,7 +50,13 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
               "--model ", path, " --out run) and give the run, or give a checkpoint of it ",
               "(docs/checkpoints.md).");
   }
-  fail_data("'", path, "' does not exist; a model file or a run folder is expected.");
+  const bool name = path.find_first_of("./") == std::string::npos;
+  const auto shipped = name ? shipped_names() : std::vector<std::string>();
+  if (shipped.empty()) {
+    fail_data("'", path, "' does not exist; a model file or a run folder is expected.");
+  }
+  fail_data("'", path, "' does not exist; a model file, a run folder or a shipped model (",
+            join(shipped, ", "), ") is expected.", did_you_mean(path, shipped));
 }
 
 }  // namespace

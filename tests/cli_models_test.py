@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The models that come with the program: their files and cards, their names in every command, the server without arguments.
+
+usage: cli_models_test.py TOST [unittest arguments]; needs only Python's standard library.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+import unittest
+
+import cli_test
+from cli_serve_test import Server
+from cli_test import png, run
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODELS = ROOT / "models"
+CARDS = json.loads((MODELS / "models.json").read_text())["models"]
+NAMES = [card["name"] for card in CARDS]
+TEXTS = ("name", "about", "data", "source", "licence", "limits", "score")
+
+
+def pictures(folder, count=10):
+    run("data", "make", "shapes", "--split", "test", "--count", count, "--quiet", "--out", folder)
+    return sorted(folder.rglob("*.png"))
+
+
+class Files(unittest.TestCase):
+    def test_every_card_is_complete(self):
+        self.assertEqual(sorted(NAMES), sorted(path.stem for path in MODELS.glob("*.safetensors")))
+        for card in CARDS:
+            for key in TEXTS:
+                self.assertRegex(card[key], r"\S", (card["name"], key))
+            self.assertEqual(list(card["commands"]), ["train", "convert", "evaluate"])
+            self.assertIn("--seed ", card["commands"]["train"])
+            self.assertEqual(card["measured"]["split"], "test")
+
+    def test_they_are_small_together(self):
+        self.assertLess(sum(path.stat().st_size for path in MODELS.iterdir()), 6_000_000)
+
+    def test_no_file_names_a_folder_of_the_machine_that_made_it(self):
+        for path in MODELS.iterdir():
+            data = path.read_bytes()
+            header = data[8:8 + int.from_bytes(data[:8], "little")] if path.suffix == ".safetensors" else data
+            self.assertNotRegex(header, rb"/(work|tmp|home|root)\b", path.name)
+
+    def test_the_documentation_has_the_scores_of_the_cards(self):
+        page = (ROOT / "docs/models.md").read_text()
+        for card in CARDS:
+            row = f"| `{card['name']}` | {card['about']} | {card['source']} | {card['licence']} | {card['score']} | {card['limits']} |"
+            self.assertIn(row, page)
+
+
+class Listing(cli_test.Case):
+    def test_the_list(self):
+        shown = run("models").stdout
+        for card in CARDS:
+            self.assertRegex(shown, rf"(?m)^{card['name']} +(image|language) +[\d.]+ [KM]iB +{card['data']} ")
+            self.assertIn(card["score"], shown)
+        listed = json.loads(run("models", "--json").stdout)
+        self.assertEqual([model["name"] for model in listed["models"]], NAMES)
+        for model, card in zip(listed["models"], CARDS):
+            self.assertTrue(os.path.samefile(model.pop("path"), MODELS / f"{card['name']}.safetensors"))
+            self.assertEqual(model.pop("kind"), "language" if "--recipe char" in card["commands"]["train"] else "vision")
+            self.assertEqual(model, card)
+
+    def test_a_card(self):
+        shown = run("models", NAMES[-1]).stdout
+        for key in TEXTS:
+            self.assertRegex(shown, rf"(?m)^{key} +{re.escape(CARDS[-1][key])}$")
+        self.assertIn(CARDS[-1]["commands"]["train"], shown)
+        self.error("models", "shpes", exit_code=2, says=["'shpes'", "Did you mean 'shapes'?", *NAMES])
+
+    def test_a_damaged_or_missing_file_is_named(self):
+        copy = self.dir / "models"
+        shutil.copytree(MODELS, copy)
+        environment = {**os.environ, "TOST_MODELS": str(copy)}
+        self.assertIn(str(copy), run("models", "shapes", env=environment).stdout)
+        file = copy / "shapes.safetensors"
+        data = bytearray(file.read_bytes())
+        data[-100] ^= 1
+        file.write_bytes(data)
+        for command in (["models"], ["models", "shapes"], ["predict", "shapes", "x.png"], ["inspect", "shapes"],
+                        ["serve", "--port", "0"]):
+            self.error(*command, exit_code=1, says=["shapes.safetensors' is damaged", "install tost again"], env=environment)
+        run("info", env=environment)
+        file.unlink()
+        self.error("eval", "shapes", exit_code=1, says=["shapes.safetensors' is missing"], env=environment)
+
+    def test_a_list_that_cannot_be_used(self):
+        environment = {**os.environ, "TOST_MODELS": str(self.dir)}
+        self.error("models", exit_code=1, says=["models.json", "No such file"], env=environment)
+        for text, says in [(b"[", "not JSON"), (b"{}", "models"), (b'{"models": [{"name": "../x"}]}', "lower-case"),
+                           (b'{"models": [{"name": "x", "file": {"bytes": -1, "crc32c": "00000000"}}]}', "crc32c"),
+                           (b'{"models": [{"name": 1}]}', "wrong type")]:
+            self.file("models.json", text)
+            self.error("models", exit_code=1, says=["models.json", says], env=environment)
+            self.error("generate", "words", exit_code=1, says=["models.json", says], env=environment)
+
+
+class Use(cli_test.Case):
+    def test_predict(self):
+        files = pictures(self.dir / "p")
+        shown = json.loads(run("predict", "shapes", *files, "--json", cwd=self.dir).stdout)
+        right = sum(row["top"][0]["class"] == pathlib.Path(row["path"]).parent.name for row in shown["predictions"])
+        self.assertGreaterEqual(right, 9)
+        for name in NAMES:
+            if name != "words":
+                self.assertIn(" %  ", run("predict", name, files[0], "--top", "1").stdout)
+        self.error("predict", "words", files[0], exit_code=2, says="language")
+        self.error("predict", "shapes", self.file("no.png", b"no picture"), exit_code=1, says="no.png")
+
+    def test_a_file_or_folder_of_the_name_comes_first(self):
+        picture = self.file("p.png", png(32, 32))
+        (self.dir / "shapes").mkdir()
+        self.error("predict", "shapes", picture, exit_code=1, says=["'shapes'", "no checkpoint"], cwd=self.dir)
+
+    def test_an_unknown_name(self):
+        for command in (["predict", "shpes", "x.png"], ["generate", "shpes"], ["eval", "shpes", "--data", "shapes"],
+                        ["explain", "shpes"], ["inspect", "shpes"], ["serve", "shpes"], ["serve", "a=shpes", "--port", "0"],
+                        ["quantize", "shpes", self.dir / "q.safetensors"], ["convert", "shpes", self.dir / "c"],
+                        ["export", "shpes", "--onnx", self.dir / "o.onnx"]):
+            self.error(*command, exit_code=1, says=["'shpes' does not exist", *NAMES, "Did you mean 'shapes'?"], cwd=self.dir)
+        self.error("predict", self.dir / "shapes", "x.png", exit_code=1, says="a model file or a run folder is expected.")
+
+    def test_generate(self):
+        args = ["generate", "words", "--prompt", "The king", "--max-tokens", "30", "--seed", "1"]
+        text = run(*args).stdout
+        self.assertGreater(len(set(text.split())), 12)
+        self.assertEqual(run(*args).stdout, text)
+        self.error("generate", "shapes", exit_code=1, says="vision model")
+
+    def test_explain(self):
+        file = pictures(self.dir / "p", 1)[0]
+        run("explain", "shapes", file, "--quiet", cwd=self.dir)
+        self.assertIn("<html", (self.dir / "report/index.html").read_text())
+        run("explain", "words", "--text", "The king was", "--out", self.dir / "text", "--quiet")
+
+    def test_the_other_commands(self):
+        inspected = json.loads(run("inspect", "shapes", "--json").stdout)
+        self.assertEqual(inspected["models"][0]["patch"], 4)
+        run("convert", "shapes", self.dir / "shapes.pth")
+        run("quantize", "words", self.dir / "words.safetensors", "--precision", "int4", "--quiet")
+        self.error("export", "shapes", "--onnx", self.dir / "o.onnx", exit_code=2, says="tssa-means have no ONNX form")
+        run("bench", "model", "--model", "shapes", "--batch", "1", "--repeat", "1", "--warmup", "0", "--no-floor")
+        run("train", "--data", "shapes", "--from", "shapes", "--max-steps", "1", "--batch", "4", "--train-size", "64",
+            "--test-size", "64", "--out", self.dir / "run", "--quiet", cwd=self.dir)
+
+    def test_a_score_is_the_one_that_was_measured(self):
+        card = CARDS[NAMES.index("shapes")]
+        scores = json.loads(run("eval", "shapes", "--data", "shapes", "--split", "test", "--json", "--quiet").stdout)
+        self.assertEqual(scores["images"], card["measured"]["images"])
+        self.assertAlmostEqual(scores["top1"], card["measured"]["top1"], delta=0.002)  # other CPUs round otherwise
+
+    def test_serve_without_arguments(self):
+        server = Server()
+        try:
+            listed = server.ask("GET", "/v1/models").json["data"]
+            self.assertEqual([model["id"] for model in listed], NAMES)
+            self.assertTrue(server.complete(model="words", prompt="The king", max_tokens=8).strip())
+            picture = pictures(self.dir / "p", 1)[0]
+            answer = server.ask("POST", "/v1/classify?model=shapes", picture.read_bytes(), {"Content-Type": "image/png"})
+            self.assertEqual(answer.status, 200, answer.body)
+            self.assertIn(picture.parent.name.encode(), answer.body)
+        finally:
+            self.assertEqual(server.end(), 0)
+
+
+if __name__ == "__main__":
+    cli_test.TOST = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,39 @@
+// The small trained models that come with the program, by name.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tost/store/manifest.h"
+
+namespace tost {
+
+// The list of them in their folder: an object with the array "models".
+inline constexpr char kCardsFile[] = "models.json";
+
+struct ShippedModel {
+  std::string name;
+  std::filesystem::path file;  // FOLDER/NAME.safetensors
+  ManifestEntry entry;         // what the file must be
+  nlohmann::json card;         // its object in the list, which docs/models.md describes
+};
+
+// The folder that TOST_MODELS names, else that of this program: models/ next to it (a build tree, a
+// wheel), or ../share/tost/models (an installation). Empty without one.
+std::filesystem::path shipped_folder();
+
+// In the order of the list; none without a folder. Throws a data Error about a list that cannot be
+// used. The files are not read.
+std::vector<ShippedModel> shipped_models();
+std::vector<std::string> shipped_names();
+
+// Throws a data Error that names the file if it is missing or not what its card says.
+void check_shipped(const ShippedModel& model);
+
+// What the MODEL of a command means: the checked file of a shipped model if nothing else has this
+// name, else `text` itself.
+std::string model_path(const std::string& text);
+
+}  // namespace tost

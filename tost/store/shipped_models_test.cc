@@ -1,0 +1,72 @@
+#include "tost/store/shipped_models.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tost/base/file.h"
+#include "tost/store/weights_file.h"
+#include "tost/testing/errors.h"
+#include "tost/testing/temp_dir.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using testing::data_error_of;
+
+// A folder of one model that TOST_MODELS names, until the test ends.
+class ShippedModels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file_atomic(dir_.path() / "tiny.safetensors", "ab");
+    write_cards({{"name", "tiny"},
+                 {"about", "a"},
+                 {"data", "d"},
+                 {"licence", "l"},
+                 {"score", "s"},
+                 {"file", {{"bytes", 2}, {"crc32c", "e2a22936"}}}});
+    setenv("TOST_MODELS", dir_.path().c_str(), 1);
+  }
+  void TearDown() override { unsetenv("TOST_MODELS"); }
+  void write_cards(const json& card) {
+    write_file_atomic(dir_.path() / kCardsFile, json{{"models", json::array({card})}}.dump());
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(ShippedModels, NamesStandForFiles) {
+  EXPECT_EQ(shipped_names(), std::vector<std::string>{"tiny"});
+  EXPECT_EQ(model_path("tiny"), (dir_.path() / "tiny.safetensors").string());
+  for (const char* other : {"", "tin", "./tiny", "tiny.safetensors", "a/tiny", "."}) {
+    EXPECT_EQ(model_path(other), other);
+  }
+}
+
+TEST_F(ShippedModels, FilesAreCheckedBeforeUse) {
+  write_file_atomic(dir_.path() / "tiny.safetensors", "ac");
+  const std::string message = data_error_of([] { model_path("tiny"); });
+  EXPECT_NE(message.find("tiny.safetensors' is damaged"), std::string::npos) << message;
+}
+
+TEST_F(ShippedModels, NamesLeadToNoOtherFolder) {
+  for (const char* name : {"../tiny", "a.b", "", "Tiny"}) {
+    write_cards({{"name", name}});
+    EXPECT_NE(data_error_of([] { shipped_models(); }).find("lower-case"), std::string::npos)
+        << name;
+  }
+}
+
+TEST_F(ShippedModels, UnknownNamesAreToldTheKnownOnes) {
+  const std::string message = data_error_of([] { find_model_file("tiy"); });
+  EXPECT_NE(message.find("(tiny) is expected. Did you mean 'tiny'?"), std::string::npos) << message;
+}
+
+TEST(NoShippedModels, EveryTextIsAPath) {
+  EXPECT_TRUE(shipped_models().empty());  // there is no folder of them next to this test
+  EXPECT_EQ(model_path("shapes"), "shapes");
+}
+
+}  // namespace
+}  // namespace tost
