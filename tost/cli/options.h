@@ -31,8 +31,8 @@ void add_device_option(CLI::App& command, RunOptions& options);
 // --graphs, for those that run one on many inputs of the same shapes.
 void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
-// The model that the command is about: a path, or the name of a shipped model, of which `value` then
-// gets the file.
+// The model that the command is about: a path, or the name of a shipped model, of which `value`
+// then gets the file.
 void add_model_argument(CLI::App& command, const char* name, std::string& value);
 // Lets the names of shipped models stand for their files in the values of this option too.
 void accept_shipped_names(CLI::Option& option);

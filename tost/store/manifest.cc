@@ -66,8 +66,7 @@ json make_manifest(const fs::path& folder) {
   return {{"files", files}};
 }
 
-ManifestEntry manifest_entry(const json& entry, const std::string& name,
-                             const std::string& where) {
+ManifestEntry manifest_entry(const json& entry, const std::string& name, const std::string& where) {
   if (!entry.is_object() || entry.size() != 2 || !entry.contains("bytes") ||
       !entry.contains("crc32c") || !is_size(entry["bytes"]) || !is_crc(entry["crc32c"])) {
     fail_data(where, " does not give bytes and crc32c of ", shown(name), ".");

@@ -31,7 +31,8 @@ Manifest parse_manifest(std::string_view text, const std::string& where);
 ManifestEntry manifest_entry(const nlohmann::json& entry, const std::string& name,
                              const std::string& where);
 
-// Throws a data Error naming the file unless it is what `expected` says; `remedy` ends the sentence.
+// Throws a data Error naming the file unless it is what `expected` says; `remedy` ends the
+// sentence.
 void verify_entry(const std::filesystem::path& path, const ManifestEntry& expected,
                   const char* remedy);
 
