@@ -103,6 +103,25 @@ def test_exported_causal_layer_keeps_its_state():
     torch.testing.assert_close([found, found_state[0]], [y, state.sums], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_compiled_packages_need_torch_alone(tmp_path):
+    layer = tost.nn.TSSA(24, 4).eval()
+    sizes = {1: torch.export.Dim("tokens", min=2, max=4096)}
+    program = torch.export.export(layer, (torch.randn(2, 30, 24),), dynamic_shapes=(sizes,))
+    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "layer.pt2"))
+    x = torch.randn(2, 170, 24)
+    torch.save((x, layer(x).detach()), tmp_path / "case.pt")
+    code = f"""
+import sys, torch
+model = torch._inductor.aoti_load_package({package!r})
+x, wanted = torch.load({str(tmp_path / "case.pt")!r})
+torch.testing.assert_close(model(x), wanted, rtol=1e-5, atol=1e-5)
+assert "tost" not in sys.modules
+"""
+    status, _, text = run(code)
+    assert status == 0, text
+
+
 def test_onnx_models_run_elsewhere(tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
