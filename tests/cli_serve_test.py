@@ -112,6 +112,10 @@ class Case(cli_test.Case):
         cls.server.end()
         cls.home.cleanup()
 
+    def picture(self):
+        run("data", "make", "shapes", "--split", "test", "--count", "1", "--out", self.dir / "p", "--quiet")
+        return next((self.dir / "p").rglob("*.png")).read_bytes()
+
     def refused(self, reply, status, *says):
         self.assertEqual(reply.status, status, reply.body)
         error = reply.json["error"]
@@ -317,10 +321,6 @@ class Sessions(Case):
 
 
 class Pictures(Case):
-    def picture(self):
-        run("data", "make", "shapes", "--split", "test", "--count", "1", "--out", self.dir / "p", "--quiet")
-        return next((self.dir / "p").rglob("*.png")).read_bytes()
-
     def test_classes_and_maps(self):
         png = self.picture()
         raw = self.server.ask("POST", "/v1/classify?model=pictures", png, headers={"Content-Type": "image/png"}).json
@@ -332,6 +332,7 @@ class Pictures(Case):
         self.assertEqual(shown["top"][0]["class"], raw["data"][0]["top"][0]["class"])
         self.assertEqual(len(shown["layers"]), len(shown["images"]["layers"]))
         self.assertTrue(shown["images"]["layers"][0]["memberships"][0].startswith("data:image/png;base64,"))
+        self.assertGreater(shown["layers"][0]["compression"]["after"], 0)
         words = self.server.post("/v1/explain", {"text": "the cat"}).json
         self.assertEqual("".join(words["tokens"]), "the cat")
         for layer in words["layers"]:
@@ -352,6 +353,22 @@ class Pictures(Case):
         self.refused(self.server.post("/v1/classify", {"images": ["!!"]}), 400, "base64")
         self.refused(self.server.post("/v1/classify", {"images": []}), 400)
         self.refused(self.server.post("/v1/classify", {"images": ["aGk="], "model": "lm"}), 400, "classifier")
+
+
+class Docs(Case):
+    def test_the_examples_of_the_docs(self):
+        text = (pathlib.Path(__file__).parents[1] / "docs" / "serving.md").read_text().replace("\\\n", " ")
+        lines = [line for line in text.splitlines() if line.startswith("curl ")]
+        self.assertGreater(len(lines), 5)
+        self.file("picture.png", self.picture())
+        session = self.server.post("/v1/sessions", {"prompt": "the"}).json["id"]
+        for line in lines:
+            line = re.sub(r"(127\.0\.0\.1|localhost):8080", f"127.0.0.1:{self.server.port}", line.replace("sess-…", session))
+            done = subprocess.run(["bash", "-c", line + "\n"], cwd=self.dir, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, line + done.stderr)
+            self.assertNotIn('"error"', done.stdout, line)
+            self.assertTrue(done.stdout or "-o " in line, line)
+        self.assertGreater((self.dir / "state.safetensors").stat().st_size, 100)
 
 
 class Operation(Case):

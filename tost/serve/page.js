@@ -215,6 +215,11 @@ async function explain(file) {
   $("picture").alt = "The picture as the model gets it";
   $("classes").replaceChildren(...seen.top.map((c) => bar(c.class, c.probability, (100 * c.probability).toFixed(1) + " %")));
   $("entropy").replaceChildren(...seen.layers.filter((l) => l.entropy_mean !== null).map((l) => bar("layer " + l.layer, l.entropy_mean, l.entropy_mean.toFixed(3))));
+  const rates = seen.layers.filter((l) => l.compression.before !== null);
+  const most = Math.max(...rates.flatMap((l) => [l.compression.before, l.compression.after]));
+  $("compression").replaceChildren(...rates.map(({ layer, compression: c }) =>
+    bar("layer " + layer, c.after / most, c.before.toFixed(1) + " → " + c.after.toFixed(1))));
+  $("rates").hidden = rates.length === 0;
   $("seen").hidden = $("maps").hidden = false;
   $("layer").max = seen.layers.length;
   showLayer();

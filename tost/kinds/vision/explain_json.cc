@@ -51,6 +51,9 @@ json to_json(const PictureMaps& maps) {
          {"entropy", as_float32(as_grid(layer.entropy, maps))},
          {"entropy_mean",
           layer.entropy.defined() ? number_or_null(layer.entropy.mean().item<double>()) : json()},
+         {"compression",
+          {{"before", number_or_null(layer.compression_before)},
+           {"after", number_or_null(layer.compression_after)}}},
          {"norms", rounded(as_grid(layer.norms, maps), 4)},
          {"register_norms", rounded(layer.register_norms, 4)}});
   }

@@ -4,6 +4,7 @@
 
 #include "tost/explain/measures.h"
 #include "tost/explain/trace_on_cpu.h"
+#include "tost/kinds/vision/rates.h"
 
 namespace tost {
 namespace {
@@ -47,6 +48,8 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
   const torch::NoGradGuard no_grad;
   VisionTrace trace;
   const auto logits = model.forward_traced(input.tensor.unsqueeze(0), trace);
+  const auto rates =
+      layer_rates(model, trace, {.released = false, .theory = false, .objective = false});
   move_to_cpu(trace);
   PictureMaps maps;
   maps.input = std::move(input);
@@ -55,6 +58,9 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
   maps.columns = trace.columns;
   for (size_t i = 0; i < trace.block_outputs.size(); ++i) {
     maps.layers.push_back(layer_of(trace, i));
+    if (!rates[i].defined()) continue;
+    maps.layers[i].compression_before = rates[i].compression_before.item<double>();
+    maps.layers[i].compression_after = rates[i].compression_after.item<double>();
   }
   for (const Tensor& weights : trace.class_attention) {
     const auto shares = weights[0].to(torch::kDouble);  // [H, 1 + N]

@@ -1,6 +1,7 @@
 // What a network does to one picture: its predictions, memberships, attention and token norms.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct PictureLayer {
   torch::Tensor entropy;         // see membership_entropy() [N]
   torch::Tensor norms;           // of the patches after the block [N]
   torch::Tensor register_norms;  // of the registers after the block [R]
+  // compression_before and compression_after of layer_rates.h; NaN for a layer that has no rates.
+  double compression_before = std::nan(""), compression_after = std::nan("");
 };
 
 struct PictureMaps {

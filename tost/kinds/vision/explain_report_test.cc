@@ -123,6 +123,22 @@ TEST(VisionReport, ClassAttentionSumsToOne) {
   EXPECT_TRUE(torch::allclose(sums, torch::ones({2}, torch::kDouble), 0, 1e-6));
 }
 
+TEST(VisionReport, CompressionIsThatOfTheLayersTokens) {
+  const LoadedModel loaded = tiny_model();
+  const auto input = dataset_picture(*with_data().held, 0, loaded.info.preprocess);
+  VisionTrace trace;
+  loaded.model->forward_traced(input.tensor.unsqueeze(0), trace);
+  const auto maps = picture_maps(*loaded.model, loaded.info, input);
+  for (size_t i = 0; i < maps.layers.size(); ++i) {
+    EXPECT_DOUBLE_EQ(maps.layers[i].compression_before,
+                     layer_compression(trace.projections[i], trace.memberships[i]).item<double>());
+    EXPECT_GT(maps.layers[i].compression_after, 0);
+  }
+  const LoadedModel softmax = tiny_model("softmax");
+  const auto others = picture_maps(*softmax.model, softmax.info, input);
+  EXPECT_TRUE(std::isnan(others.layers[0].compression_before));
+}
+
 TEST(VisionReport, OtherMixersSayWhatIsLeft) {
   for (const char* mixer : {"softmax", "xca", "linear", "none"}) {
     const auto report = explain_vision(tiny_model(mixer), with_data());
