@@ -98,7 +98,9 @@ TEST_F(PathTest, SaysWhatIsForbidden) {
   fs::permissions(folder_ / "inside", fs::perms::none);
   if (::geteuid() == 0 && ::seteuid(65534) != 0) GTEST_SKIP() << "root cannot become nobody here";
   expect_refusals(folder_ / "inside" / "x", "permission denied");
-  if (::getuid() == 0) ASSERT_EQ(::seteuid(0), 0);
+  if (::getuid() == 0) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
 }
 
 TEST_F(PathTest, AnEmptyPathIsAUsageError) {

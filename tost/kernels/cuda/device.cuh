@@ -52,6 +52,11 @@ __device__ __forceinline__ void store(Float16* p, float x) {
   p->bits = __half_as_ushort(__float2half_rn(x));
 }
 #else
+#if defined(__aarch64__)
+using HostHalf = __fp16;  // g++ 12 for Arm knows no other name
+#else
+using HostHalf = _Float16;
+#endif
 inline float to_float(Bfloat16 x) {
   const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
   float value;
@@ -59,7 +64,7 @@ inline float to_float(Bfloat16 x) {
   return value;
 }
 inline float to_float(Float16 x) {
-  _Float16 value;
+  HostHalf value;
   std::memcpy(&value, &x.bits, sizeof(value));
   return static_cast<float>(value);
 }
@@ -73,7 +78,7 @@ inline void store(Bfloat16* p, float x) {
   p->bits = static_cast<uint16_t>(nan ? 0x7fc0U : (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 inline void store(Float16* p, float x) {
-  const auto value = static_cast<_Float16>(x);
+  const auto value = static_cast<HostHalf>(x);
   std::memcpy(&p->bits, &value, sizeof(value));
 }
 #endif
