@@ -21,6 +21,13 @@ package=$stage/tost_cli
 printf '"""The torch that the program was built with."""\n\nTORCH = "%s"\n' "$torch" > "$package/_built.py"
 cp "$build/tost" "$build"/lib/libtost_{program,torch}.so "$package"
 cp -r models "$package"
+# Shared libraries of the system go into the wheel, and their licences with them.
+mkdir "$stage/licences"
+for library in $(ldd "$package/tost" "$package"/*.so | awk '/=> \// { print $3 }' | sort -u | grep -v -e torch -e libc10 -e libgomp); do
+  file=$(realpath "$library")
+  name=$(dpkg -S "$file" 2>/dev/null || dpkg -S "${file#/usr}" 2>/dev/null) || { echo "No Debian package has $file, so its licence is not known."; exit 1; }
+  cp "/usr/share/doc/${name%%:*}/copyright" "$stage/licences/${name%%:*}.txt"
+done
 strip "$package/tost" "$package"/*.so
 patchelf --force-rpath --set-rpath '$ORIGIN' "$package/tost"
 # torch 2.11 and newer have their OpenMP runtime in one of these two folders.
