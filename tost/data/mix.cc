@@ -44,7 +44,7 @@ void exchange(const Rectangle& cut, const BatchShape& shape, float* a, float* b)
   }
 }
 
-bool in_unit(double value) {
+bool is_share(double value) {
   return value >= 0 && value <= 1;
 }
 
@@ -55,7 +55,7 @@ void check_mix(const MixConfig& config) {
     fail_usage("Mixup and cutmix are Beta parameters of 0 (off) or more, not ", config.mixup,
                " and ", config.cutmix, ".");
   }
-  if (!in_unit(config.probability) || !in_unit(config.switch_to_cutmix)) {
+  if (!is_share(config.probability) || !is_share(config.switch_to_cutmix)) {
     fail_usage("The probabilities of mixing (", config.probability, ") and of cutmix (",
                config.switch_to_cutmix, ") lie between 0 and 1.");
   }

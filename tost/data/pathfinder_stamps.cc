@@ -29,7 +29,7 @@ double lanczos(double x) {
   return 3 * std::sin(t) * std::sin(t / 3) / (t * t);
 }
 
-double to_byte(double value) {
+double stamp_byte(double value) {
   return std::clamp(std::floor(value + 0.5), 0.0, 255.0);
 }
 
@@ -52,7 +52,7 @@ Plane shorten(Plane& from, int64_t rows, int64_t width) {
       for (int64_t k = low; k < high; ++k) {
         value += weights[static_cast<size_t>(k - low)] / sum * from.at(y, k);
       }
-      to.at(x, y) = to_byte(value);
+      to.at(x, y) = stamp_byte(value);
     }
   }
   return to;

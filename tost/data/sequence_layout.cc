@@ -20,13 +20,14 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = SequenceSource::Kind;
 
-const std::vector<std::string> kFormats = {"auto",      "listops", "text",
-                                           "retrieval", "pixels",  "pathfinder"};
+const std::vector<std::string> kSequenceFormats = {"auto",      "listops", "text",
+                                                   "retrieval", "pixels",  "pathfinder"};
 
 void check_spec(const SequenceSpec& spec) {
-  if (std::find(kFormats.begin(), kFormats.end(), spec.format) == kFormats.end()) {
-    fail_usage("Unknown format of sequences '", spec.format, "'; use ", join(kFormats, ", "), ".",
-               did_you_mean(spec.format, kFormats));
+  if (std::find(kSequenceFormats.begin(), kSequenceFormats.end(), spec.format) ==
+      kSequenceFormats.end()) {
+    fail_usage("Unknown format of sequences '", spec.format, "'; use ",
+               join(kSequenceFormats, ", "), ".", did_you_mean(spec.format, kSequenceFormats));
   }
   if (spec.holdout != -1 && !(spec.holdout >= 0 && spec.holdout < 1)) {
     fail_usage("The held-out share lies between 0 and 1 (excluded), or is -1 for the default, not ",
@@ -257,7 +258,8 @@ SequenceSource find_sequences(const SequenceSpec& spec) {
 
 bool is_sequence_data(const SequenceSpec& spec) {
   if (spec.format != "auto")
-    return std::find(kFormats.begin(), kFormats.end(), spec.format) != kFormats.end();
+    return std::find(kSequenceFormats.begin(), kSequenceFormats.end(), spec.format) !=
+           kSequenceFormats.end();
   if (is_plain_file(spec.path)) return true;
   if (is_folder(spec.path)) {
     return !holds_pictures(spec.path) && find_sequences(spec).kind != Kind::kPictures;

@@ -160,7 +160,7 @@ Opened open_own(const SequenceSource& source, const SequenceSpec& spec, const st
   return open_pictures(spec, split);
 }
 
-std::string checked_split(const std::string& split) {
+std::string checked_sequence_split(const std::string& split) {
   if (split == "val") return "validation";
   if (!has(kSplits, split)) {
     fail_usage("Unknown split '", split, "'; use train, validation or test.",
@@ -184,7 +184,7 @@ std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec) {
 
 std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
                                                        const std::string& split) {
-  const std::string wanted = checked_split(split);
+  const std::string wanted = checked_sequence_split(split);
   const SequenceSource source = find_sequences(spec);
   const std::vector<std::string> own = own_splits(source, spec);
   const std::vector<std::string> splits = available(own, spec.holdout);

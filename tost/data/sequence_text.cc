@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMaxText = int64_t{16} << 20;  // bytes a file
+constexpr int64_t kMaxSequenceText = int64_t{16} << 20;  // bytes a file
 constexpr size_t kMaxClasses = 10'000;
 
 std::vector<std::string> text_files(const fs::path& folder) {
@@ -75,7 +75,7 @@ SequenceRows read_text_folders(const std::string& directory,
     const std::vector<std::string> files = text_files(inside);
     if (files.empty()) fail_data("The class folder '", inside.string(), "' holds no texts.");
     for (const std::string& file : files) {
-      std::string text = read_file(inside / file, kMaxText);
+      std::string text = read_file(inside / file, kMaxSequenceText);
       if (text.empty()) fail_data("The text '", (inside / file).string(), "' is empty.");
       if (max_length > 0 && static_cast<int64_t>(text.size()) > max_length) {
         text.resize(static_cast<size_t>(max_length));

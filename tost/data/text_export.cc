@@ -69,9 +69,9 @@ size_t character_end(std::string_view text, size_t wanted) {
   return at;
 }
 
-class Exporter {
+class TokenExporter {
  public:
-  Exporter(const TextLayout& layout, const TokenExportOptions& options) : options_(options) {
+  TokenExporter(const TextLayout& layout, const TokenExportOptions& options) : options_(options) {
     for (const auto& [split, part] : layout.parts) {
       total_ += static_cast<int64_t>(TextFile(part).text().size());
     }
@@ -133,7 +133,7 @@ std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string
                "of token files; ", kMaxTokenFileVocab, " is the most.");
   }
   FolderInProgress folder(out);
-  Exporter exporter(layout, options);
+  TokenExporter exporter(layout, options);
   for (const auto& [split, part] : layout.parts) {
     if (TextFile(part).text().empty()) continue;
     if (!exporter.write(part, split, folder.path(), result)) return std::nullopt;
