@@ -15,14 +15,14 @@ using torch::Tensor;
 
 namespace {
 
-constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;
+constexpr int64_t kTracedLogits = int64_t{1} << 24;
 
 // One row of logits a token, made for a few tokens at a time.
 void predict_tokens(const LanguageModel& model, const Tensor& hidden, const Tensor& ids,
                     TextTrace& trace) {
   const int64_t tokens = ids.size(1);
   const int64_t step = std::max<int64_t>(
-      1, kLogitsAtOnce / (model.config().vocab * std::max<int64_t>(1, ids.size(0))));
+      1, kTracedLogits / (model.config().vocab * std::max<int64_t>(1, ids.size(0))));
   std::vector<Tensor> loss{torch::empty({ids.size(0), 0}, torch::kDouble)};
   std::vector<Tensor> likely{torch::empty({ids.size(0), 0}, torch::kBool)};
   std::vector<Tensor> guess{torch::empty({ids.size(0), 0}, torch::kInt64)};
