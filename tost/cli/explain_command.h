@@ -12,26 +12,6 @@
 
 namespace tost {
 
-// Which data tost explain looks at, whatever the kind of model.
-
-// Opens the data with `open` where they are `known`: given, or named by the run. Returns why there
-// are none, a sentence without its capital; "" where they are open. Data that was not asked for may
-// be gone.
-inline std::string open_known_data(const ExplainCommand& command, bool known,
-                                   const std::function<void()>& open) {
-  if (!known) {
-    return "the model file is not in a run folder that names its data; give it with --data.";
-  }
-  try {
-    open();
-  } catch (const Error& error) {
-    if (!command.data.path.empty() || !command.split.empty()) throw;
-    return cat("the run's data cannot be opened any more (", error.what(),
-               ") Give it with --data.");
-  }
-  return "";
-}
-
 struct ExplainCommand {
   RunOptions run;
   std::string checkpoint;
@@ -53,6 +33,24 @@ struct ExplainCommand {
   int64_t max_tokens = 400;
   std::string tokenizer;  // empty: the model's own
 };
+
+// Opens the data with `open` where they are `known`: given, or named by the run. Returns why there
+// are none, a sentence without its capital; "" where they are open. Data that was not asked for may
+// be gone.
+inline std::string open_known_data(const ExplainCommand& command, bool known,
+                                   const std::function<void()>& open) {
+  if (!known) {
+    return "the model file is not in a run folder that names its data; give it with --data.";
+  }
+  try {
+    open();
+  } catch (const Error& error) {
+    if (!command.data.path.empty() || !command.split.empty()) throw;
+    return cat("the run's data cannot be opened any more (", error.what(),
+               ") Give it with --data.");
+  }
+  return "";
+}
 
 // Adds the flags that go with language models; they are returned for the check of the kind.
 std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand& command);
