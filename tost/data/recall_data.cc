@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/data/dataset.h"
 #include "tost/data/recall_source.h"
 
 namespace tost {
@@ -15,18 +16,13 @@ std::vector<std::string> recall_tasks() {
   return {"mqar", "needle", "copying"};
 }
 
-std::vector<std::string> recall_splits() {
-  return {"train", "validation", "test"};
-}
-
 Random recall_random(uint64_t seed, const std::string& split, int64_t index) {
-  const auto splits = recall_splits();
-  const auto found = std::find(splits.begin(), splits.end(), split);
-  if (found == splits.end()) {
-    fail_usage("There is no split '", split, "' of a recall task; use ", join(splits, ", "), ".",
-               did_you_mean(split, splits));
+  const auto found = std::find(kSplits.begin(), kSplits.end(), split);
+  if (found == kSplits.end()) {
+    fail_usage("There is no split '", split, "' of a recall task; use ", join(kSplits, ", "), ".",
+               did_you_mean(split, kSplits));
   }
-  return Random(seed, uint64_t(found - splits.begin()), uint64_t(index));
+  return Random(seed, uint64_t(found - kSplits.begin()), uint64_t(index));
 }
 
 std::vector<int32_t> draw_distinct(int64_t count, int32_t first, int64_t n, Random& random) {

@@ -44,7 +44,6 @@ struct RecallSpec {
 };
 
 std::vector<std::string> recall_tasks();
-std::vector<std::string> recall_splits();  // train, validation, test
 
 class RecallSource {
  public:

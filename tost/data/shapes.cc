@@ -315,14 +315,10 @@ Image render(uint64_t seed, uint64_t stream, int64_t i, int64_t side, Image& mas
   return to_image(canvas, random);
 }
 
-uint64_t stream_of(const std::string& split) {
-  return split == "train" ? 1 : split == "validation" ? 2 : 3;
-}
-
 }  // namespace
 
 ShapesDataset::ShapesDataset(uint64_t seed, const std::string& split, int64_t side, int64_t size)
-    : seed_(seed), split_(split), stream_(stream_of(split)), side_(side), size_(size) {
+    : seed_(seed), split_(split), stream_(split_stream(split)), side_(side), size_(size) {
   if (side < 16 || side > 512)
     fail_usage("The side of 'shapes' is 16 to 512 pixels, not ", side, ".");
   if (size < 1) fail_usage("The data set 'shapes' needs at least 1 picture, not ", size, ".");
