@@ -60,7 +60,7 @@ struct LayerStatistics {
   // rate_after less rate_input in the same sample, and the share of samples where it is negative.
   Spread rate_change;
   double rate_lowered = std::nan("");
-  // Correlations of projected tokens, see token_correlations.h; mean over samples.
+  // Correlations of projected tokens, see HeadCorrelations; mean over samples.
   torch::Tensor correlations, centered;  // |r| [H, P, P]; undefined without projections
   torch::Tensor off_diagonal, centered_off_diagonal;  // [H]
   double off_diagonal_mean = std::nan(""), centered_off_diagonal_mean = std::nan("");

@@ -13,7 +13,7 @@
 namespace tost {
 namespace {
 
-// Relative luminance (WCAG 2) and from it CIE lightness, written independently of lab.cc.
+// Relative luminance (WCAG 2) and from it CIE lightness, written independently of color_map.cc.
 double luminance(Rgb color) {
   const auto linear = [](uint8_t code) {
     const double s = code / 255.0;

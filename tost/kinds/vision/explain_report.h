@@ -1,5 +1,5 @@
-// Everything a report on an image classifier says, as numbers. The page (explain_page.h) and the
-// JSON (explain_json.h) are made from this alone.
+// Everything a report on an image classifier says, as numbers; the page and the JSON
+// (explain_json.h) are made from this alone.
 #pragma once
 
 #include <atomic>
