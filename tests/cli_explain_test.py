@@ -133,7 +133,7 @@ class Explain(cli_test.Case):
         self.explain("--samples", "2")
         before = self.page()
         self.error("explain", self.folder / "run", "--out", self.dir / "report", exit_code=2, says="--overwrite")
-        self.error("explain", self.folder / "run", cwd=self.dir, exit_code=2, says=["'report'", "--overwrite"])  # the default
+        self.error("explain", self.folder / "run", cwd=self.dir, exit_code=2, says=["/report'", "--overwrite"])  # the default
         self.assertEqual(self.page(), before)
         self.explain("--samples", "2", "--overwrite")
         self.assertEqual(self.page(), before)
