@@ -205,6 +205,47 @@ class Shards(Case):
         self.assertLess(max(abs(a[step] - b[step]) for step in a), 0.1)
 
 
+class SplitSequences(Case):
+    """Tokens of one sample lie on several processes."""
+    MEANS = ["--mixer", "tssa-means", "--conv", 4, "--decay", "learned"]
+
+    def compare(self, *args):
+        self.train(1, "1", *args, "--accumulate", 2)
+        for ranks, parts in ((2, 2), (4, 4), (4, 2)):
+            name = f"{ranks}-{parts}"
+            self.train(ranks, name, *args, "--accumulate", 2, "--sequence-parallel", parts)
+            self.same_losses("1", name, name)
+            for mine, theirs in zip(log(self.dir / name, "eval"), log(self.dir / "1", "eval"), strict=True):
+                self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=2e-5)
+
+    def test_text(self):
+        self.compare("--data", self.text(), *TEXT)
+
+    def test_text_with_means_and_a_convolution(self):
+        self.compare("--data", self.text(), *TEXT, *self.MEANS)
+
+    def test_sequences(self):
+        self.compare(*SEQUENCES, "--max-length", 40)
+
+    def test_recall(self):
+        """Most parts have no question."""
+        self.compare(*RECALL, *self.MEANS)
+
+    def test_whatever_is_computed_again(self):
+        args = ["--data", self.text(), *TEXT, *self.MEANS, "--accumulate", 2]
+        self.train(1, "1", *args)
+        self.train(2, "2", *args, "--sequence-parallel", 2, "--recompute", "block", "--shard-optimizer")
+        self.same_losses("1", "2")
+
+    def test_resumed_with_other_parts(self):
+        args = ["--data", self.text(), *TEXT, "--accumulate", 2, "--lr", 1e-3, "--min-lr", 1e-3, "--dropout", 0]
+        self.train(1, "whole", *args)
+        self.train(4, "parts", *args, "--sequence-parallel", 4, "--max-steps", 20)
+        self.train(2, "parts", "--resume", "--sequence-parallel", 2, "--max-steps", 40)
+        self.train(1, "parts", "--resume", "--sequence-parallel", 1, "--max-steps", STEPS)
+        self.same_losses("whole", "parts")
+
+
 class Refusals(Case):
     def refused(self, ranks, *args, code=2, says, **options):
         """One sentence from one process; all leave with its code, and no folder is left."""
@@ -229,6 +270,22 @@ class Refusals(Case):
     def test_numbers_that_do_not_fit(self):
         self.refused(3, *PICTURES, "--accumulate", 2, says=["3 processes cannot share the 2 batches of a step", "run 2"])
         self.refused(4, *PICTURES, "--accumulate", 1, "--batch", 2, says=["4 processes cannot share a batch of 2"])
+
+    def test_sequences_that_cannot_be_divided(self):
+        text = ["--data", self.text(), *TEXT, "--accumulate", 2]
+        for ranks, parts in ((2, 3), (3, 2)):
+            self.refused(ranks, *text, "--sequence-parallel", parts,
+                         says=[f"sequence_parallel {parts} does not divide the run's {ranks} processes"])
+        self.error("train", *text, *EVERY_STEP, "--sequence-parallel", 2, "--out", self.dir / "refused", exit_code=2,
+                   says="does not divide the run's 1 process;")
+        self.refused(3, *text, "--sequence-parallel", 3, says=["A text of 16 tokens", "3 equal parts"])
+        for mixer in ("softmax", "delta"):
+            self.refused(2, *text, "--mixer", mixer, "--sequence-parallel", 2,
+                         says=[f"mixer '{mixer}' cannot divide", "tssa-means"])
+        self.refused(2, *text, "--hybrid-every", 1, "--hybrid-mixer", "linear", "--sequence-parallel", 2, says=["'linear'"])
+        self.refused(2, *SEQUENCES, "--mixer", "ssm", "--sequence-parallel", 2, says=["'ssm'"])
+        self.refused(3, *SEQUENCES, "--positions", "learned", "--max-length", 40, "--sequence-parallel", 3, says=["40 learned positions"])
+        self.refused(2, *PICTURES, "--accumulate", 2, "--sequence-parallel", 2, says=["not images"])
 
     def test_bad_files_and_folders(self):
         self.refused(2, *PICTURES, "--accumulate", 2, "--data", "nowhere", code=1, says=["nowhere"])

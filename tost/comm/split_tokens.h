@@ -6,8 +6,8 @@
 
 namespace tost {
 
-// Sums over the processes of `group`, which outlives what is computed with them; `tokens` are those
-// of this process. Collective, as is every use, in backward too.
-TokenSums token_sums(Group& group, int64_t tokens);
+// Sums over the processes of `group`, which outlives what is computed with them. Every use is
+// collective, in backward too.
+TokenSums token_sums(Group& group);
 
 }  // namespace tost

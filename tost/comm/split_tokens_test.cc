@@ -6,7 +6,7 @@
 
 #include "tost/comm/processes_test_util.h"
 #include "tost/ops/tssa_causal_plain.h"
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/tssa_means.h"
 
 namespace tost {
 namespace {
@@ -51,7 +51,7 @@ std::vector<Tensor> run(const Case& given, bool causal, Part part, const TokenSu
   const Tensor temp = given.temp.clone().requires_grad_();
   const Tensor bias = given.bias.clone().requires_grad_();
   const Tensor y = causal ? std::get<0>(tssa_causal_plain_part(w, temp, bias, {}, part.begin, sums))
-                          : std::get<0>(tssa_plain_part(w, temp, {}, sums));
+                          : std::get<0>(tssa_means_plain(w, temp, {}, {}, sums));
   std::vector<Tensor> inputs{w, temp};
   if (causal) inputs.push_back(bias);
   std::vector<Tensor> all =
@@ -74,7 +74,7 @@ TEST_P(Split, OperatorsAreThoseOfOneProcess) {
         const Case given = make_case(50, dtype);
         const Part part = part_of(group, 50);
         const auto whole = run(given, causal, {0, 50}, nullptr);
-        const TokenSums sums = token_sums(group, part.count);
+        const TokenSums sums = token_sums(group);
         auto got = run(given, causal, part, &sums);
         const auto mine = [&](const Tensor& x) { return x.narrow(1, part.begin, part.count); };
         for (size_t i = 2; i < got.size(); ++i) group.sum(got[i]);
@@ -94,7 +94,7 @@ TEST_P(Split, MessagesDoNotGrowWithTheSequence) {
       for (const bool causal : {false, true}) {
         const Case given = make_case(tokens, torch::kFloat);
         const Part part = part_of(group, tokens);
-        const TokenSums sums = token_sums(group, part.count);
+        const TokenSums sums = token_sums(group);
         const int64_t before = group.sent();
         run(given, causal, part, &sums);
         bytes[causal].push_back((group.sent() - before) / 2);  // a sample

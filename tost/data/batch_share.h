@@ -11,6 +11,8 @@ namespace tost {
 struct BatchShare {
   int64_t per_step = 1;
   int64_t rank = 0, world = 1;
+  // Processes that hold the same rows, each a part of their tokens, are one of the above.
+  int64_t token_part = 0, token_parts = 1;
 
   // Processes that share a batch; this one's place among them.
   int64_t parts() const { return std::max<int64_t>(1, world / per_step); }

@@ -140,7 +140,8 @@ Prepared prepare(const TrainRun& run, const Found& found, TrainListener& listene
   if (!device.is_cpu()) result.task->model().to(device);
   steps_per_epoch(loop, *result.task);
   divide_step(loop.accumulate, result.task->rows_per_batch(), rank_of(run.group),
-              world_of(run.group));
+              world_of(run.group), loop.sequence_parallel);
+  if (loop.sequence_parallel > 1) result.task->check_token_parts(loop.sequence_parallel);
   result.config = file_text(prepared.config, kConfigFile);
   result.model = file_text(result.task->model_description(), kModelInfoFile);
   return result;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/causal_conv.h"
 
 namespace tost {
@@ -27,8 +28,15 @@ CausalConv::CausalConv(int64_t channels, int64_t taps) {
 }
 
 Tensor CausalConv::forward(const Tensor& x, Tensor* past) const {
+  const int64_t earlier = weight.size(0) - 1;
+  if (const TokenSums* sums = TokenSumsScope::current();
+      sums != nullptr && past == nullptr && earlier > 0) {
+    // `past` of the operator is a constant, but these tokens have gradients.
+    const Tensor all = torch::cat({tokens_before(*sums, x, earlier), x}, 1);
+    return causal_conv(all, weight, {}).narrow(1, earlier, x.size(1));
+  }
   const Tensor before = past != nullptr ? *past : Tensor();
-  if (past != nullptr) *past = last_tokens(x, before, weight.size(0) - 1);
+  if (past != nullptr) *past = last_tokens(x, before, earlier);
   return causal_conv(x, weight, before);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tost/nn/running_sums.h"
+#include "tost/nn/token_sums_scope.h"
 
 namespace tost {
 
@@ -76,7 +77,9 @@ GroupMeans::GroupMeans(int64_t dim) {
 }
 
 Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
-  return has_fused_means(call) ? group_means(call, scale, sums) : chunked(call, sums);
+  // The kernel sums what is here alone.
+  const bool split = sums == nullptr && TokenSumsScope::current() != nullptr;
+  return has_fused_means(call) && !split ? group_means(call, scale, sums) : chunked(call, sums);
 }
 
 Tensor GroupMeans::chunked(const MeansCall& call, Tensor* sums) const {

@@ -24,26 +24,28 @@ struct CausalEntry {
   const char* name;
   std::shared_ptr<CausalMixer> (*make)(const CausalMixerConfig&);
   bool bias, decay, means, scale, gate, window;
+  bool splits = false;  // honours TokenSumsScope
 };
 
 constexpr std::array kCausalMixers{
-    CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false},
+    CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false, true},
     CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, false, true},
     CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false, false},
     CausalEntry{"delta", make<CausalDeltaMixer>, false, true, false, false, true, false},
     CausalEntry{"ssm", make<CausalSsmMixer>, false, false, false, false, false, false},
-    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false},
-    CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false},
+    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false,
+                true},
+    CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false, true},
     CausalEntry{"tssa-means",
                 [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
                   return std::make_shared<CausalMeansMixer>(c, false);
                 },
-                false, true, false, false, true, false},
+                false, true, false, false, true, false, true},
     CausalEntry{"tssa-means-uniform",
                 [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
                   return std::make_shared<CausalMeansMixer>(c, true);
                 },
-                false, true, false, false, true, false},
+                false, true, false, false, true, false, true},
 };
 
 const CausalEntry& find_causal_mixer(const std::string& name) {
@@ -82,6 +84,14 @@ void check_heads(const CausalMixerConfig& config) {
 std::vector<std::string> causal_mixer_names() {
   std::vector<std::string> names;
   for (const auto& entry : kCausalMixers) names.emplace_back(entry.name);
+  return names;
+}
+
+std::vector<std::string> split_causal_mixer_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : kCausalMixers) {
+    if (entry.splits) names.emplace_back(entry.name);
+  }
   return names;
 }
 

@@ -77,6 +77,8 @@ class CausalMixer : public torch::nn::Module {
 };
 
 std::vector<std::string> causal_mixer_names();
+// Those whose sequences may lie on several processes (token_sums_scope.h).
+std::vector<std::string> split_causal_mixer_names();
 
 // Throws a usage Error for an unknown name (with the nearest one), heads that do not divide dim, or
 // options the mixer does not have.

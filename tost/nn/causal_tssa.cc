@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <tuple>
 
+#include "tost/nn/device_autocast.h"
 #include "tost/nn/running_sums.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/tssa_causal.h"
+#include "tost/ops/tssa_causal_plain.h"
 
 namespace tost {
 
 using torch::Tensor;
+
+namespace {
+
+// Of the first token of a call, which has so many.
+int64_t position_of(const CausalCall& call, int64_t tokens) {
+  return call.position + (call.state == nullptr ? first_position(tokens) : 0);
+}
+
+}  // namespace
 
 CausalStatisticsMixer::CausalStatisticsMixer(const CausalMixerConfig& config) : config_(config) {
   const int64_t c = config.dim;
@@ -76,7 +88,7 @@ std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
   const auto energy = running_sums(squares, log_rates, part("energy")).clamp_min(1e-12);
   auto logits = (squares / energy).sum(-1);  // [B, T, H]
   const auto biases = call.place != nullptr ? bias_at(*call.place) : denom_bias;
-  const int64_t first = call.place != nullptr ? 0 : call.position;
+  const int64_t first = call.place != nullptr ? 0 : position_of(call, tokens);
   const int64_t biased = std::clamp<int64_t>(biases.size(1) - first, 0, tokens);
   if (biased > 0) {
     const auto bias = biases.narrow(1, first, biased).squeeze(2).t() * double(width);
@@ -109,6 +121,11 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const CausalCall& 
   if (config_.options.decay != "none") {
     std::tie(y, pi) = forgetting(w, call);
     pi = pi.transpose(1, 2);
+  } else if (const TokenSums* sums = TokenSumsScope::current();
+             sums != nullptr && call.state == nullptr) {
+    const WithoutAutocast own_types;  // the kernels sum over the tokens that are here alone
+    const int64_t position = position_of(call, w.size(1));
+    std::tie(y, pi, std::ignore) = tssa_causal_plain_part(w, temp, denom_bias, {}, position, sums);
   } else {
     std::optional<Tensor> before;
     if (call.state != nullptr && call.state->count("statistics")) {
@@ -137,10 +154,10 @@ Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {
   const auto squares = w.to(torch::kFloat).pow(2).view({batch, tokens, heads, config_.dim / heads});
   Tensor* carry = call.state != nullptr ? &(*call.state)["statistics"] : nullptr;
   const auto sums = running_sums(squares, {}, carry).reshape({batch, tokens, config_.dim});
-  const auto seen =
-      call.place != nullptr
-          ? (*call.place + 1).to(sums.scalar_type())
-          : torch::arange(call.position + 1, call.position + tokens + 1, sums.options());
+  const int64_t first = position_of(call, tokens);
+  const auto seen = call.place != nullptr
+                        ? (*call.place + 1).to(sums.scalar_type())
+                        : torch::arange(first + 1, first + tokens + 1, sums.options());
   const auto damping = 1 / (1 + sums / seen.view({1, -1, 1}));
   const double share = config_.options.scale_pi ? 1.0 : 1.0 / double(heads);
   if (call.trace != nullptr) {

@@ -1,5 +1,7 @@
 #include "tost/nn/mixer_tssa.h"
 
+#include "tost/nn/device_autocast.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/tssa_plain.h"
 
 namespace tost {
@@ -27,8 +29,17 @@ TssaMixer::TssaMixer(const MixerConfig& config, const TssaAdditions& with)
   temp = register_parameter("temp", torch::full({config.heads, 1}, start));
 }
 
+// The kernels sum over the tokens that are here alone.
+std::tuple<torch::Tensor, torch::Tensor> TssaMixer::mix(const torch::Tensor& w,
+                                                        const torch::Tensor& lengths) const {
+  const TokenSums* sums = TokenSumsScope::current();
+  if (sums == nullptr) return tssa_means(w, temp, lengths, additions);
+  const WithoutAutocast own_types;
+  return tssa_means_plain(w, temp, lengths, additions, sums);
+}
+
 torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
-  auto [y, pi] = tssa_means(w, temp, call.lengths, additions);
+  const auto [y, pi] = mix(w, call.lengths);
   if (call.trace != nullptr) *call.trace = {w, pi};
   return y;
 }
@@ -39,7 +50,7 @@ torch::Tensor TssaUniformMixer::between(const torch::Tensor& w, const MixerCall&
     if (call.lengths.defined()) pi = pi * own_tokens(call.lengths, w.size(1)).unsqueeze(1);
     *call.trace = {w, pi};
   }
-  return tssa_uniform(w, heads_, call.lengths);
+  return tssa_uniform(w, heads_, call.lengths, TokenSumsScope::current());
 }
 
 torch::Tensor NoMixer::between(const torch::Tensor& w, const MixerCall& call) {

@@ -2,6 +2,8 @@
 // out.
 #pragma once
 
+#include <tuple>
+
 #include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/tssa_means.h"
@@ -38,6 +40,10 @@ class TssaMixer : public TokenStatisticsMixer {
 
   torch::Tensor temp;  // [H, 1], starts at 1; at 4 where the logits are free of the length
   const TssaAdditions additions;
+
+ private:
+  std::tuple<torch::Tensor, torch::Tensor> mix(const torch::Tensor& w,
+                                               const torch::Tensor& lengths) const;
 };
 
 // The same with membership fixed to 1/H: what do learned groups buy?

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tost/nn/device_autocast.h"
+#include "tost/nn/token_sums_scope.h"
 
 namespace tost {
 namespace {
@@ -46,6 +47,8 @@ Tensor padded_chunks(const Tensor& x, int64_t chunk) {
   return padded.reshape({x.size(0), chunks, chunk, x.size(2), x.size(3)}).permute({0, 1, 3, 2, 4});
 }
 
+Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry);
+
 // Sums before each chunk [B, chunks, H, 1, P] float64, from `ends`, each chunk's own sum at its end
 // [B, chunks, H, P].
 Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
@@ -53,30 +56,24 @@ Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
   const auto rate = log_decay.defined() ? log_decay.to(torch::kDouble) * double(chunk) : log_decay;
   // A sum over chunks is the same problem, a chunk's length shorter.
   Tensor running = carry;
-  const auto after = running_sums(ends, rate, running.defined() ? &running : nullptr);
+  const auto after = sums_of_part(ends, rate, running.defined() ? &running : nullptr);
   const auto first = carry.defined() ? carry : torch::zeros_like(ends.select(1, 0));
   return torch::cat({first.unsqueeze(1), after.narrow(1, 0, after.size(1) - 1)}, 1).unsqueeze(3);
 }
 
-}  // namespace
-
-Tensor running_sums(const Tensor& x, const Tensor& log_decay, const TokenSums& sums) {
-  const Tensor own = running_sums(x, log_decay);
-  const Tensor ends = sums.gather(own.select(1, x.size(1) - 1));    // [places, B, H, P]
-  const auto decayed = [&](const Tensor& values, int64_t tokens) {  // by so many tokens
-    if (!log_decay.defined()) return values;
-    return values * (log_decay * double(tokens)).exp().view({-1, 1});
-  };
+Tensor sums_of_places(const Tensor& x, const Tensor& log_decay, const TokenSums& sums) {
+  const Tensor own = sums_of_part(x, log_decay, nullptr);
+  const Tensor ends = sums.gather(own.select(1, x.size(1) - 1));         // [places, B, H, P]
+  const Tensor reach = decay_powers(log_decay, x.size(1), x.options());  // [H, T]
   // Zeros that depend on `ends`, so that every process takes part in its gradient.
   Tensor before = ends.narrow(0, 0, 0).sum(0);
   for (int64_t place = 0; place < sums.place; ++place) {
-    before = decayed(before, sums.tokens[size_t(place)]) + ends.select(0, place);
+    before = before * reach.select(1, x.size(1) - 1).unsqueeze(1) + ends.select(0, place);
   }
-  const Tensor reach = decay_powers(log_decay, x.size(1), x.options());  // [H, T]
   return own + reach.transpose(0, 1).unsqueeze(2).unsqueeze(0) * before.unsqueeze(1);
 }
 
-Tensor running_sums(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
+Tensor sums_of_part(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   const int64_t tokens = x.size(1), heads = x.size(2), width = x.size(3);
   if (tokens == 0) return x;
   if (tokens == 1 && carry != nullptr) return single_step(x, log_decay, carry);
@@ -105,6 +102,13 @@ Tensor running_sums(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
   return sums.permute({0, 1, 3, 2, 4})
       .reshape({x.size(0), chunks * chunk, heads, width})
       .narrow(1, 0, tokens);
+}
+
+}  // namespace
+
+Tensor running_sums(const Tensor& x, const Tensor& log_decay, Tensor* carry) {
+  const TokenSums* sums = carry == nullptr ? TokenSumsScope::current() : nullptr;
+  return sums != nullptr ? sums_of_places(x, log_decay, *sums) : sums_of_part(x, log_decay, carry);
 }
 
 }  // namespace tost

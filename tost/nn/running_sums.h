@@ -1,7 +1,6 @@
 // Running sums with exponential forgetting: the statistics of causal mixers that decay.
 #pragma once
 
-#include "tost/ops/token_sums.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -11,12 +10,9 @@ namespace tost {
 // x [B, T, H, P] floating; log_decay [H], at most 0, or undefined for plain sums. `carry`
 // [B, H, P] float64 is s before the first token (undefined: zeros) and becomes s after the last
 // one; null: starts at zero, nothing is kept. Between chunks sums are held in float64, so a sum
-// over millions of tokens is as exact as one over 64.
+// over millions of tokens is as exact as one over 64. Under a TokenSumsScope and without `carry`, x
+// holds a part of every sequence's tokens, as many as every other place.
 torch::Tensor running_sums(const torch::Tensor& x, const torch::Tensor& log_decay,
                            torch::Tensor* carry = nullptr);
-
-// The same where x holds a part of every sequence's tokens.
-torch::Tensor running_sums(const torch::Tensor& x, const torch::Tensor& log_decay,
-                           const TokenSums& sums);
 
 }  // namespace tost

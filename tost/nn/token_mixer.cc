@@ -30,18 +30,19 @@ struct MixerEntry {
   // Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
   // work is left out, as in the usual counting.
   int64_t (*core)(int64_t c, int64_t p, int64_t n);
+  bool splits = false;  // honours TokenSumsScope
 };
 
 constexpr std::array kMixers{
-    MixerEntry{"tssa", make<TssaMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
+    MixerEntry{"tssa", make<TssaMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }, true},
     // Group means read by the membership, and membership logits that do not shrink with the length:
     // both, then each alone.
     MixerEntry{"tssa-means", make_tssa<true, true>, 2,
-               [](int64_t c, int64_t, int64_t) { return 2 * c; }},
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }, true},
     MixerEntry{"tssa-group-means", make_tssa<true, false>, 2,
-               [](int64_t c, int64_t, int64_t) { return 2 * c; }},
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }, true},
     MixerEntry{"tssa-length-free", make_tssa<false, true>, 2,
-               [](int64_t c, int64_t, int64_t) { return c; }},
+               [](int64_t c, int64_t, int64_t) { return c; }, true},
     MixerEntry{"softmax", make<SoftmaxMixer>, 4,
                [](int64_t c, int64_t, int64_t n) { return 2 * c * n; }},
     MixerEntry{"xca", make<CrossCovarianceMixer>, 4,
@@ -49,14 +50,15 @@ constexpr std::array kMixers{
     MixerEntry{"linear", make<LinearAttentionMixer>, 4,
                [](int64_t c, int64_t p, int64_t) { return 2 * c * p + c; }},
     MixerEntry{"tssa-uniform", make<TssaUniformMixer>, 2,
-               [](int64_t c, int64_t, int64_t) { return c; }},
+               [](int64_t c, int64_t, int64_t) { return c; }, true},
     MixerEntry{"tssa-tied", make<TssaTiedMixer>, 2, [](int64_t c, int64_t, int64_t) { return c; }},
     // Its one map is C -> 2 C.
     MixerEntry{"ssm", make<SsmMixer>, 2,
                [](int64_t c, int64_t, int64_t n) {
                  return c * StateSpace::multiply_adds(SsmMixer::shape(c), n);
                }},
-    MixerEntry{"none", make<NoMixer>, 2, [](int64_t, int64_t, int64_t) { return int64_t{0}; }},
+    MixerEntry{"none", make<NoMixer>, 2, [](int64_t, int64_t, int64_t) { return int64_t{0}; },
+               true},
 };
 
 const MixerEntry& find_mixer(const std::string& name) {
@@ -72,6 +74,14 @@ const MixerEntry& find_mixer(const std::string& name) {
 std::vector<std::string> mixer_names() {
   std::vector<std::string> names;
   for (const auto& entry : kMixers) names.emplace_back(entry.name);
+  return names;
+}
+
+std::vector<std::string> split_mixer_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : kMixers) {
+    if (entry.splits) names.emplace_back(entry.name);
+  }
   return names;
 }
 

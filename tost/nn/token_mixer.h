@@ -70,6 +70,8 @@ class TokenMixer : public torch::nn::Module {
 };
 
 std::vector<std::string> mixer_names();
+// Those whose sequences may lie on several processes (token_sums_scope.h).
+std::vector<std::string> split_mixer_names();
 
 // Throws a usage Error for an unknown name, offering the nearest.
 void check_mixer_name(const std::string& name);

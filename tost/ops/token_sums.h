@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 namespace tost {
 
@@ -14,8 +13,7 @@ namespace tost {
 // needs nothing of other tokens. What is passed is of constant size, whatever the number of tokens.
 // Both functions are differentiable.
 struct TokenSums {
-  int64_t place = 0;            // this one
-  std::vector<int64_t> tokens;  // of every place, in their order
+  int64_t place = 0;  // this one
   // The sum over the places.
   std::function<at::Tensor(const at::Tensor&)> total;
   // [places, ...]: that of every place.

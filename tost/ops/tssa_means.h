@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "tost/kernels/tssa.h"
+#include "tost/ops/token_sums.h"
 
 namespace tost {
 
@@ -22,9 +23,11 @@ std::tuple<at::Tensor, at::Tensor> tssa_means(const at::Tensor& w, const at::Ten
                                               const std::optional<at::Tensor>& lengths,
                                               const TssaAdditions& additions);
 
-// The plain form in ATen, any floating dtype and device.
+// The plain form in ATen, any floating dtype and device. With `sums`, w holds a part of each
+// sample's tokens, lengths how many of these are its own.
 std::tuple<at::Tensor, at::Tensor> tssa_means_plain(const at::Tensor& w, const at::Tensor& temp,
                                                     const std::optional<at::Tensor>& lengths,
-                                                    const TssaAdditions& additions);
+                                                    const TssaAdditions& additions,
+                                                    const TokenSums* sums = nullptr);
 
 }  // namespace tost

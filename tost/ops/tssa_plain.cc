@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/softmax.h>
@@ -19,37 +20,8 @@ at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens) {
   return at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
 }
 
-namespace {
-
-// [B, H, 1, P] of split [B, H, N, P].
-at::Tensor norm_over_tokens(const at::Tensor& split, const TokenSums* sums) {
-  if (sums == nullptr) return split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true);
-  // The square root has no slope at 0, where the clamp above it lets none through.
-  return sums->total(split.pow(2).sum(-2, /*keepdim=*/true)).clamp_min(1e-24).sqrt();
-}
-
-// The mean of split^2 weighted by pi [B, H, N].
-at::Tensor second_moment(const at::Tensor& split, const at::Tensor& pi, const TokenSums* sums) {
-  if (sums == nullptr) {
-    const auto weights = (pi / (pi.sum(-1, /*keepdim=*/true) + 1e-8)).unsqueeze(-2);
-    return at::matmul(weights, split.pow(2));
-  }
-  const auto own = at::matmul(pi.unsqueeze(-2), split.pow(2));
-  const auto pi_sum = pi.sum(-1, /*keepdim=*/true).unsqueeze(-1);
-  const auto all = sums->total(at::cat({own, pi_sum}, -1));
-  return all.narrow(-1, 0, own.size(-1)) / (all.narrow(-1, own.size(-1), 1) + 1e-8);
-}
-
-}  // namespace
-
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths) {
-  return tssa_plain_part(w, temp, lengths, nullptr);
-}
-
-std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
-                                                   const std::optional<at::Tensor>& lengths,
-                                                   const TokenSums* sums) {
   check_tssa_inputs(w, temp, lengths);
   const auto dtype = tssa_accumulation_dtype(w.scalar_type());
   const auto heads = temp.sym_size(0);
@@ -61,18 +33,19 @@ std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at
     padding = own_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
     split = split.masked_fill(padding.unsqueeze(-1), 0);
   }
-  const auto norm = norm_over_tokens(split, sums).clamp_min(1e-12);
+  const auto norm = split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true).clamp_min(1e-12);
   const auto logits = (split / norm).pow(2).sum(-1);  // [B, H, N]
   auto pi = at::softmax(logits * temp.to(dtype), 1);  // over heads
   if (padding.defined()) pi = pi.masked_fill(padding, 0);
-  const auto moment = second_moment(split, pi, sums);  // [B, H, 1, P]
+  const auto weights = (pi / (pi.sum(-1, /*keepdim=*/true) + 1e-8)).unsqueeze(-2);  // [B, H, 1, N]
+  const auto moment = at::matmul(weights, split.pow(2));                            // [B, H, 1, P]
   const auto damping = at::reciprocal(1 + moment);
   const auto y = -((split * pi.unsqueeze(-1)) * damping);
   return {y.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type()), pi};
 }
 
 at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
-                        const std::optional<at::Tensor>& lengths) {
+                        const std::optional<at::Tensor>& lengths, const TokenSums* sums) {
   check_tssa_heads(w, heads);
   check_tssa_lengths(w, lengths);
   auto wide = w.to(tssa_accumulation_dtype(w.scalar_type()));
@@ -82,6 +55,13 @@ at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
   // Every weight is 1/N up to the 1e-8 that guards N = 0.
   const auto sum = wide.pow(2).sum(1, /*keepdim=*/true);
   const double guard = 1e-8 * double(heads);
+  if (sums != nullptr) {
+    const auto count = given(lengths) ? lengths->to(sum.scalar_type())
+                                      : at::full({w.size(0)}, w.size(1), sum.options());
+    const auto all = sums->total(at::cat({sum, count.view({-1, 1, 1})}, 2));
+    const auto moment = all.narrow(2, 0, w.size(2)) / (all.narrow(2, w.size(2), 1) + guard);
+    return (wide / (-heads * (1 + moment))).to(w.scalar_type());
+  }
   const auto moment = given(lengths)
                           ? sum / (lengths->view({-1, 1, 1}).to(wide.scalar_type()) + guard)
                           : sum / (double(w.size(1)) + guard);

@@ -19,15 +19,11 @@ namespace tost {
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
-// The same where w holds a part of each sample's tokens, lengths how many of these are its own.
-// Null sums: it holds all.
-std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
-                                                   const std::optional<at::Tensor>& lengths,
-                                                   const TokenSums* sums);
-
 // The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
+// With `sums`, w holds a part of each sample's tokens, lengths how many of these are its own.
 at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
-                        const std::optional<at::Tensor>& lengths = {});
+                        const std::optional<at::Tensor>& lengths = {},
+                        const TokenSums* sums = nullptr);
 
 // Whether a token is its sample's own: [B, tokens] bool from lengths [B].
 at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens);

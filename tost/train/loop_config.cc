@@ -79,6 +79,8 @@ void add_guard_fields(FieldTable<LoopConfig>& t) {
               "seconds without a batch after which the run is saved and ends (0: never)")
       .number("peer_timeout", &C::peer_timeout, 1, 1e6, kFree,
               "seconds that a process of several waits for another before the run ends")
+      .integer("sequence_parallel", &C::sequence_parallel, 1, 65536, kFree,
+               "processes that divide the tokens of each text or sequence among them")
       .flag("shard_optimizer", &C::shard_optimizer, kFree,
             "divide AdamW's moments and the averaged weights over the processes of the run")
       .flag("compress_gradients", &C::compress_gradients, kWarn,

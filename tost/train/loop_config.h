@@ -48,6 +48,7 @@ struct LoopConfig {
   int64_t rollbacks = 0;
   double rollback_lr = 0.5;
   double peer_timeout = 600;  // seconds
+  int64_t sequence_parallel = 1;
   bool shard_optimizer = false;
   bool compress_gradients = false;
   double data_timeout = 0;  // seconds; 0: batches are waited for for ever

@@ -1,6 +1,8 @@
 #include "tost/train/shared_step.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "tost/base/error.h"
 #include "tost/train/loop_config.h"
@@ -21,13 +23,24 @@ std::vector<Tensor> trained_parameters(const torch::nn::Module& model) {
 
 }  // namespace
 
-BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world) {
-  if (world > accumulate && world % accumulate != 0) {
-    fail_usage(world, " processes cannot share the ", accumulate, " batches of a step evenly; run ",
-               world / accumulate * accumulate, " processes, or set accumulate to ", world,
-               " (with a smaller batch the step stays as large).");
+BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t all,
+                       int64_t token_parts) {
+  if (all % token_parts != 0) {
+    fail_usage("sequence_parallel ", token_parts, " does not divide the run's ", all,
+               all == 1 ? " process" : " processes", "; start a multiple of ", token_parts,
+               " with torchrun, or set it to 1.");
   }
-  const BatchShare share{.per_step = accumulate, .rank = rank, .world = world};
+  const int64_t world = all / token_parts;
+  if (world > accumulate && world % accumulate != 0) {
+    fail_usage(all, " processes cannot share the ", accumulate, " batches of a step evenly; run ",
+               world / accumulate * accumulate * token_parts, " processes, or set accumulate to ",
+               world, " (with a smaller batch the step stays as large).");
+  }
+  const BatchShare share{.per_step = accumulate,
+                         .rank = rank / token_parts,
+                         .world = world,
+                         .token_part = rank % token_parts,
+                         .token_parts = token_parts};
   if (share.parts() > batch) {
     fail_usage(share.parts(), " processes cannot share a batch of ", batch,
                "; raise batch, or run fewer processes.");
@@ -48,6 +61,10 @@ SharedStep::SharedStep(Group& group, const BatchShare& share, torch::nn::Module&
   if (share_.parts() > 1 && !statistics_.empty()) {
     norm_group_ = group_.split("batch", share_.rank / share_.parts());
   }
+  if (share_.token_parts > 1) {
+    token_group_ = group_.split("tokens", share_.rank);
+    token_sums_ = tost::token_sums(*token_group_);
+  }
 }
 
 void SharedStep::begin() {
@@ -65,6 +82,11 @@ void SharedStep::after_batch(int64_t batch) {
   statistics_.after_batch(share_.per_step - 1 - batch, share_.part() == 0);
 }
 
+double SharedStep::agreed(double loss) {
+  const bool bad = token_group_ && token_group_->any(!std::isfinite(loss));
+  return bad ? std::numeric_limits<double>::quiet_NaN() : loss;
+}
+
 StepTotals SharedStep::finish(const StepTotals& mine) {
   const std::chrono::duration<double> busy = Clock::now() - began_;
   buckets_.finish();
@@ -73,8 +95,10 @@ StepTotals SharedStep::finish(const StepTotals& mine) {
   Tensor numbers = torch::zeros({kNumbers + group_.world()}, torch::kDouble);
   auto* number = numbers.data_ptr<double>();
   number[0] = mine.loss;
-  number[1] = double(mine.samples);
-  number[2] = double(std::max<int64_t>(mine.correct, 0));
+  if (share_.token_part == 0) {  // the same rows count once
+    number[1] = double(mine.samples);
+    number[2] = double(std::max<int64_t>(mine.correct, 0));
+  }
   number[3] = mine.correct < 0 ? 1 : 0;
   number[4] = mine.stop ? 1 : 0;
   number[kNumbers + group_.rank()] = busy.count();
@@ -102,8 +126,8 @@ ShareReport SharedStep::take_report() {
 
 std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group) {
   if (group == nullptr) return nullptr;
-  const BatchShare share =
-      divide_step(config.accumulate, task.rows_per_batch(), group->rank(), group->world());
+  const BatchShare share = divide_step(config.accumulate, task.rows_per_batch(), group->rank(),
+                                       group->world(), config.sequence_parallel);
   task.share_batches(share, group);
   return std::make_unique<SharedStep>(
       *group, share, task.model(),

@@ -8,6 +8,7 @@
 #include "tost/comm/batch_norms.h"
 #include "tost/comm/gradient_buckets.h"
 #include "tost/comm/group.h"
+#include "tost/comm/split_tokens.h"
 #include "tost/data/batch_share.h"
 
 namespace tost {
@@ -28,9 +29,10 @@ struct ShareReport {
   int64_t slowest_rank = 0;  // the one that computed longest
 };
 
-// Throws a usage Error where `world` processes cannot divide the batches of a step, or the rows of
-// a batch, into equal shares.
-BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world);
+// Throws a usage Error where `world` processes cannot divide the batches of a step, the rows of a
+// batch, or, among `token_parts` neighbours each, its tokens, into equal shares.
+BatchShare divide_step(int64_t accumulate, int64_t batch, int64_t rank, int64_t world,
+                       int64_t token_parts);
 
 class SharedStep {
  public:
@@ -44,6 +46,11 @@ class SharedStep {
   GradientBuckets& buckets() { return buckets_; }
   // Of the processes that share a batch whose statistics they need; null where each has its own.
   Group* batch_norm_group() { return norm_group_.get(); }
+  // Over the processes that hold the same rows; null where each has whole sequences.
+  const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
+  // The loss of one of this process's batches, NaN where it is not finite on another process that
+  // holds the same rows: all of them go on to its backward, or none.
+  double agreed(double loss);
 
   void begin();
   // Around each of this process's batches; `batch` counts within the step.
@@ -61,7 +68,8 @@ class SharedStep {
   BatchShare share_;
   GradientBuckets buckets_;
   RunningStatistics statistics_;
-  std::unique_ptr<Group> norm_group_;
+  std::unique_ptr<Group> norm_group_, token_group_;
+  TokenSums token_sums_;
   int64_t last_ = 0;  // of this process's batches
   Clock::time_point began_ = Clock::now(), reported_ = Clock::now();
   double waited_ = 0;                 // by the last report

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tost/base/error.h"
 #include "tost/comm/group.h"
 #include "tost/data/batch_share.h"
 #include "tost/data/watched_read.h"
@@ -23,7 +24,8 @@ struct MicroBatch {
   torch::Tensor loss;    // scalar with graph: the mean over the batch
   int64_t samples = 0;   // images, or tokens
   int64_t correct = -1;  // right predictions among them; -1 where accuracy means nothing
-  // Share of the loss of the whole batch, of which this may be the part of one process.
+  // Share of the loss of the whole batch, of which this may be the part of one process. Processes
+  // that hold the same rows give all samples of these, and each its own share of the loss.
   double weight = 1;
 };
 
@@ -62,6 +64,12 @@ class TrainTask {
   // given out, and evaluate() scores its part and gives, on every process, the result of all.
   // `group` may be null and outlives the task.
   virtual void share_batches(const BatchShare& share, Group* group) = 0;
+  // Throws a usage Error where the sequences of this model cannot be divided into so many parts.
+  // The batches are then computed under a TokenSumsScope.
+  virtual void check_token_parts(int64_t /*parts*/) const {
+    fail_usage("sequence_parallel divides the tokens of texts and sequences, not ", unit(),
+               "; leave it at 1.");
+  }
   // Loads the next batch and keeps it, so that next_batch() need not wait. May be called on another
   // thread than the other functions, while none of them runs. May throw a data Error.
   virtual void fetch() = 0;

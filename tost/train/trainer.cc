@@ -11,6 +11,7 @@
 #include "tost/nn/precision.h"
 #include "tost/nn/recompute.h"
 #include "tost/nn/state_dict.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/run_folder.h"
 
@@ -227,12 +228,14 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
 // Without graphs. A loss that is not finite goes no further.
 StepGraphs::Batch Trainer::add_batch() {
   MicroBatch batch;
+  const TokenSumsScope sums(shared_ ? shared_->token_sums() : nullptr);
   {
     const PrecisionScope precision(config_.precision, device_);
     const BatchNormScope batch_norms(shared_ ? shared_->batch_norm_group() : nullptr);
     batch = task_.next_batch();
   }
-  const double loss = batch.loss.item<double>();
+  double loss = batch.loss.item<double>();
+  if (shared_) loss = shared_->agreed(loss);
   if (std::isfinite(loss)) (batch.loss / (double(config_.accumulate) / batch.weight)).backward();
   return {.loss = loss, .samples = batch.samples, .correct = batch.correct, .weight = batch.weight};
 }

@@ -130,7 +130,8 @@ void Trainer::add_up(StepSums& sums) {
 void Trainer::seed_noise(int64_t batch) const {
   constexpr uint64_t kNoiseStream = 0x6e6f697365;  // "noise"
   const auto place = uint64_t(data_step() * config_.accumulate + batch);
-  const auto part = uint64_t(shared_ ? shared_->share().part() : 0);
+  const BatchShare share = shared_ ? shared_->share() : BatchShare();
+  const auto part = uint64_t(share.part() * share.token_parts + share.token_part);
   torch::manual_seed(Random(uint64_t(config_.seed) ^ kNoiseStream, place, part).next());
 }
 

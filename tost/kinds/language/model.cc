@@ -8,6 +8,7 @@
 #include "tost/base/text.h"
 #include "tost/nn/cross_entropy.h"
 #include "tost/nn/hidden_width.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -112,7 +113,9 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
     if (found.defined()) return found;
   }
   const int64_t position = state != nullptr ? state->position : 0;
-  check_ids(any_ids, position);
+  const int64_t first =
+      state != nullptr || any_ids.dim() != 2 ? position : first_position(any_ids.size(1));
+  check_ids(any_ids, first);
   const Tensor ids = to_device(any_ids, wte_->weight.device());
   // A sparse gradient is added to the head's in place; a dense one would be another whole table.
   // On a GPU it would wait for the rows to be counted.
@@ -121,7 +124,7 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
   const Tensor* place = state != nullptr && state->place.defined() ? &state->place : nullptr;
   if (wpe_ != nullptr) {
     x = x + (place != nullptr ? wpe_->weight.index_select(0, *place)
-                              : wpe_->weight.narrow(0, position, ids.size(1)));
+                              : wpe_->weight.narrow(0, first, ids.size(1)));
   }
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (state != nullptr) state->blocks.resize(blocks_.size());

@@ -68,8 +68,8 @@ RecallTask::RecallTask(const RecallTrainConfig& config, std::optional<LanguageIn
   info_ = known ? *std::move(known) : make_info(config, from ? &from->info : nullptr, *source_);
   check_recall_fits(info_.config, *source_, cases_);
   for (const RecallCase& size : cases_) {
-    check_recall_memory(info_.config, size.length, config.batch, /*training=*/true,
-                        room_on(device_from_name(config.device)));
+    check_recall_memory(info_.config, size.length / config.sequence_parallel, config.batch,
+                        /*training=*/true, room_on(device_from_name(config.device)));
   }
   if (config.sample_every_steps > 0 || config.bound_every_steps > 0) {
     fail_usage(config.sample_every_steps > 0 ? "sample_every_steps" : "bound_every_steps",
@@ -100,6 +100,10 @@ void RecallTask::share_batches(const BatchShare& share, Group* group) {
   fetched_.reset();
   share_ = share;
   group_ = group;
+}
+
+void RecallTask::check_token_parts(int64_t parts) const {
+  for (const RecallCase& size : cases_) check_language_parts(info_.config, size.length, parts);
 }
 
 void RecallTask::start_epoch(int64_t epoch, int64_t first_batch) {

@@ -139,6 +139,10 @@ void LanguageTask::share_batches(const BatchShare& share, Group* group) {
   group_ = group;
 }
 
+void LanguageTask::check_token_parts(int64_t parts) const {
+  check_language_parts(info_.config, info_.config.block, parts);
+}
+
 void LanguageTask::start_epoch(int64_t epoch, int64_t first_batch) {
   fetched_.reset();
   epoch_ = epoch * batches_per_epoch();

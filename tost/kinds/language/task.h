@@ -32,6 +32,7 @@ class LanguageTask : public TrainTask {
   int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override;
   void share_batches(const BatchShare& share, Group* group) override;
+  void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
   MicroBatch next_batch() override { return computed(take_input()); }

@@ -1,6 +1,7 @@
 #include "tost/kinds/sequence/classifier.h"
 
 #include "tost/base/error.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
 #include "tost/ops/tssa_plain.h"
 
@@ -95,18 +96,29 @@ void check_sequence_input(const SequenceConfig& config, const SequenceInput& inp
 
 // The sequence's vector from its tokens after the blocks [B, C].
 Tensor SequenceClassifier::pool(const Tensor& x, const Tensor& lengths) const {
-  if (config_.pool == "class") return norm_->forward(x.select(1, 0));
+  const TokenSums* sums = TokenSumsScope::current();
+  if (config_.pool == "class" && sums == nullptr) return norm_->forward(x.select(1, 0));
+  if (config_.pool == "class") {  // it is in the first place; elsewhere a sum of no tokens
+    return norm_->forward(sums->total(x.narrow(1, 0, sums->place == 0 ? 1 : 0).sum(1)));
+  }
   const auto normed = norm_->forward(x);
-  if (!lengths.defined()) return normed.mean(1);
-  const auto padding = own_tokens(lengths, x.size(1)).logical_not().unsqueeze(-1);
-  return normed.masked_fill(padding, 0).sum(1) / lengths.unsqueeze(1);
+  if (!lengths.defined() && sums == nullptr) return normed.mean(1);
+  const auto count =
+      (lengths.defined() ? lengths : torch::full({x.size(0)}, x.size(1))).unsqueeze(1);
+  const auto padding = own_tokens(count.squeeze(1), x.size(1)).logical_not().unsqueeze(-1);
+  const auto sum = normed.masked_fill(padding, 0).sum(1);
+  if (sums == nullptr) return sum / count;
+  const auto all = sums->total(torch::cat({sum, count.to(sum.scalar_type())}, 1));
+  return all.narrow(1, 0, sum.size(1)) / all.narrow(1, sum.size(1), 1);
 }
 
 Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockTrace>* trace) {
-  check_sequence_input(config_, input);
+  // A part of a sequence may be padding alone; the whole was checked before it was divided.
+  const bool split = TokenSumsScope::current() != nullptr;
+  if (!split) check_sequence_input(config_, input);
   auto ids = input.ids;
   auto lengths = input.lengths;
-  if (lengths.defined() && !lengths.is_cpu()) {
+  if (lengths.defined() && (split || !lengths.is_cpu())) {
     ids = ids.masked_fill(own_tokens(lengths, ids.size(1)).logical_not(), 0);
   } else if (lengths.defined() && ids.size(0) > 0) {
     ids = ids.narrow(1, 0, lengths.max().item<int64_t>());

@@ -49,7 +49,9 @@ class SequenceClassifier : public torch::nn::Module {
   // there or on the CPU, from where they are moved once they have been checked. Each depends on its
   // own sequence alone, and not on how far the batch was padded. Throws a data Error for a model of
   // pairs, and of ids on the CPU for those outside the vocabulary, and sequences without tokens or
-  // longer than max_length where positions are learned; looking on a GPU would wait for it.
+  // longer than max_length where positions are learned; looking on a GPU would wait for it. Under a
+  // TokenSumsScope ids are a part of every sequence, lengths (0 ... N) how many of these are its
+  // own, and the logits are those of the whole, in every place.
   torch::Tensor forward(const SequenceInput& input);
   // The same for pairs; for a model of pairs only. Both have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tost/nn/token_sums_scope.h"
+
 namespace tost {
 
 using torch::Tensor;
@@ -49,9 +51,14 @@ Tensor SequenceEmbedding::cached_waves(int64_t count) {
 
 Tensor SequenceEmbedding::forward(const Tensor& ids) {
   auto x = torch::embedding(tokens->weight, ids, /*padding_idx=*/0);
-  if (cls_token.defined()) x = torch::cat({cls_token.expand({ids.size(0), -1, -1}), x}, 1);
-  if (positions != nullptr) x = x + positions->weight.narrow(0, 0, x.size(1));
-  if (sinusoidal_) x = x + cached_waves(x.size(1));
+  int64_t first = first_position(ids.size(1));
+  if (cls_token.defined() && first == 0) {
+    x = torch::cat({cls_token.expand({ids.size(0), -1, -1}), x}, 1);
+  } else if (cls_token.defined()) {
+    ++first;
+  }
+  if (positions != nullptr) x = x + positions->weight.narrow(0, first, x.size(1));
+  if (sinusoidal_) x = x + cached_waves(first + x.size(1)).narrow(0, first, x.size(1));
   return x;
 }
 

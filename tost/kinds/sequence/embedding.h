@@ -20,7 +20,8 @@ class SequenceEmbedding : public torch::nn::Module {
   explicit SequenceEmbedding(const SequenceConfig& config);
 
   // ids [B, N] → [B, N, C], or [B, N + 1, C] with the class token in front, which then has position
-  // 0 as in the benchmark (arXiv 2011.04006). No gradient reaches row 0 of the table.
+  // 0 as in the benchmark (arXiv 2011.04006). No gradient reaches row 0 of the table. Under a
+  // TokenSumsScope the class token is in the first place, before as many tokens as others hold.
   torch::Tensor forward(const torch::Tensor& ids);
 
   // Draws the tables from torch's default generator: tokens with deviation 1, learned positions

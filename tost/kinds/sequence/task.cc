@@ -9,10 +9,12 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/eval.h"
+#include "tost/kinds/sequence/shared_input.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/state_dict.h"
+#include "tost/nn/token_mixer.h"
 #include "tost/train/shared_batch.h"
 
 namespace tost {
@@ -85,12 +87,6 @@ SequenceInfo make_info(const SequenceTrainConfig& config, const SequenceInfo* fr
   return info;
 }
 
-// Undefined where nothing is padded.
-torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
-  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
-  return lengths;
-}
-
 }  // namespace
 
 void check_training_memory(const SequenceConfig& config, int64_t batch, int64_t tokens,
@@ -150,7 +146,8 @@ void SequenceTask::check_lengths() const {
                " tokens but the model has ", human_number(model.max_length),
                " learned positions; cut them with max_length ", model.max_length, more);
   }
-  check_training_memory(model, config_.batch, tokens, room_on(device_from_name(config_.device)));
+  const int64_t here = (tokens + config_.sequence_parallel - 1) / config_.sequence_parallel;
+  check_training_memory(model, config_.batch, here, room_on(device_from_name(config_.device)));
 }
 
 // A head for other classes is made new: its weights mean nothing for these.
@@ -178,6 +175,16 @@ void SequenceTask::share_batches(const BatchShare& share, Group* group) {
   fetched_.reset();
   share_ = share;
   group_ = group;
+}
+
+void SequenceTask::check_token_parts(int64_t parts) const {
+  const SequenceConfig& model = info_.config;
+  check_split_mixer(split_mixer_names(), model.mixer);
+  if (model.hybrid_every > 0) check_split_mixer(split_mixer_names(), model.hybrid_mixer);
+  if (model.positions == "learned" && model.max_length % parts != 0) {
+    fail_usage("The ", model.max_length, " learned positions cannot be divided into ", parts,
+               " equal parts; choose a max_length that sequence_parallel divides.");
+  }
 }
 
 void SequenceTask::start_epoch(int64_t epoch, int64_t first_batch) {
@@ -211,10 +218,7 @@ TaskInput SequenceTask::take_input() {
   if (batch.second.defined()) {
     check_sequence_input(info_.config, {batch.second, batch.second_lengths});
   }
-  const int64_t all = batch.labels.size(0), rows = share_.rows(all);
-  return {rows_of(share_, {batch.ids, needed_lengths(batch.ids, batch.lengths), batch.second,
-                           needed_lengths(batch.second, batch.second_lengths), batch.labels}),
-          rows, double(rows) / double(all)};
+  return sequence_input(share_, batch);
 }
 
 TaskOutput SequenceTask::compute(const std::vector<torch::Tensor>& t) {
