@@ -1,11 +1,13 @@
 #include "tost/nn/token_mixer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/nn/mixer_attention.h"
 #include "tost/nn/mixer_ssm.h"
+#include "tost/nn/mixer_subspace.h"
 #include "tost/nn/mixer_tssa.h"
 #include "tost/nn/mixer_tssa_tied.h"
 
@@ -56,6 +58,13 @@ constexpr std::array kMixers{
     MixerEntry{"ssm", make<SsmMixer>, 2,
                [](int64_t c, int64_t, int64_t n) {
                  return c * StateSpace::multiply_adds(SsmMixer::shape(c), n);
+               }},
+    MixerEntry{"mssa", make<MssaMixer>, 2, [](int64_t c, int64_t, int64_t n) { return 2 * c * n; }},
+    // Pooling, contraction and broadcast; the representatives among themselves, per token.
+    MixerEntry{"cbsa", make<CbsaMixer>, 2,
+               [](int64_t c, int64_t, int64_t n) {
+                 const int64_t r = std::min(CbsaMixer::kRepresentatives, n);
+                 return 4 * c * r + 2 * c * r * r / std::max<int64_t>(1, n);
                }},
     MixerEntry{"none", make<NoMixer>, 2, [](int64_t, int64_t, int64_t) { return int64_t{0}; },
                true},

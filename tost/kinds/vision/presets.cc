@@ -16,7 +16,9 @@ struct VisionFamily {
 };
 constexpr std::array kVisionFamilies{VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"},
                                      VisionFamily{"vit", "softmax"},
-                                     VisionFamily{"tost_means", "tssa-means", true}};
+                                     VisionFamily{"tost_means", "tssa-means", true},
+                                     VisionFamily{"crate", "mssa", true},
+                                     VisionFamily{"cbt", "cbsa", true}};
 
 struct VisionSize {
   const char* name;
