@@ -22,7 +22,8 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTasks = {"loss", "lambada", "choice", "mqar", "needle", "copying"};
+const std::vector<std::string> kTasks = {"loss",   "lambada", "choice", "mqar",
+                                         "needle", "copying", "parity", "s3"};
 
 // The flags that only some tasks have, and which.
 struct TaskFlag {
@@ -35,11 +36,11 @@ const std::vector<TaskFlag> kTaskFlags = {
     {"--stride", {"loss"}},
     {"--whole-text", {"loss"}},
     {"--batches", {"loss"}},
-    {"--seed", {"loss", "mqar", "needle", "copying"}},
-    {"--split", {"loss", "mqar", "needle", "copying"}},
+    {"--seed", {"loss", "mqar", "needle", "copying", "parity", "s3"}},
+    {"--split", {"loss", "mqar", "needle", "copying", "parity", "s3"}},
     {"--data", {"loss", "lambada", "choice"}},
     {"--holdout", {"loss"}},
-    {"--batch", {"loss", "lambada", "mqar", "needle", "copying"}},
+    {"--batch", {"loss", "lambada", "mqar", "needle", "copying", "parity", "s3"}},
     {"--tokenizer", {"loss", "lambada", "choice"}},
     {"--limit", {"lambada", "choice"}}};
 const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};

@@ -13,7 +13,7 @@
 namespace tost {
 
 std::vector<std::string> recall_tasks() {
-  return {"mqar", "needle", "copying"};
+  return {"mqar", "needle", "copying", "parity", "s3"};
 }
 
 Random recall_random(uint64_t seed, const std::string& split, int64_t index) {
@@ -49,6 +49,7 @@ std::unique_ptr<RecallSource> open_recall(const RecallSpec& spec) {
   if (spec.task == "mqar") return make_mqar_source(spec);
   if (spec.task == "needle") return make_needle_source(spec);
   if (spec.task == "copying") return make_copying_source(spec);
+  if (spec.task == "parity" || spec.task == "s3") return make_state_source(spec);
   fail_usage("Unknown recall task '", spec.task, "'; use ", join(recall_tasks(), ", "), ".",
              did_you_mean(spec.task, recall_tasks()));
 }

@@ -1,5 +1,5 @@
 // Generated tasks in which a model must find again what it has read: associative recall, a needle
-// in a haystack of bytes, and copying. Free of torch.
+// in a haystack of bytes, copying, and state tracking. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@ namespace tost {
 struct RecallSample {
   std::vector<int32_t> ids;
   std::vector<int32_t> targets;    // as many as ids; -1 where nothing is asked
-  std::vector<int64_t> distances;  // one a target that is not -1, in order: tokens from there back
-                                   // to where the answer stands
+  // One a target that is not -1, in order: tokens from there back to where the answer stands; in
+  // state tracking, to the first token.
+  std::vector<int64_t> distances;
 };
 
 // How long and how hard a sample is.
@@ -31,7 +32,7 @@ struct RecallCase {
 };
 
 struct RecallSpec {
-  std::string task = "mqar";  // mqar, needle, copying
+  std::string task = "mqar";  // mqar, needle, copying, parity, s3
   uint64_t seed = 0;
   int64_t vocab = 256;  // mqar, copying; a needle is made of bytes (257 ids, as the tokenizer has)
   // mqar: a query follows its pairs at the k-th free place with weight k^(power - 1); 1 is uniform.
@@ -69,6 +70,9 @@ class RecallSource {
 //
 // copying: random ids from 2 on, `gap` blanks (0), the sign 1, and the ids again, all to be
 // predicted; (length - gap) / 2 of them.
+//
+// parity, s3: uniform elements of the group of 2 or of the 6 permutations of three things (0 is the
+// identity); after each the product so far, first element first, is to be told.
 //
 // Throws a usage Error for an unknown task (nearest offered) and impossible settings, a data Error
 // for a text that cannot be read.

@@ -9,6 +9,7 @@ namespace tost {
 std::unique_ptr<RecallSource> make_mqar_source(const RecallSpec& spec);
 std::unique_ptr<RecallSource> make_needle_source(const RecallSpec& spec);
 std::unique_ptr<RecallSource> make_copying_source(const RecallSpec& spec);
+std::unique_ptr<RecallSource> make_state_source(const RecallSpec& spec);  // parity, s3
 
 // The randomness of one sample.
 Random recall_random(uint64_t seed, const std::string& split, int64_t index);

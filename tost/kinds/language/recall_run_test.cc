@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/recall_train_config.h"
@@ -78,7 +79,7 @@ TEST(RecallRun, ResumedEqualsUninterrupted) {
 
 TEST(RecallRun, WritesALanguageFileThatKnowsItsTask) {
   const testing::TempDir dir;
-  for (const std::string task : {"mqar", "needle", "copying"}) {
+  for (const std::string task : {"mqar", "needle", "copying", "parity", "s3"}) {
     const fs::path out = dir.path() / task;
     const TrainResult result = run(out, merge(tiny_values(task), {{"max_steps", 1}}));
     EXPECT_EQ(result.metric, "accuracy");
@@ -94,9 +95,12 @@ TEST(RecallRun, WritesALanguageFileThatKnowsItsTask) {
     const LoadedLanguage loaded = latest(out);
     EXPECT_EQ(loaded.info.training["recall"]["task"], task);
     EXPECT_EQ(loaded.info.tokenizer != nullptr, task == "needle");
-    EXPECT_EQ(loaded.info.config.vocab, task == "needle" ? 257 : 16);
+    const std::map<std::string, int64_t> vocabs{{"needle", 257}, {"parity", 2}, {"s3", 6}};
+    const auto vocab = vocabs.find(task);
+    EXPECT_EQ(loaded.info.config.vocab, vocab == vocabs.end() ? 16 : vocab->second);
     EXPECT_EQ(loaded.info.config.block, task == "needle" ? 128 : 32);
-    EXPECT_EQ(loaded.info.config.positions, task == "needle" ? "none" : "learned");
+    EXPECT_EQ(loaded.info.config.positions,
+              task == "mqar" || task == "copying" ? "learned" : "none");
   }
 }
 

@@ -79,6 +79,22 @@ R copying_recipe() {
   return c;
 }
 
+R state_recipe(const char* task) {
+  R c = mqar_recipe();
+  c.recipe = c.task = task;
+  c.model = "tost_recall_stream";
+  c.lengths = "8,16,32,64";
+  return c;
+}
+
+R parity_recipe() {
+  return state_recipe("parity");
+}
+
+R s3_recipe() {
+  return state_recipe("s3");
+}
+
 void check_recall(const R& config) {
   check_loop_config(config);
   recall_cases(config);
@@ -87,11 +103,14 @@ void check_recall(const R& config) {
 }  // namespace
 
 const ConfigForm<R>& recall_train_form() {
-  static const ConfigForm<R> form{
-      make_recall_fields(),
-      {{"mqar", mqar_recipe}, {"needle", needle_recipe}, {"copying", copying_recipe}},
-      check_recall,
-      language_train_form().shorthands};
+  static const ConfigForm<R> form{make_recall_fields(),
+                                  {{"mqar", mqar_recipe},
+                                   {"needle", needle_recipe},
+                                   {"copying", copying_recipe},
+                                   {"parity", parity_recipe},
+                                   {"s3", s3_recipe}},
+                                  check_recall,
+                                  language_train_form().shorthands};
   return form;
 }
 

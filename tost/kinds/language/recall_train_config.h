@@ -31,7 +31,7 @@ struct RecallTrainConfig : LoopConfig {
   int64_t eval_samples = 256;               // of every case
 };
 
-// Recipes mqar, needle, copying. Fields of LanguageConfig can be given without model_options, as
+// Recipes mqar, needle, copying, parity, s3. Fields of LanguageConfig can be given without model_options, as
 // for language.
 const ConfigForm<RecallTrainConfig>& recall_train_form();
 
