@@ -14,7 +14,7 @@ namespace tost {
 // Targets stand where the token to be predicted comes next, as a language model is scored.
 struct RecallSample {
   std::vector<int32_t> ids;
-  std::vector<int32_t> targets;    // as many as ids; -1 where nothing is asked
+  std::vector<int32_t> targets;  // as many as ids; -1 where nothing is asked
   // One a target that is not -1, in order: tokens from there back to where the answer stands; in
   // state tracking, to the first token.
   std::vector<int64_t> distances;

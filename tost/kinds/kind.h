@@ -54,8 +54,8 @@ struct Kind {
   std::vector<RunKind> runs;  // what can be trained; the first has the name of the kind
   PresetTable table;          // of the presets of all runs
   bool decodes = false;       // token by token, where a step is bound by reading the weights
-  // A model file, of this program or of others. Throws data Errors as find_intact_model_file() and for what
-  // does not fit.
+  // A model file, of this program or of others. Throws data Errors as find_intact_model_file() and
+  // for what does not fit.
   std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
   // Scores a model file by the engine at the file's precision: "precision", what it scored, and
   // "per_second"; null once stopped.

@@ -46,8 +46,8 @@ class TokenMixer : public torch::nn::Module {
  public:
   // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Mixers are equivariant to
   // permutations of the tokens, but for ssm, which reads them in order, and cbsa beyond 64 tokens,
-  // which pools neighbours. What stands in padding changes no token of the sequence and gets no gradient from
-  // one; what comes out there is finite where the input is, and means nothing.
+  // which pools neighbours. What stands in padding changes no token of the sequence and gets no
+  // gradient from one; what comes out there is finite where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
   // Such mixers give their maps, so that a block can join them to what surrounds them, and

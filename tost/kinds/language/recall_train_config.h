@@ -31,8 +31,8 @@ struct RecallTrainConfig : LoopConfig {
   int64_t eval_samples = 256;               // of every case
 };
 
-// Recipes mqar, needle, copying, parity, s3. Fields of LanguageConfig can be given without model_options, as
-// for language.
+// Recipes mqar, needle, copying, parity, s3. Fields of LanguageConfig can be given without
+// model_options, as for language.
 const ConfigForm<RecallTrainConfig>& recall_train_form();
 
 // Training draws from the split "train" of the run's seed, scores from "validation" of seed 0: the

@@ -14,11 +14,10 @@ struct VisionFamily {
   const char* mixer;
   bool small_only = false;  // only the sizes that are ours
 };
-constexpr std::array kVisionFamilies{VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"},
-                                     VisionFamily{"vit", "softmax"},
-                                     VisionFamily{"tost_means", "tssa-means", true},
-                                     VisionFamily{"crate", "mssa", true},
-                                     VisionFamily{"cbt", "cbsa", true}};
+constexpr std::array kVisionFamilies{
+    VisionFamily{"tost", "tssa"},        VisionFamily{"xcit", "xca"},
+    VisionFamily{"vit", "softmax"},      VisionFamily{"tost_means", "tssa-means", true},
+    VisionFamily{"crate", "mssa", true}, VisionFamily{"cbt", "cbsa", true}};
 
 struct VisionSize {
   const char* name;
