@@ -21,7 +21,7 @@ DOWNSTAIRS = {
     "report": {"io", "base"},
 }
 # The rooms upstairs, from below: each may include those before it, and what lies downstairs but for the exceptions.
-KINDS = ["kinds/vision", "kinds/language", "kinds/sequence"]
+KINDS = [f"kinds/{path.parent.name}" for path in sorted(pathlib.Path(sys.argv[1]).glob("tost/kinds/*/CMakeLists.txt"))]
 KIND = "tost/kinds/kind.h"  # what each of them fills
 UPSTAIRS = ["nn", "store", "train", "explain", "bench", *KINDS, "kinds", "study", "serve", "cli"]
 EXCEPT = {"nn": {"io", "data", "report"}, "store": {"kernels", "report"}, "train": {"kernels", "report"}}

@@ -72,9 +72,11 @@ struct Kind {
   }
 };
 
-// The rows of the table of kinds, each in the folder of its kind.
-Kind vision_kind();
-Kind language_kind();
-Kind sequence_kind();
+// The table of kinds. A kind is a row here and a folder kinds/NAME/ that defines NAME_kind().
+#define TOST_KINDS(X) X(vision) X(language) X(sequence)
+
+#define TOST_DECLARE_KIND(name) Kind name##_kind();
+TOST_KINDS(TOST_DECLARE_KIND)
+#undef TOST_DECLARE_KIND
 
 }  // namespace tost

@@ -150,7 +150,9 @@ const RunKind* kind_of_data(const std::string& path) {
 }
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all{vision_kind(), language_kind(), sequence_kind()};
+#define TOST_KIND(name) name##_kind(),
+  static const std::vector<Kind> all{TOST_KINDS(TOST_KIND)};
+#undef TOST_KIND
   return all;
 }
 
