@@ -10,7 +10,7 @@
 #include "tost/base/process_memory.h"
 #include "tost/io/torch_dtype.h"
 #include "tost/io/torch_numpy.h"
-#include "tost/io/torch_stats.h"
+#include "tost/io/torch_outline.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/io/torch_value.h"
 

@@ -12,7 +12,6 @@
 #include "tost/io/torch_model.h"
 #include "tost/io/torch_names.h"
 #include "tost/io/torch_outline.h"
-#include "tost/io/torch_stats.h"
 #include "tost/io/torch_value.h"
 #include "tost/io/zip_archive.h"
 #include "tost/io/zip_directory.h"
