@@ -33,6 +33,7 @@ namespace tost {
   X(bench_load)                \
   X(bench_data)                \
   X(bench_scaling)             \
+  X(bench_quality)             \
   X(bench_serve)
 
 #define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);

@@ -24,32 +24,14 @@ struct LraFlags {
   RunOptions run;
 };
 
-// "listops=PATH".
-void add_data(const std::string& text, LraOptions& options) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    fail_usage("--data '", text, "' must be TASK=PATH, as in --data text=reviews.");
-  }
-  const std::string task = text.substr(0, equals);
-  if (!options.data.emplace(task, text.substr(equals + 1)).second) {
-    fail_usage("--data gives ", task, " twice; leave one out.");
-  }
-}
-
 LraOptions options_of(const LraFlags& options) {
   LraOptions lra = options.lra;
   if (options.tasks != std::vector<std::string>{"all"}) lra.tasks = options.tasks;
-  for (const std::string& text : options.data) add_data(text, lra);
+  for (const std::string& text : options.data) add_task_data(text, lra.data);
   for (const std::string& text : options.set) {
     lra.settings = merge(lra.settings, setting_from_text(text));
   }
   return lra;
-}
-
-std::string join_numbers(const std::vector<int64_t>& numbers) {
-  std::vector<std::string> parts;
-  for (const int64_t n : numbers) parts.push_back(cat(n));
-  return join(parts, ",");
 }
 
 std::string lra_command_line(const LraFlags& o) {

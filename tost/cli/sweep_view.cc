@@ -30,6 +30,13 @@ std::string scores_of(const RunRecord& record) {
   return record.seconds ? cat(text, ", trained in ", human_duration(*record.seconds)) : text;
 }
 
+template <class Number>
+std::string joined(const std::vector<Number>& numbers) {
+  std::vector<std::string> parts;
+  for (const Number n : numbers) parts.push_back(cat(n));
+  return join(parts, ",");
+}
+
 }  // namespace
 
 void SweepView::on_run(const SweepStep& step, int64_t number, int64_t count) {
@@ -79,6 +86,25 @@ json setting_from_text(const std::string& text) {
   }
   if (!refusal.empty()) fail_usage(refusal);
   fail_unknown_key(key, known, "--set");
+}
+
+void add_task_data(const std::string& text, std::map<std::string, std::string>& data) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    fail_usage("--data '", text, "' must be TASK=PATH, as in --data text=reviews.");
+  }
+  const std::string task = text.substr(0, equals);
+  if (!data.emplace(task, text.substr(equals + 1)).second) {
+    fail_usage("--data gives ", task, " twice; leave one out.");
+  }
+}
+
+std::string join_numbers(const std::vector<int64_t>& numbers) {
+  return joined(numbers);
+}
+
+std::string join_numbers(const std::vector<double>& numbers) {
+  return joined(numbers);
 }
 
 json plan_json(const std::vector<SweepStep>& steps) {

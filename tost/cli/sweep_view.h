@@ -1,6 +1,7 @@
 // What commands that run sweeps share: progress, settings from flags, and the plan in words.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ class SweepView : public SweepListener {
 // "epochs=1" as {"epochs": 1}. Which kind of run has the setting matters only where kinds differ in
 // the values they take. Throws a usage Error.
 nlohmann::json setting_from_text(const std::string& text);
+
+// Adds "listops=PATH" to `data`. Throws a usage Error for another form and a task given twice.
+void add_task_data(const std::string& text, std::map<std::string, std::string>& data);
+
+// 0, 1, 2 as "0,1,2".
+std::string join_numbers(const std::vector<int64_t>& numbers);
+std::string join_numbers(const std::vector<double>& numbers);
 
 nlohmann::json plan_json(const std::vector<SweepStep>& steps);
 void print_plan(const std::vector<SweepStep>& steps);
