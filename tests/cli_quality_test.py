@@ -62,8 +62,8 @@ class Quality(cli_test.Case):
         self.assertIn("| gated-delta |", self.quality("parity").stdout)
 
     def test_refusals(self):
-        for args, says in ((["parities"], "parity"), (["--contestants", "tsa"], "'tssa'"), (["words"], "--data words=PATH"),
-                           (["--data", "words"], "TASK=PATH"), (["--data", "words=/nowhere/x"], "/nowhere/x"),
+        for args, says in ((["parities"], "parity"), (["--contestants", "tsa"], "'tssa'"),
+                           (["words"], "--data words=PATH"), (["--data", "words"], "TASK=PATH"), (["--data", "words=/nowhere/x"], "/nowhere/x"),
                            (["--learning-rates", "0"], "above 0"), (["--set", "bach=2"], "batch")):
             self.error("bench", "quality", *args, "--out", self.dir / "out", exit_code=2, says=says)
         self.assertFalse((self.dir / "out").exists())
