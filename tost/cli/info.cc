@@ -144,7 +144,8 @@ void print_info(const nlohmann::json& info) {
   print_gpus(info);
   std::cout << "mixers      " << words(paths["mixers"]) << "\n"
             << "  causal    " << words(paths["causal_mixers"]) << "\n"
-            << "models      `tost info --models` lists " << preset_names().size() << "\n";
+            << "models      `tost info --models` lists " << preset_names().size()
+            << " presets, `tost models` the trained ones\n";
 }
 
 void run_info(const InfoOptions& options) {
