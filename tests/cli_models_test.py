@@ -129,6 +129,7 @@ class Use(cli_test.Case):
         args = ["generate", "words", "--prompt", "The king", "--max-tokens", "30", "--seed", "1"]
         text = run(*args).stdout
         self.assertGreater(len(set(text.split())), 12)
+        self.assertNotIn("<unk>", text)
         self.assertEqual(run(*args).stdout, text)
         self.error("generate", "shapes", exit_code=1, says="vision model")
 

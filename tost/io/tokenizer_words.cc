@@ -51,6 +51,7 @@ class WordTokenizer : public Tokenizer {
 
   std::string kind() const override { return "words"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(words_.size()); }
+  int32_t unknown() const override { return kUnknown; }
 
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> ids;

@@ -51,10 +51,10 @@ TokenLogprob logprob_of(const float* logits, int64_t count, int64_t id, int64_t 
 
 // A text that is being read or written.
 struct LanguageService::Row {
-  Row(TextRequest r, int64_t allowed)
+  Row(TextRequest r, int64_t allowed, int64_t unknown)
       : request(std::move(r)),
         session(request.session ? std::move(*request.session) : TextSession()),
-        sampler(request.config.sampling, allowed),
+        sampler(request.config.sampling, allowed, unknown),
         random(request.config.seed, request.stream, session.draws),
         stream(request.config.stop, session.held) {
     fresh = !request.session;
@@ -237,10 +237,11 @@ void LanguageService::drop_gone() {
 }
 
 void LanguageService::start(TextRequest request) {
-  const int64_t allowed = info().tokenizer != nullptr
-                              ? std::min(info().tokenizer->vocab_size(), info().config.vocab)
-                              : info().config.vocab;
-  auto row = std::make_unique<Row>(std::move(request), allowed);
+  const Tokenizer* tokenizer = info().tokenizer.get();
+  const int64_t vocab = info().config.vocab;
+  const int64_t allowed = tokenizer ? std::min(tokenizer->vocab_size(), vocab) : vocab;
+  auto row =
+      std::make_unique<Row>(std::move(request), allowed, tokenizer ? tokenizer->unknown() : -1);
   metrics_.prompt_tokens += int64_t(row->request.prompt.size());
   row->learned = info().config.positions == "learned";
   if (row->fresh) {

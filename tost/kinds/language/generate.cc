@@ -87,7 +87,7 @@ class Generation {
     for (size_t r = 0; r < prompts.size(); ++r) {
       rows_.push_back(
           {texts[r],
-           Sampler(config_.sampling, allowed),
+           Sampler(config_.sampling, allowed, tokenizer_.unknown()),
            Random(config_.seed, uint64_t(texts[r]), draws),
            TextStream(config_.stop, session_ != nullptr ? session_->held : std::string()),
            {},

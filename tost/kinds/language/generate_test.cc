@@ -62,6 +62,14 @@ TEST(Sampler, PenaltyLowersSeenTokensOfEitherSign) {
   EXPECT_EQ(sampler.draw(negative, random), 1);
 }
 
+TEST(Sampler, NeverDrawsTheUnknownToken) {
+  const float logits[] = {9, 1, 1};
+  Random random(1);
+  EXPECT_EQ(Sampler({.temperature = 0}, 3, 0).draw(logits, random), 1);
+  Sampler sampler({}, 3, 0);
+  for (int i = 0; i < 50; ++i) EXPECT_NE(sampler.draw(logits, random), 0);
+}
+
 TEST(Sampler, IgnoresPaddingRowsAndBrokenLogits) {
   Sampler sampler({.temperature = 0}, 2);
   Random random(1);

@@ -25,8 +25,8 @@ void check_sampling(const SamplingConfig& c) {
   }
 }
 
-Sampler::Sampler(const SamplingConfig& config, int64_t allowed)
-    : config_(config), seen_(size_t(allowed), 0) {
+Sampler::Sampler(const SamplingConfig& config, int64_t allowed, int64_t unknown)
+    : config_(config), unknown_(unknown), seen_(size_t(allowed), 0) {
   check_sampling(config);
 }
 
@@ -40,7 +40,7 @@ int64_t Sampler::draw(const float* logits, Random& random) {
   candidates_.clear();
   for (int32_t id = 0; id < allowed; ++id) {
     float logit = logits[id];
-    if (!std::isfinite(logit)) continue;
+    if (!std::isfinite(logit) || id == unknown_) continue;
     if (penalty != 1 && seen_[size_t(id)]) logit = logit > 0 ? logit / penalty : logit * penalty;
     candidates_.push_back({logit, id});
   }

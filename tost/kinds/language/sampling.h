@@ -25,8 +25,8 @@ void check_sampling(const SamplingConfig& config);
 // every machine that computes the same logits.
 class Sampler {
  public:
-  // Tokens from `allowed` on (rows that pad a vocabulary) are never drawn.
-  Sampler(const SamplingConfig& config, int64_t allowed);
+  // Tokens from `allowed` on (rows that pad a vocabulary) and `unknown` (-1: none) are never drawn.
+  Sampler(const SamplingConfig& config, int64_t allowed, int64_t unknown = -1);
 
   // The penalty is meant for `id` from now on.
   void note(int64_t id);
@@ -38,6 +38,7 @@ class Sampler {
 
  private:
   SamplingConfig config_;
+  int64_t unknown_;
   std::vector<char> seen_;  // by id
   struct Candidate {
     float logit;
