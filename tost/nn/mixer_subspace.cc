@@ -12,16 +12,17 @@ using torch::Tensor;
 namespace {
 
 // The weights of adaptive pooling [B, R, N] to m = min(R, n) runs of n tokens: run r is
-// [floor(r n / m), ceil((r + 1) n / m)), and rows from m on are zero. `runs` [B, 1, 1] is m.
+// [floor(r n / m), ceil((r + 1) n / m)), and rows from m on are zero. `n` and `runs` (m) [B, 1, 1]
+// are float64, which holds them exactly; divisions of integers throw while a graph is recorded on
+// the stand-in for a GPU.
 Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_t tokens,
                        torch::ScalarType dtype) {
   const auto m = runs.clamp_min(1);  // of no tokens there is no run
   const auto run = torch::arange(most, n.options()).view({1, most, 1});
-  const auto first = torch::floor_divide(run * n, m);
-  const auto last = torch::floor_divide((run + 1) * n + m - 1, m);
+  const auto first = torch::floor(run * n / m), last = torch::ceil((run + 1) * n / m);
   const auto token = torch::arange(tokens, n.options());
   const auto inside = token.ge(first).logical_and(token.lt(last)).logical_and(run.lt(runs));
-  return inside.to(dtype) / (last - first).clamp_min(1);
+  return inside.to(dtype) / (last - first).clamp_min(1).to(dtype);
 }
 
 // softmax(w wᵀ / √P) w over the tokens that `own` [B, 1, 1, N] marks; undefined: over all.
@@ -68,8 +69,8 @@ void CbsaMixer::draw_weights() {
 Tensor CbsaMixer::mix(const Tensor& w, const Tensor& lengths) {
   const int64_t tokens = w.size(2), most = std::min(kRepresentatives, tokens);
   const auto n = lengths.defined()
-                     ? lengths.view({-1, 1, 1})
-                     : torch::full({1, 1, 1}, tokens, w.options().dtype(torch::kLong));
+                     ? lengths.view({-1, 1, 1}).to(torch::kDouble)
+                     : torch::full({1, 1, 1}, double(tokens), w.options().dtype(torch::kDouble));
   const auto runs = n.clamp_max(most);
   const auto pool = pooling_weights(n, runs, most, tokens, w.scalar_type()).unsqueeze(1);
   const auto own = own_columns(lengths, tokens);
