@@ -2,13 +2,11 @@
 """Training in several processes: the same results as in one, from checkpoints of any number, through faults.
 
 usage: cli_distributed_test.py TOST [unittest arguments]; needs only Python's standard library. Processes meet on the
-loopback device. TOST_TORCHRUN names torchrun, without which its tests are skipped.
+loopback device. cli_faults_test.py starts them by torchrun.
 """
 import json
 import os
-import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +16,6 @@ import unittest
 
 import cli_test
 
-TORCHRUN = os.environ.get("TOST_TORCHRUN") or shutil.which("torchrun")
 STEPS = 50
 EVERY_STEP = ["--log-every", 1, "--threads", 1, "--quiet"]
 PICTURES = ["--data", "shapes", "--train-size", 208, "--test-size", 70, "--data-side", 16, "--model", "tost_nano_p4",
@@ -342,54 +339,6 @@ class Faults(Case):
         self.assertEqual(err[1], "")
         processes[0].send_signal(signal.SIGINT)
         self.end(processes, 130)
-
-
-@unittest.skipUnless(TORCHRUN, "torchrun is not there")
-class Launcher(Case):
-    def torchrun(self, ranks, *args, restarts=0):
-        words = [TORCHRUN, "--standalone", "--nproc-per-node", ranks, "--max-restarts", restarts, "--no-python",
-                 cli_test.TOST, "train", *args, *EVERY_STEP]
-        process = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=dict(os.environ, OMP_NUM_THREADS="1"))
-        self.addCleanup(lambda: process.poll() is None and process.kill())
-        return process
-
-    def workers(self, launcher):
-        """Process ids by rank."""
-        found = {}
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                place = pathlib.Path("/proc", pid)
-                parent = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                variables = (place / "environ").read_text().split("\0")
-            except (OSError, IndexError):
-                continue
-            if parent == launcher.pid:
-                found.update({int(v[5:]): int(pid) for v in variables if v.startswith("RANK=")})
-        return found
-
-    def test_killed_ranks_are_started_again(self):
-        args = [*PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--checkpoint-every-steps", 3, "--epochs", 60,
-                "--max-steps", 200]
-        whole = self.torchrun(4, *args, "--out", self.dir / "whole")
-        self.assertEqual((whole.communicate(timeout=300), whole.returncode)[1], 0)
-        kills = int(os.environ.get("TOST_TEST_KILLS", 3))
-        launcher = self.torchrun(4, *args, "--out", self.dir / "parts", restarts=kills)
-        latest = self.dir / "parts/checkpoints/latest"
-        for kill in range(kills):
-            before = latest.read_text() if latest.exists() else ""
-            end = time.time() + 100
-            while (not latest.exists() or latest.read_text() == before) and time.time() < end and launcher.poll() is None:
-                time.sleep(0.01)
-            time.sleep(0.037 * (kill % 5))
-            pid = self.workers(launcher).get(kill % 4)
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
-        _, err = launcher.communicate(timeout=300)
-        self.assertEqual(launcher.returncode, 0, err)
-        self.assertIn("was lost", err)
-        self.assertEqual(losses(self.dir / "whole"), losses(self.dir / "parts"))
-        self.same_bits("whole", "parts")
 
 
 if __name__ == "__main__":

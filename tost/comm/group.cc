@@ -2,9 +2,13 @@
 #define USE_C10D_GLOO 1
 #include "tost/comm/group.h"
 
+#include <arpa/inet.h>
 #include <c10/util/Logging.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -63,6 +67,22 @@ StorePtr open_store(const GroupPlace& place, double timeout) {
     }
     fail_data("Rank ", place.rank, " found no store at ", place.address, " port ", place.port,
               " within ", timeout, " s (", what, "); is rank 0 running there?");
+  }
+}
+
+// The store's calls wait for ever where the network is cut: c10d sets no limit to their sockets.
+// What this process sends there must be acknowledged within `timeout`.
+void limit_silence(int64_t port, double timeout) {
+  constexpr int kFiles = 1024;  // it was opened early
+  const auto milliseconds = static_cast<unsigned>(std::min(timeout * 1000, 4e9));
+  for (int file = 0; file < kFiles; ++file) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    if (getpeername(file, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
+    // Addresses of both families have the port in the same place.
+    if (ntohs(reinterpret_cast<const sockaddr_in&>(peer).sin_port) != port) continue;
+    setsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
   }
 }
 
@@ -125,6 +145,7 @@ struct Group::Impl {
   int64_t rank = 0, world = 1;
   double timeout = kUsualPeerTimeout;
   bool one_machine = false;
+  int64_t port = 0;  // of the store; 0: it is a file
   StorePtr store;
   c10::intrusive_ptr<c10d::Backend> gloo;
   std::shared_ptr<Departures> departures;  // of the whole run
@@ -156,7 +177,8 @@ struct Group::Impl {
         if (work->isCompleted()) lost(error);
       }
       // A process may wait for one that is there, which has left after another.
-      if (departures->any()) lost(std::runtime_error("another process has left"));
+      if (departures->any())
+        lost(std::runtime_error("another process has left, or cannot be reached"));
     }
     waited += std::chrono::duration<double>(Clock::now() - start).count();
   }
@@ -179,6 +201,7 @@ Group::Group(const GroupPlace& place, double timeout) : impl_(std::make_unique<I
                      place.address == "localhost" || !place.file.empty();
   StorePtr base = open_store(place, timeout);
   base->setTimeout(milliseconds_of(timeout));
+  if (place.file.empty()) limit_silence(impl.port = place.port, timeout);
   impl.store = c10::make_intrusive<c10d::PrefixStore>(cat("tost/", place.attempt), base);
   impl.departures =
       std::make_shared<Departures>(std::make_unique<StoreBoard>(impl.store), impl.rank, impl.world);
@@ -221,6 +244,7 @@ int64_t Group::sent() const {
 
 void Group::set_timeout(double seconds) {
   impl_->timeout = seconds;
+  if (impl_->port != 0) limit_silence(impl_->port, seconds);
   impl_->gloo->setTimeout(milliseconds_of(seconds));
 }
 
