@@ -4,7 +4,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/study/metric_view.h"
 #include "tost/study/quality_table.h"
 #include "tost/study/sweep_report.h"
 
