@@ -28,13 +28,17 @@ std::vector<SplitCase> split_cases() {
 std::shared_ptr<LanguageModel> split_model(const SplitCase& of, int64_t block, int64_t depth) {
   LanguageConfig config;
   config.vocab = 11, config.block = block, config.dim = 24, config.heads = 3, config.depth = depth;
-  config.layer_scale = 1;
+  config.layer_scale = 1, config.bias = true;
   config.mixer = of.mixer;
   config.options = of.options;
   torch::manual_seed(3);
   auto model = make_language_model(config);
   const torch::NoGradGuard no_grad;
-  for (Tensor& p : model->parameters()) p += 0.1 * torch::randn_like(p);
+  for (auto& one : model->named_parameters()) {
+    one.value() += 0.1 * torch::randn_like(one.value());
+    // Far from 0, where the gradient of the first token's share of its own energy cancels.
+    if (one.key().ends_with("c_attn.bias")) one.value() += 2;
+  }
   model->train();
   return model;
 }
@@ -59,12 +63,7 @@ TEST_P(SplitLanguage, ModelsAreThoseOfOneProcess) {
     for (const SplitCase& one : split_cases()) {
       const auto model = split_model(one, 32, 2);
       const auto loss = split_loss(*model, 32);
-      const double single = testing::split_deviation(group, *model, loss);
-      EXPECT_LT(single, 1e-6) << one.mixer;
-      model->to(torch::kDouble);
-      const double wide = testing::split_deviation(group, *model, loss);
-      EXPECT_LT(wide, one.in_double ? 1e-14 : 1e-6) << one.mixer;
-      if (group.first()) std::printf("%-20s %.1e %.1e\n", one.mixer, single, wide);
+      testing::expect_split_equal(group, *model, loss, one.in_double ? 1e-14 : 1e-5, one.mixer);
     }
   });
 }
@@ -72,9 +71,9 @@ TEST_P(SplitLanguage, ModelsAreThoseOfOneProcess) {
 // Per layer, from models of one and of two.
 TEST_P(SplitLanguage, SlowMessagesDoNotGrowWithTheText) {
   testing::in_processes({.world = GetParam()}, [](Group& group) {
-    for (const SplitCase& one : split_cases()) {
+    for (const SplitCase& one : {split_cases()[0], split_cases()[3]}) {
       std::vector<int64_t> bytes;
-      for (const int64_t tokens : {1 << 10, 1 << 13, 1 << 16, 1 << 18}) {
+      for (const int64_t tokens : {1 << 10, 1 << 14, 1 << 18}) {
         const auto of = [&](int64_t depth) {
           const auto model = split_model(one, tokens, depth);
           return testing::split_bytes(group, *model, split_loss(*model, tokens));
