@@ -5,7 +5,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/study/metric_view.h"
 #include "tost/study/run_score.h"
 
 namespace tost {
