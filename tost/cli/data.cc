@@ -135,7 +135,8 @@ void run_make_shapes(const DataCommandFlags& options) {
     return set_exit_code(kExitInterrupted);
   }
   if (options.run.json) return print_json({{"out", options.out}, {"files", files}});
-  std::cout << "wrote " << files.size() << " pictures to " << options.out << "\n";
+  std::cout << "wrote " << files.size() << (files.size() == 1 ? " picture to " : " pictures to ")
+            << options.out << "\n";
 }
 
 void add_show(CLI::App& data) {
