@@ -11,14 +11,12 @@
 namespace tost {
 
 // The names of the parts of a data set.
+inline const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
-// Streams of random numbers that distinguish the splits of a generated set.
-
+// The stream of random numbers of a split of generated data.
 inline uint64_t split_stream(const std::string& split) {
   return split == "train" ? 1 : split == "validation" ? 2 : 3;
 }
-
-inline const std::vector<std::string> kSplits = {"train", "validation", "test"};
 
 // Immutable after construction; every member may be called from several threads at once.
 // Indices run from 0 to size() - 1.
@@ -72,6 +70,9 @@ std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std
 
 // The splits that open_image_dataset can give, in the order train, validation, test.
 std::vector<std::string> image_dataset_splits(const DataSpec& spec);
+
+// "auto", and the formats in the order above.
+std::vector<std::string> image_formats();
 
 // The format `auto` resolves to for this path (or spec.format where it is given).
 std::string image_dataset_format(const DataSpec& spec);

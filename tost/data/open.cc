@@ -15,48 +15,89 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kFormats = {"auto",     "idx",    "cifar10",
-                                           "cifar100", "folder", "shapes"};
-
-struct Source {
-  std::string format;
+// One split of one set.
+struct Wanted {
+  const DataSpec& spec;
   std::string directory;
-  bool flat = false;  // class folders without splits above them
+  std::string split;
 };
 
-bool has_file(const fs::path& directory, const char* name) {
-  return is_plain_file(directory / name);
-}
+struct ImageFormat {
+  const char* name;
+  // Whether a directory holds data of this format; null for generated data, which its name means.
+  bool (*holds)(const std::string& directory);
+  const char* place;  // below the directory, where the data may lie too
+  bool (*has_split)(const std::string& directory, const std::string& split);
+  std::unique_ptr<ImageDataset> (*open)(const Wanted& wanted);
+};
 
-bool has_any_split(const std::string& directory,
-                   bool (*has)(const std::string&, const std::string&)) {
+bool any_split(const std::string& directory, bool (*has)(const std::string&, const std::string&)) {
   return std::any_of(kSplits.begin(), kSplits.end(),
                      [&](const std::string& split) { return has(directory, split); });
 }
 
-// Whether `directory` itself holds data of this format.
-bool holds(const std::string& format, const std::string& directory) {
-  if (format == "cifar10") {
-    return has_file(directory, "batches.meta.txt") && has_any_split(directory, has_cifar_split);
-  }
-  if (format == "cifar100") {
-    return has_file(directory, "fine_label_names.txt") && has_any_split(directory, has_cifar_split);
-  }
-  if (format == "idx") return has_any_split(directory, has_idx_split);
-  return !split_folders(directory).empty();
+bool holds_cifar(const std::string& directory, const char* names) {
+  return is_plain_file(fs::path(directory) / names) && any_split(directory, has_cifar_split);
 }
 
-std::vector<std::string> usual_places(const std::string& format) {
-  if (format == "cifar10") return {"", "cifar-10-batches-bin"};
-  if (format == "cifar100") return {"", "cifar-100-binary"};
-  if (format == "idx") return {"", "raw"};
-  return {"", "images"};
+// Class folders without splits above them are all of train.
+bool flat(const std::string& directory) {
+  return split_folders(directory).empty();
 }
+
+bool has_folder_split(const std::string& directory, const std::string& split) {
+  return flat(directory) ? split == "train" : !split_folder(directory, split).empty();
+}
+
+std::unique_ptr<ImageDataset> open_shapes(const Wanted& w) {
+  const int64_t size = w.split == "train" ? w.spec.train_size : w.spec.test_size;
+  return std::make_unique<CachedDataset>(
+      std::make_unique<ShapesDataset>(w.spec.seed, w.split, w.spec.side, size), w.spec.cache_bytes);
+}
+
+std::unique_ptr<ImageDataset> open_folder(const Wanted& w) {
+  std::unique_ptr<FolderDataset> data;
+  if (flat(w.directory)) {
+    data = std::make_unique<FolderDataset>(w.directory, std::vector<std::string>{});
+  } else {
+    // All splits count their classes as the first of them does.
+    const auto first = std::find_if(kSplits.begin(), kSplits.end(), [&](const std::string& one) {
+      return has_folder_split(w.directory, one);
+    });
+    data = std::make_unique<FolderDataset>(split_folder(w.directory, w.split),
+                                           class_folders(split_folder(w.directory, *first)));
+  }
+  return std::make_unique<CachedDataset>(std::move(data), w.spec.cache_bytes);
+}
+
+// In the order in which a directory is looked at.
+const ImageFormat kImageFormats[] = {
+    {"shapes", nullptr, "", [](const std::string&, const std::string&) { return true; },
+     open_shapes},
+    {"cifar10", [](const std::string& d) { return holds_cifar(d, "batches.meta.txt"); },
+     "cifar-10-batches-bin", has_cifar_split,
+     [](const Wanted& w) { return open_cifar(w.directory, "cifar10", w.split); }},
+    {"cifar100", [](const std::string& d) { return holds_cifar(d, "fine_label_names.txt"); },
+     "cifar-100-binary", has_cifar_split,
+     [](const Wanted& w) { return open_cifar(w.directory, "cifar100", w.split); }},
+    {"idx", [](const std::string& d) { return any_split(d, has_idx_split); }, "raw", has_idx_split,
+     [](const Wanted& w) { return open_idx(w.directory, w.split); }},
+    {"folder", [](const std::string& d) { return !flat(d); }, "images", has_folder_split,
+     open_folder},
+};
+
+struct Source {
+  const ImageFormat* format;
+  std::string directory;
+
+  bool has(const std::string& split) const { return format->has_split(directory, split); }
+};
 
 void check_spec(const DataSpec& spec) {
-  if (std::find(kFormats.begin(), kFormats.end(), spec.format) == kFormats.end()) {
-    fail_usage("Unknown data format '", spec.format, "'; use ", join(kFormats, ", "), ".",
-               did_you_mean(spec.format, kFormats));
+  const auto formats = image_formats();
+  if (std::find(formats.begin(), formats.end(), spec.format) == formats.end()) {
+    fail_usage("Unknown data format '", spec.format, "'; use ", join(formats, ", "), ".",
+               did_you_mean(spec.format, formats));
   }
   if (spec.holdout != -1 && !(spec.holdout >= 0 && spec.holdout < 1)) {
     fail_usage("The held-out share lies between 0 and 1 (excluded), or is -1 for the default, not ",
@@ -64,68 +105,42 @@ void check_spec(const DataSpec& spec) {
   }
 }
 
-Source resolve(const DataSpec& spec) {
-  check_spec(spec);
-  if (spec.format == "shapes" || (spec.format == "auto" && spec.path == "shapes")) {
-    return {"shapes", ""};
-  }
-  if (!is_folder(spec.path)) {
-    if (path_exists(spec.path)) {
-      fail_data("'", spec.path, "' is a file; the data set needs a directory.");
+bool asked_for(const ImageFormat& format, const DataSpec& spec) {
+  return spec.format == "auto" || spec.format == format.name;
+}
+
+// Of a directory.
+Source resolve_directory(const DataSpec& spec) {
+  for (const ImageFormat& format : kImageFormats) {
+    if (format.holds == nullptr || !asked_for(format, spec)) continue;
+    for (const std::string& directory :
+         {spec.path, (fs::path(spec.path) / format.place).string()}) {
+      if (format.holds(directory)) return {&format, directory};
     }
-    fail_data("There is no directory '", spec.path,
-              "'; give a data set's directory, or 'shapes' for the generated one.",
-              origin_of(spec.path));
-  }
-  for (const char* format : {"cifar10", "cifar100", "idx", "folder"}) {
-    if (spec.format != "auto" && spec.format != format) continue;
-    for (const std::string& place : usual_places(format)) {
-      const std::string directory =
-          place.empty() ? spec.path : (fs::path(spec.path) / place).string();
-      if (holds(format, directory)) return {format, directory};
-    }
+    const bool folder = format.open == open_folder;
+    if (folder && !class_folders(spec.path).empty()) return {&format, spec.path};
     // Named explicitly: the reader itself will say which file is missing.
-    if (spec.format == format && spec.format != "folder") return {format, spec.path};
+    if (spec.format == format.name && !folder) return {&format, spec.path};
   }
-  if (!class_folders(spec.path).empty()) return {"folder", spec.path, true};
   fail_data("'", spec.path,
             "' holds no data set that is known here: no idx files, no CIFAR .bin "
             "files with their class names, no train/ folder with a folder a class.");
 }
 
-bool has_own_split(const Source& source, const std::string& split) {
-  if (source.format == "shapes") return true;
-  if (source.format == "idx") return has_idx_split(source.directory, split);
-  if (source.format == "folder") {
-    return source.flat ? split == "train" : !split_folder(source.directory, split).empty();
+Source resolve(const DataSpec& spec) {
+  check_spec(spec);
+  for (const ImageFormat& format : kImageFormats) {
+    const bool named =
+        spec.format == format.name || (spec.format == "auto" && spec.path == format.name);
+    if (format.holds == nullptr && named) return {&format, ""};
   }
-  return has_cifar_split(source.directory, split);
-}
-
-std::unique_ptr<ImageDataset> open_folder(const Source& source, const std::string& split,
-                                          int64_t cache_bytes) {
-  std::unique_ptr<FolderDataset> data;
-  if (source.flat) {
-    data = std::make_unique<FolderDataset>(source.directory, std::vector<std::string>{});
-  } else {
-    // All splits count their classes as the first of them does.
-    const auto first = std::find_if(kSplits.begin(), kSplits.end(), [&](const std::string& one) {
-      return has_own_split(source, one);
-    });
-    data = std::make_unique<FolderDataset>(split_folder(source.directory, split),
-                                           class_folders(split_folder(source.directory, *first)));
+  if (is_folder(spec.path)) return resolve_directory(spec);
+  if (path_exists(spec.path)) {
+    fail_data("'", spec.path, "' is a file; the data set needs a directory.");
   }
-  return std::make_unique<CachedDataset>(std::move(data), cache_bytes);
-}
-
-std::unique_ptr<ImageDataset> open_own(const Source& source, const DataSpec& spec,
-                                       const std::string& split) {
-  if (source.format == "idx") return open_idx(source.directory, split);
-  if (source.format == "folder") return open_folder(source, split, spec.cache_bytes);
-  if (source.format != "shapes") return open_cifar(source.directory, source.format, split);
-  const int64_t size = split == "train" ? spec.train_size : spec.test_size;
-  auto shapes = std::make_unique<ShapesDataset>(spec.seed, split, spec.side, size);
-  return std::make_unique<CachedDataset>(std::move(shapes), spec.cache_bytes);
+  fail_data("There is no directory '", spec.path,
+            "'; give a data set's directory, or 'shapes' for the generated one.",
+            origin_of(spec.path));
 }
 
 std::string checked_split(const std::string& split) {
@@ -140,20 +155,26 @@ std::string checked_split(const std::string& split) {
 std::vector<std::string> available_splits(const Source& source, double holdout) {
   std::vector<std::string> splits;
   for (const std::string& split : kSplits) {
-    const bool held_out = split == "validation" && holdout != 0 && has_own_split(source, "train");
-    if (held_out || has_own_split(source, split)) splits.push_back(split);
+    const bool held_out = split == "validation" && holdout != 0 && source.has("train");
+    if (held_out || source.has(split)) splits.push_back(split);
   }
   return splits;
 }
 
 }  // namespace
 
+std::vector<std::string> image_formats() {
+  std::vector<std::string> names{"auto"};
+  for (const ImageFormat& format : kImageFormats) names.emplace_back(format.name);
+  return names;
+}
+
 std::vector<std::string> image_dataset_splits(const DataSpec& spec) {
   return available_splits(resolve(spec), spec.holdout);
 }
 
 std::string image_dataset_format(const DataSpec& spec) {
-  return resolve(spec).format;
+  return resolve(spec).format->name;
 }
 
 std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split) {
@@ -162,13 +183,14 @@ std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std
   const std::vector<std::string> splits = available_splits(source, spec.holdout);
   if (!splits.empty() && std::find(splits.begin(), splits.end(), wanted) == splits.end()) {
     fail_data("'", spec.path, "' has no ", wanted, " split; it has ", join(splits, ", "),
-              wanted == "validation" && has_own_split(source, "train")
+              wanted == "validation" && source.has("train")
                   ? " (a held-out share of train above 0 would give one)."
                   : ".");
   }
-  const bool from_train = !has_own_split(source, "validation") && spec.holdout != 0;
-  if (!from_train || wanted == "test") return open_own(source, spec, wanted);
-  std::shared_ptr<const ImageDataset> whole = open_own(source, spec, "train");
+  const bool from_train = !source.has("validation") && spec.holdout != 0;
+  if (!from_train || wanted == "test") return source.format->open({spec, source.directory, wanted});
+  std::shared_ptr<const ImageDataset> whole =
+      source.format->open({spec, source.directory, "train"});
   Holdout holdout = split_holdout(whole->size(), spec.holdout);
   return std::make_unique<SubsetDataset>(std::move(whole), wanted == "train"
                                                                ? std::move(holdout.train)

@@ -1,6 +1,7 @@
 #include "tost/kinds/vision/train_config.h"
 
 #include "tost/base/error.h"
+#include "tost/data/dataset.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/nn/token_mixer.h"
 
@@ -30,9 +31,7 @@ std::string kept_picture_data(const std::string& data) {
 
 void add_vision_data_fields(FieldTable<V>& t) {
   t.path("data", &V::data, kept_picture_data, kWarn, "data folder, or shapes (generated)")
-      .choice("data_format", &V::data_format,
-              {"auto", "idx", "cifar10", "cifar100", "folder", "shapes"}, kFixed,
-              "format of the data")
+      .choice("data_format", &V::data_format, image_formats(), kFixed, "format of the data")
       .integer("data_seed", &V::data_seed, 0, kMany, kFixed, "seed of generated data")
       .integer("data_side", &V::data_side, 8, 1024, kFixed, "side of generated pictures")
       .integer("train_size", &V::train_size, 1, 10'000'000, kFixed, "generated training pictures")
