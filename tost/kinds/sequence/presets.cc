@@ -41,7 +41,6 @@ constexpr std::array kSequenceSizes{
     SequenceSize{"s4_pathfinder", 257, 1024, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     SequenceSize{"s4_pathx", 257, 16384, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     // Ours, for a first look.
-    SequenceSize{"seq_toy", 257, 1024, 32, 1, 2, 64, 2, "mean", "sinusoidal", 0},
     SequenceSize{"seq_tiny", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0},
     SequenceSize{"seq_means", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,
                  "tssa-means"},
