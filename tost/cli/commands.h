@@ -24,6 +24,7 @@ namespace tost {
   X(convert)             \
   X(export)              \
   X(quantize)            \
+  X(toy)                 \
   X(bench)
 #define TOST_BENCH_COMMANDS(X) \
   X(bench_model)               \
