@@ -24,7 +24,6 @@ namespace tost {
   X(convert)             \
   X(export)              \
   X(quantize)            \
-  X(toy)                 \
   X(bench)
 #define TOST_BENCH_COMMANDS(X) \
   X(bench_model)               \
