@@ -110,9 +110,6 @@ class MemoryDataset : public ImageDataset {
 
 // Readers; `directory` holds the files, `split` is "train", "validation" or "test".
 bool has_idx_split(const std::string& directory, const std::string& split);
-bool has_stripes(const std::string& directory, const std::string& split);
-std::unique_ptr<ImageDataset> open_stripes(const std::string& directory);
-
 std::unique_ptr<ImageDataset> open_idx(const std::string& directory, const std::string& split);
 
 bool has_cifar_split(const std::string& directory, const std::string& split);

@@ -82,8 +82,6 @@ const ImageFormat kImageFormats[] = {
      [](const Wanted& w) { return open_cifar(w.directory, "cifar100", w.split); }},
     {"idx", [](const std::string& d) { return any_split(d, has_idx_split); }, "raw", has_idx_split,
      [](const Wanted& w) { return open_idx(w.directory, w.split); }},
-    {"stripes", [](const std::string& d) { return has_stripes(d, ""); }, "", has_stripes,
-     [](const Wanted& w) { return open_stripes(w.directory); }},
     {"folder", [](const std::string& d) { return !flat(d); }, "images", has_folder_split,
      open_folder},
 };
