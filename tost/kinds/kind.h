@@ -73,7 +73,7 @@ struct Kind {
 };
 
 // The table of kinds. A kind is a row here and a folder kinds/NAME/ that defines NAME_kind().
-#define TOST_KINDS(X) X(vision) X(language) X(sequence) X(toy)
+#define TOST_KINDS(X) X(vision) X(language) X(sequence)
 
 #define TOST_DECLARE_KIND(name) Kind name##_kind();
 TOST_KINDS(TOST_DECLARE_KIND)
