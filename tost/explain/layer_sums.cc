@@ -25,40 +25,41 @@ void add_to(Tensor& sum, const Tensor& batch) {
 LayerSums::LayerSums(const Tensor& u, bool full, bool bound)
     : u_(u.defined() ? u.detach().to(torch::kDouble) : u), full_(full), bound_(bound) {}
 
-void LayerSums::add(const LayerView& seen, const LayerRates& rates) {
-  if (full_) add_norms(seen);
+void LayerSums::add(const BlockTrace& seen, const LayerRates& rates, int64_t registers) {
+  if (full_) add_norms(seen.output, registers);
   if (!rates.defined()) return;
   has_memberships_ = true;
-  append(entropy_, membership_entropy(seen.pi).mean(1));
+  append(entropy_, membership_entropy(seen.mixer.pi).mean(1));
   append(input_, rates.compression_before);
   append(after_, rates.compression_after);
   append(change_, rates.compression_after - rates.compression_before);
   append(lowered_, rates.compression_after < rates.compression_before);
   append(output_,
-         layer_compression(project_heads(seen.mixer_output.to(torch::kDouble), u_), seen.pi));
+         layer_compression(project_heads(seen.mixer_output.to(torch::kDouble), u_), seen.mixer.pi));
   if (bound_) add_bounds(seen, rates);
   if (full_) add_correlations(seen, rates);
 }
 
-void LayerSums::add_norms(const LayerView& seen) {
-  const Tensor norms = seen.output.norm(2, 2);
-  const int64_t own = norms.size(1) - seen.registers;
+void LayerSums::add_norms(const Tensor& output, int64_t registers) {
+  const Tensor norms = output.norm(2, 2);
+  const int64_t own = norms.size(1) - registers;
   norms_.push_back(norms.narrow(1, 0, own).flatten());
-  if (seen.registers > 0) {
-    register_norms_.push_back(norms.narrow(1, own, seen.registers).flatten());
+  if (registers > 0) {
+    register_norms_.push_back(norms.narrow(1, own, registers).flatten());
   }
 }
 
-void LayerSums::add_bounds(const LayerView& seen, const LayerRates& rates) {
+void LayerSums::add_bounds(const BlockTrace& seen, const LayerRates& rates) {
   if (gaps_.empty()) {
-    gaps_ = {{.scale = 1}, {.scale = double(seen.w.size(2)) / kEpsilonSquared}};
+    gaps_ = {{.scale = 1}, {.scale = double(seen.mixer.w.size(2)) / kEpsilonSquared}};
   }
   for (size_t i = 0; i < gaps_.size(); ++i) {
     const BoundAndExact& found = i == 0 ? rates.released : rates.theory;
     append(gaps_[i].bound, found.bound);
     append(gaps_[i].exact_heads, found.exact);
     if (seen.mixer_input.defined()) {
-      append(gaps_[i].exact_space, compression_rate(seen.mixer_input, seen.pi, gaps_[i].scale));
+      append(gaps_[i].exact_space,
+             compression_rate(seen.mixer_input, seen.mixer.pi, gaps_[i].scale));
     }
     append(gaps_[i].gap, found.bound - found.exact);
   }
@@ -69,18 +70,18 @@ void LayerSums::add_bounds(const LayerView& seen, const LayerRates& rates) {
   append(step_.lowered_unscaled, rates.objective_unscaled < rates.objective);
 }
 
-void LayerSums::add_correlations(const LayerView& seen, const LayerRates& rates) {
-  const HeadCorrelations found = head_correlations(seen.w, seen.pi);
+void LayerSums::add_correlations(const BlockTrace& seen, const LayerRates& rates) {
+  const HeadCorrelations found = head_correlations(seen.mixer.w, seen.mixer.pi);
   add_to(correlations_, found.absolute);
   add_to(centered_, found.centered);
   add_to(off_diagonal_, found.off_diagonal);
   add_to(centered_off_diagonal_, found.centered_off_diagonal);
   append(chance_, found.chance.mean(1));
-  samples_ += seen.w.size(0);
+  samples_ += seen.mixer.w.size(0);
   append(share_, rates.released.exact / rates.released.bound);
-  const int64_t heads = seen.pi.size(1);
-  const double scale = double(seen.w.size(2)) / double(heads) / kEpsilonSquared;
-  append(share_unit_, head_compression_rate(unit_heads(seen.w, heads), seen.pi, scale) /
+  const int64_t heads = seen.mixer.pi.size(1);
+  const double scale = double(seen.mixer.w.size(2)) / double(heads) / kEpsilonSquared;
+  append(share_unit_, head_compression_rate(unit_heads(seen.mixer.w, heads), seen.mixer.pi, scale) /
                           rates.compression_before);
 }
 

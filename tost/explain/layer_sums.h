@@ -74,15 +74,6 @@ struct LayerStatistics {
   ObjectiveStep objective;
 };
 
-// What a layer showed of a batch.
-struct LayerView {
-  torch::Tensor w, pi;         // [B, N, C] and [B, H, N]; undefined without memberships
-  torch::Tensor mixer_input;   // [B, N, C]; undefined where exact_space is not wanted
-  torch::Tensor mixer_output;  // before LayerScale and the residual addition [B, N, C]
-  torch::Tensor output;        // of the block [B, N, C]
-  int64_t registers = 0;       // how many of the last tokens are not part of the sample
-};
-
 // What layer_rates() has to give LayerSums.
 inline WantedRates wanted_rates(bool full, bool bound) {
   return {.released = full || bound, .theory = bound, .objective = bound};
@@ -94,7 +85,9 @@ class LayerSums {
   // and norms too; bound: gaps and the objective.
   LayerSums(const torch::Tensor& u, bool full, bool bound);
 
-  void add(const LayerView& seen, const LayerRates& rates);
+  // `seen` may lack mixer_input: no exact rate in the whole space then. registers: how many of the
+  // last tokens are not part of the sample.
+  void add(const BlockTrace& seen, const LayerRates& rates, int64_t registers = 0);
   LayerStatistics result() const;
 
  private:
@@ -106,9 +99,9 @@ class LayerSums {
     std::vector<double> before, stepped, unscaled, lowered, lowered_unscaled;
   };
 
-  void add_norms(const LayerView& seen);
-  void add_bounds(const LayerView& seen, const LayerRates& rates);
-  void add_correlations(const LayerView& seen, const LayerRates& rates);
+  void add_norms(const torch::Tensor& output, int64_t registers);
+  void add_bounds(const BlockTrace& seen, const LayerRates& rates);
+  void add_correlations(const BlockTrace& seen, const LayerRates& rates);
 
   torch::Tensor u_;  // float64
   bool full_, bound_;

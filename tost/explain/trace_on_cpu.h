@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tost/nn/gpt_block.h"
+#include "tost/nn/block.h"
 #include "tost/nn/layer_rates.h"
 
 namespace tost {
@@ -17,7 +17,7 @@ inline std::vector<torch::Tensor> on_cpu(std::vector<torch::Tensor> all) {
   return all;
 }
 
-inline void move_to_cpu(GptTrace& trace) {
+inline void move_to_cpu(BlockTrace& trace) {
   for (auto* x : {&trace.mixer_input, &trace.mixer.w, &trace.mixer.pi, &trace.mixer.gate,
                   &trace.mixer_output, &trace.mixed, &trace.output}) {
     *x = on_cpu(*x);

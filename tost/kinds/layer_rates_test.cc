@@ -4,9 +4,8 @@
 
 #include <cmath>
 
-#include "tost/kinds/language/rates.h"
+#include "tost/kinds/language/model.h"
 #include "tost/kinds/vision/presets.h"
-#include "tost/kinds/vision/rates.h"
 #include "tost/nn/block.h"
 #include "tost/ops/coding_rate.h"
 
@@ -35,15 +34,7 @@ std::vector<LayerRates> vision_rates(const std::shared_ptr<ImageClassifier>& mod
                                      VisionTrace& trace) {
   const torch::NoGradGuard no_grad;
   model->forward_traced(torch::randn({4, 3, 16, 16}, torch::kDouble), trace);
-  return layer_rates(*model, trace);
-}
-
-const Block& block_of(const ImageClassifier& model, size_t index) {
-  for (const auto& module : model.modules()) {
-    const auto* block = module->as<Block>();
-    if (block != nullptr && index-- == 0) return *block;
-  }
-  throw std::out_of_range("block");
+  return layer_rates(*model, trace.blocks);
 }
 
 bool everywhere(const Tensor& condition) {
@@ -59,7 +50,7 @@ TEST(LayerRates, AreThoseOfTheTracedLayers) {
     const torch::NoGradGuard no_grad;
     for (size_t i = 0; i < layers.size(); ++i) {
       const auto& r = layers[i];
-      const auto &w = trace.projections[i], &pi = trace.memberships[i];
+      const auto &w = trace.blocks[i].mixer.w, &pi = trace.blocks[i].mixer.pi;
       ASSERT_EQ(w.sizes(), torch::IntArrayRef({4, 18, 64}));
       EXPECT_TRUE(torch::equal(r.released.bound, compression_bound(w, pi, 1)));
       EXPECT_TRUE(torch::equal(r.theory.exact, head_compression_rate(w, pi, 6400)));
@@ -71,15 +62,15 @@ TEST(LayerRates, AreThoseOfTheTracedLayers) {
       EXPECT_TRUE(everywhere(r.compression_before < ceiling) &&
                   everywhere(r.compression_before > 0));
       // After the residual: the same norm and projection of the sum, written out.
-      const auto& block = block_of(*model, i);
-      const auto again = block.attn->project(block.norm1->forward(trace.mixed[i]));
+      const auto& block = *blocks_of(*model)[i];
+      const auto again = block.attn->project(block.norm1->forward(trace.blocks[i].mixed));
       EXPECT_TRUE(torch::allclose(r.compression_after,
                                   compression_bound(unit_heads(again, 4), pi, 1600), 1e-12, 0));
       EXPECT_FALSE(torch::allclose(r.compression_after, r.compression_before, 1e-6, 0));
       const auto objective = [&](const Tensor& z) {
         return compression_bound(project_heads(z, block.attn->subspaces()), pi, 1);
       };
-      const auto &z = trace.mixer_inputs[i], &out = trace.mixer_outputs[i];
+      const auto &z = trace.blocks[i].mixer_input, &out = trace.blocks[i].mixer_output;
       EXPECT_TRUE(torch::equal(r.objective, objective(z)));
       EXPECT_TRUE(torch::equal(r.objective_stepped, objective(z + block.gamma1 * out)));
       EXPECT_TRUE(torch::equal(r.objective_unscaled, objective(z + out)));
@@ -105,14 +96,14 @@ TEST(LayerRates, WhatIsNotWantedIsLeftOut) {
   const auto model = vision_model("tssa");
   VisionTrace trace;
   const auto all = vision_rates(model, trace)[1];
-  const auto few =
-      layer_rates(*model, trace, {.released = false, .theory = false, .objective = false})[1];
+  const auto few = layer_rates(*model, trace.blocks,
+                               {.released = false, .theory = false, .objective = false})[1];
   EXPECT_TRUE(few.defined());
   EXPECT_FALSE(few.released.exact.defined() || few.theory.bound.defined() ||
                few.objective.defined() || few.objective_stepped.defined());
   EXPECT_TRUE(torch::equal(few.compression_before, all.compression_before));
   EXPECT_TRUE(torch::equal(few.compression_after, all.compression_after));
-  const auto released = layer_rates(*model, trace, {.theory = false, .objective = false})[1];
+  const auto released = layer_rates(*model, trace.blocks, {.theory = false, .objective = false})[1];
   EXPECT_TRUE(torch::equal(released.released.exact, all.released.exact));
   EXPECT_FALSE(released.theory.exact.defined());
 }
@@ -138,7 +129,7 @@ TEST(LayerRates, LanguageModelsHaveThemWhereTheirMixersDo) {
   const torch::NoGradGuard no_grad;
   LanguageTrace trace;
   model->hidden(torch::randint(0, 11, {5, 24}, torch::kLong), nullptr, &trace);
-  const auto layers = layer_rates(*model, trace);
+  const auto layers = layer_rates(*model, trace.blocks);
   ASSERT_EQ(layers.size(), 4u);
   EXPECT_FALSE(layers[1].defined());
   const auto& r = layers[2];
@@ -154,10 +145,10 @@ TEST(LayerRates, LanguageModelsHaveThemWhereTheirMixersDo) {
 }
 
 TEST(LayerRates, NamesTheMixersThatHaveThem) {
-  EXPECT_EQ(vision_mixers_with_rates(),
+  EXPECT_EQ(mixers_with_rates(/*causal=*/false),
             (std::vector<std::string>{"tssa", "tssa-means", "tssa-group-means", "tssa-length-free",
                                       "tssa-uniform", "tssa-tied"}));
-  EXPECT_EQ(language_mixers_with_rates(),
+  EXPECT_EQ(mixers_with_rates(/*causal=*/true),
             (std::vector<std::string>{"tssa", "tssa-uniform", "tssa-means", "tssa-means-uniform"}));
 }
 

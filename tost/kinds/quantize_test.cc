@@ -104,8 +104,8 @@ TEST_F(Quantize, EnginesFindTheSameWholeNumbersAgain) {
   for (const std::string precision : {"int8", "int4"}) {
     quantize(precision);
     model_->eval();
-    LanguageEngine first(model_, precision);
-    LanguageEngine second(load_language_file(file(precision + ".safetensors")).model, precision);
+    LanguageEngine first(*model_, precision);
+    LanguageEngine second(*load_language_file(file(precision + ".safetensors")).model, precision);
     const auto ids = torch::tensor({{3, 1, 4, 1, 5, 9, 2, 6}}, torch::kLong);
     LanguageState one, two;
     EXPECT_TRUE(torch::equal(first.extend(ids, one), second.extend(ids, two))) << precision;

@@ -42,8 +42,8 @@ void write_vision(const std::filesystem::path& folder, const std::string& name,
   VisionTrace trace;
   const torch::NoGradGuard no_grad;
   Tensors tensors{{"in.images", images}, {"out.logits", model->forward_traced(images, trace)}};
-  for (size_t i = 0; memberships && i < trace.memberships.size(); ++i) {
-    tensors[cat("out.membership_", i + 1)] = trace.memberships[i];
+  for (size_t i = 0; memberships && i < trace.blocks.size(); ++i) {
+    tensors[cat("out.membership_", i + 1)] = trace.blocks[i].mixer.pi;
   }
   save(folder, name, vision_onnx(*model, memberships), tensors);
 }

@@ -5,7 +5,7 @@
 #include <torch/nn/init.h>
 
 #include "tost/nn/block.h"
-#include "tost/nn/gpt_block.h"
+#include "tost/nn/causal_mixer.h"
 
 namespace tost {
 namespace branch_test {
@@ -279,8 +279,8 @@ TEST(Recompute, ChangesNoBit) {
 }
 
 TEST(Recompute, ChangesNoBitOfLanguageBlocksUnderAutocast) {
-  GptBlock block({.dim = 24, .mlp_hidden = 50, .layer_scale = 0.5},
-                 make_causal_mixer("tssa", {.dim = 24, .heads = 3, .block = 9, .options = {}}));
+  Block block({.dim = 24, .mlp_hidden = 50, .layer_scale = 0.5},
+              make_causal_mixer("tssa", {.dim = 24, .heads = 3, .block = 9, .options = {}}));
   init_linears(block);
   const Tensor start = torch::randn({2, 9, 24});
   expect_same_whatever_is_recomputed(block, block.recompute, [&]() -> Tensors {
@@ -288,7 +288,7 @@ TEST(Recompute, ChangesNoBitOfLanguageBlocksUnderAutocast) {
     Tensor y;
     {
       const Autocast autocast;
-      y = block.forward(x, nullptr, 0);
+      y = block.forward(x);
     }
     y.square().sum().backward();
     EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));

@@ -15,7 +15,7 @@ CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(conf
   }
 }
 
-Tensor CausalAttention::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalAttention::forward(const Tensor& x, const MixerCall& call) {
   return c_proj->forward(attend(c_attn->forward(x), call.state));
 }
 

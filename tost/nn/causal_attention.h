@@ -10,10 +10,10 @@ namespace tost {
 
 // Projections and the optional convolution on q, k and v. Keys as in the official twin: c_attn,
 // c_proj.
-class CausalAttention : public CausalMixer {
+class CausalAttention : public TokenMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
   // What stands between the projections: q, k and v of the tokens [B, T, 3 C] → [B, T, C].
   torch::Tensor attend(const torch::Tensor& qkv, MixerState* state);
 

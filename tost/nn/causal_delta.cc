@@ -107,7 +107,7 @@ Tensor CausalDeltaMixer::log_decay(const Tensor& x) const {
   return torch::softplus(shift + level).neg().transpose(1, 2);
 }
 
-Tensor CausalDeltaMixer::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalDeltaMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t batch = x.size(0), tokens = x.size(1), dim = x.size(2);
   auto qkv = c_attn->forward(x);
   if (conv != nullptr) {

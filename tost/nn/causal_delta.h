@@ -23,10 +23,10 @@ torch::Tensor delta_rule(const torch::Tensor& q, const torch::Tensor& k, const t
 // by its root mean square a head. decay "fixed": one rate a head, horizons from 16 to 1,024 tokens;
 // "learned": a rate that depends on the token, starting there. State: "memory" [B, H, P, P] float32
 // and "conv".
-class CausalDeltaMixer : public CausalMixer {
+class CausalDeltaMixer : public TokenMixer {
  public:
   explicit CausalDeltaMixer(const CausalMixerConfig& config);
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
   std::shared_ptr<Linear> c_proj;    // [C, C]

@@ -44,7 +44,7 @@ Tensor CausalMeansMixer::project(const Tensor& x) const {
   return conv == nullptr ? u : conv->forward(u, nullptr);
 }
 
-Tensor CausalMeansMixer::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t c = config_.dim;
   const auto parts = c_attn->forward(x).split(c, -1);
   auto w = parts[0];

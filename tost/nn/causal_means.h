@@ -53,11 +53,11 @@ class GroupMeans : public torch::nn::Module {
 // out = c_proj((w + m) * silu(g)). Membership is used for writing alone: it decides how long a
 // token is remembered, since every head forgets at its own rate.
 // State: "means" [B, H, P + 1] float64, and "conv".
-class CausalMeansMixer : public CausalMixer {
+class CausalMeansMixer : public TokenMixer {
  public:
   // `uniform`: pi fixed to 1, what membership is compared with.
   CausalMeansMixer(const CausalMixerConfig& config, bool uniform);
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
   // Of w; membership comes from the router, not from them.
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override;

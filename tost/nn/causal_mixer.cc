@@ -15,14 +15,14 @@ namespace tost {
 namespace {
 
 template <class Mixer>
-std::shared_ptr<CausalMixer> make(const CausalMixerConfig& config) {
+std::shared_ptr<TokenMixer> make(const CausalMixerConfig& config) {
   return std::make_shared<Mixer>(config);
 }
 
 // Which additions a mixer has; any has conv.
 struct CausalEntry {
   const char* name;
-  std::shared_ptr<CausalMixer> (*make)(const CausalMixerConfig&);
+  std::shared_ptr<TokenMixer> (*make)(const CausalMixerConfig&);
   bool bias, decay, means, scale, gate, window;
   bool splits = false;  // honours TokenSumsScope
 };
@@ -37,12 +37,12 @@ constexpr std::array kCausalMixers{
                 true},
     CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false, true},
     CausalEntry{"tssa-means",
-                [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
+                [](const CausalMixerConfig& c) -> std::shared_ptr<TokenMixer> {
                   return std::make_shared<CausalMeansMixer>(c, false);
                 },
                 false, true, false, false, true, false, true},
     CausalEntry{"tssa-means-uniform",
-                [](const CausalMixerConfig& c) -> std::shared_ptr<CausalMixer> {
+                [](const CausalMixerConfig& c) -> std::shared_ptr<TokenMixer> {
                   return std::make_shared<CausalMeansMixer>(c, true);
                 },
                 false, true, false, false, true, false, true},
@@ -72,13 +72,6 @@ std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOpti
   return names;
 }
 
-void check_heads(const CausalMixerConfig& config) {
-  if (config.dim < 1 || config.heads < 1 || config.dim % config.heads != 0) {
-    fail_usage(config.heads, " heads do not divide the width ", config.dim,
-               "; choose a number of heads that divides it.");
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> causal_mixer_names() {
@@ -97,7 +90,7 @@ std::vector<std::string> split_causal_mixer_names() {
 
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config) {
   const auto missing = lacking(find_causal_mixer(name), config.options);
-  check_heads(config);
+  check_heads(config.dim, config.heads);
   if (missing.empty()) return;
   fail_usage("The mixer '", name, "' has no ", missing[0], "; leave '", missing[0],
              "' at its default, or choose another mixer.");
@@ -105,7 +98,7 @@ void check_causal_mixer(const std::string& name, const CausalMixerConfig& config
 
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config) {
-  check_heads(config);
+  check_heads(config.dim, config.heads);
   const auto of_other = lacking(find_causal_mixer(other), config.options);
   for (const auto& option : lacking(find_causal_mixer(name), config.options)) {
     if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
@@ -127,8 +120,8 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
   return config;
 }
 
-std::shared_ptr<CausalMixer> make_causal_mixer(const std::string& name,
-                                               const CausalMixerConfig& config) {
+std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,
+                                              const CausalMixerConfig& config) {
   check_causal_mixer(name, config);
   return find_causal_mixer(name).make(config);
 }

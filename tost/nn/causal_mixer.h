@@ -1,10 +1,8 @@
-// The exchangeable part of a causal block: how a token learns from those before it. Every mixer
-// runs a whole sequence, a chunk of it or a single token, given the state that came before.
-// A mixer registers by name in causal_mixer.cc; adding one touches its own file and that table.
+// Token mixers of which a token learns from those before it alone. Each runs a whole sequence, a
+// chunk of it or a single token, given the state that came before.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,36 +44,6 @@ struct CausalMixerConfig {
   CausalMixerOptions options;
 };
 
-// What a mixer remembers of the tokens it has seen, by name; leading dimension B. TSSA's is
-// constant in size, softmax's grows with the context. An empty map stands for "nothing seen".
-using MixerState = std::map<std::string, torch::Tensor>;
-
-struct CausalCall {
-  MixerTrace* trace = nullptr;  // null: not wanted
-  // Null: x is a whole sequence and nothing is kept. Otherwise the state before x, replaced by that
-  // after x; no gradient flows through it.
-  MixerState* state = nullptr;
-  int64_t position = 0;  // of the first token of x
-  // [1] int64 on the device of x, which has one token: its position, in place of the one above.
-  // What is queued then serves every position.
-  const torch::Tensor* place = nullptr;
-};
-
-class CausalMixer : public torch::nn::Module {
- public:
-  // x [B, T, C] → [B, T, C]. Output t depends on tokens 0..t alone.
-  virtual torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) = 0;
-
-  // As in TokenMixer, for calls without trace and state.
-  virtual MixerMaps maps() const { return {}; }
-  virtual torch::Tensor between(const torch::Tensor& /*w*/) { return {}; }
-
-  // As in TokenMixer, for mixers that give w and pi. Where there is a convolution, w is that of
-  // x U + bias over the tokens; project() takes x for a whole sequence.
-  virtual torch::Tensor subspaces() const { return {}; }
-  virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
-};
-
 std::vector<std::string> causal_mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
@@ -91,7 +59,7 @@ void check_hybrid(const std::string& name, const std::string& other,
 // `config` without the additions that the mixer does not have, for hybrids.
 CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config);
 
-std::shared_ptr<CausalMixer> make_causal_mixer(const std::string& name,
-                                               const CausalMixerConfig& config);
+std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,
+                                              const CausalMixerConfig& config);
 
 }  // namespace tost

@@ -16,7 +16,7 @@ using torch::Tensor;
 namespace {
 
 // Of the first token of a call, which has so many.
-int64_t position_of(const CausalCall& call, int64_t tokens) {
+int64_t position_of(const MixerCall& call, int64_t tokens) {
   return call.position + (call.state == nullptr ? first_position(tokens) : 0);
 }
 
@@ -76,7 +76,7 @@ Tensor CausalTssaMixer::bias_at(const Tensor& place) const {
 }
 
 std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
-                                                      const CausalCall& call) const {
+                                                      const MixerCall& call) const {
   const int64_t batch = w.size(0), tokens = w.size(1), heads = config_.heads;
   const int64_t width = config_.dim / heads;
   const auto log_rates = rates->log_rates();
@@ -108,15 +108,15 @@ MixerMaps CausalTssaMixer::maps() const {
   return {c_attn.get(), c_proj.get()};
 }
 
-Tensor CausalTssaMixer::between(const Tensor& w) {
+Tensor CausalTssaMixer::between(const Tensor& w, const MixerCall&) {
   return mix(conv != nullptr ? conv->forward(w, nullptr) : w, {}, {});
 }
 
-Tensor CausalTssaMixer::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalTssaMixer::forward(const Tensor& x, const MixerCall& call) {
   return project_out(mix(project_in(x, call.state), x, call), x, call.trace);
 }
 
-Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const CausalCall& call) {
+Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& call) {
   Tensor y, pi;  // pi [B, H, T]
   if (config_.options.decay != "none") {
     std::tie(y, pi) = forgetting(w, call);
@@ -148,7 +148,7 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const CausalCall& 
   return y;
 }
 
-Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalUniformMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t batch = x.size(0), tokens = x.size(1), heads = config_.heads;
   const auto w = project_in(x, call.state);
   const auto squares = w.to(torch::kFloat).pow(2).view({batch, tokens, heads, config_.dim / heads});
@@ -166,7 +166,7 @@ Tensor CausalUniformMixer::forward(const Tensor& x, const CausalCall& call) {
   return project_out(w * (-share * damping).to(w.scalar_type()), x, call.trace);
 }
 
-Tensor CausalNoMixer::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalNoMixer::forward(const Tensor& x, const MixerCall& call) {
   const auto w = project_in(x, call.state);
   if (call.trace != nullptr) call.trace->w = w;
   return project_out(w, x, call.trace);

@@ -13,7 +13,7 @@ namespace tost {
 
 // The projections shared by the family. Keys as in the official code: c_attn (despite its name one
 // C x C map) and c_proj.
-class CausalStatisticsMixer : public CausalMixer {
+class CausalStatisticsMixer : public TokenMixer {
  public:
   explicit CausalStatisticsMixer(const CausalMixerConfig& config);
 
@@ -37,9 +37,9 @@ class CausalStatisticsMixer : public CausalMixer {
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
   MixerMaps maps() const override;
-  torch::Tensor between(const torch::Tensor& w) override;
+  torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 
   torch::Tensor temp;        // [H, 1], starts at 1
   torch::Tensor denom_bias;  // [H, bias_positions, 1], starts at 0
@@ -51,16 +51,16 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   torch::Tensor bias_at(const torch::Tensor& place) const;
   // The operator's formula (ops/tssa_causal_plain.h) with forgetting sums; y and pi [B, T, H].
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
-                                                     const CausalCall& call) const;
+                                                     const MixerCall& call) const;
   // The mixed tokens from the projected ones; `x` is read where means are of values.
-  torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const CausalCall& call);
+  torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& x, const MixerCall& call);
 };
 
 // Membership fixed to 1/H. State: "statistics" [B, H, P] float64.
 class CausalUniformMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 };
 
 // The projections, and the convolution where there is one, with nothing between: the floor of every
@@ -68,7 +68,7 @@ class CausalUniformMixer : public CausalStatisticsMixer {
 class CausalNoMixer : public CausalStatisticsMixer {
  public:
   using CausalStatisticsMixer::CausalStatisticsMixer;
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
   // It has no heads.
   torch::Tensor subspaces() const override { return {}; }
   torch::Tensor project(const torch::Tensor&) const override { return {}; }

@@ -1,9 +1,9 @@
 #include "tost/nn/layer_rates.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tost/nn/causal_mixer.h"
-#include "tost/nn/token_mixer.h"
 #include "tost/ops/coding_rate.h"
 
 namespace tost {
@@ -29,34 +29,44 @@ BoundAndExact bound_and_exact(const Tensor& w, const Tensor& pi, double scale) {
   return {compression_bound(w, pi, scale), head_compression_rate(w, pi, scale)};
 }
 
-template <class Mixer>
-LayerRates layer_rates(const Mixer& mixer, const LayerNorm& norm, const Tensor& gamma,
-                       const BlockValues& seen, const WantedRates& wanted) {
-  const torch::NoGradGuard no_grad;
-  const auto u = mixer.subspaces();
-  if (!u.defined() || !seen.pi.defined()) return {};
+namespace {
+
+LayerRates rates_of(const Block& block, const BlockTrace& seen, const WantedRates& wanted) {
+  const auto u = block.attn->subspaces();
+  if (!u.defined() || !seen.mixer.pi.defined()) return {};
   LayerRates rates;
-  if (wanted.released) rates.released = bound_and_exact(seen.w, seen.pi, kReleasedScale);
+  if (wanted.released)
+    rates.released = bound_and_exact(seen.mixer.w, seen.mixer.pi, kReleasedScale);
   if (wanted.theory) {
-    rates.theory = bound_and_exact(seen.w, seen.pi, double(seen.w.size(2)) / kEpsilonSquared);
+    rates.theory = bound_and_exact(seen.mixer.w, seen.mixer.pi,
+                                   double(seen.mixer.w.size(2)) / kEpsilonSquared);
   }
-  rates.compression_before = layer_compression(seen.w, seen.pi);
-  rates.compression_after = layer_compression(mixer.project(norm.forward(seen.mixed)), seen.pi);
+  rates.compression_before = layer_compression(seen.mixer.w, seen.mixer.pi);
+  rates.compression_after =
+      layer_compression(block.attn->project(block.norm1->forward(seen.mixed)), seen.mixer.pi);
   if (!wanted.objective) return rates;
   const auto objective = [&](const Tensor& z) {
-    return compression_bound(project_heads(z, u), seen.pi, kReleasedScale);
+    return compression_bound(project_heads(z, u), seen.mixer.pi, kReleasedScale);
   };
-  const auto z = seen.z.to(torch::kDouble), step = seen.mixer_output.to(torch::kDouble);
+  const auto z = seen.mixer_input.to(torch::kDouble), step = seen.mixer_output.to(torch::kDouble);
   rates.objective = objective(z);
-  rates.objective_stepped = objective(z + gamma.to(torch::kDouble) * step);
+  rates.objective_stepped = objective(z + block.gamma1.to(torch::kDouble) * step);
   rates.objective_unscaled = objective(z + step);
   return rates;
 }
 
-template LayerRates layer_rates(const TokenMixer&, const LayerNorm&, const Tensor&,
-                                const BlockValues&, const WantedRates&);
-template LayerRates layer_rates(const CausalMixer&, const LayerNorm&, const Tensor&,
-                                const BlockValues&, const WantedRates&);
+}  // namespace
+
+std::vector<LayerRates> layer_rates(const torch::nn::Module& model,
+                                    const std::vector<BlockTrace>& traces,
+                                    const WantedRates& wanted) {
+  const torch::NoGradGuard no_grad;
+  std::vector<LayerRates> layers;
+  for (const auto& block : blocks_of(model)) {
+    layers.push_back(rates_of(*block, traces.at(layers.size()), wanted));
+  }
+  return layers;
+}
 
 nlohmann::json to_json(const std::vector<LayerRates>& layers) {
   auto list = nlohmann::json::array();
@@ -81,13 +91,22 @@ nlohmann::json to_json(const std::vector<LayerRates>& layers) {
 }
 
 bool has_layer_rates(const torch::nn::Module& model) {
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    const auto* mixer = module->as<TokenMixer>();
-    const auto* causal = module->as<CausalMixer>();
-    if (mixer != nullptr && mixer->subspaces().defined()) return true;
-    if (causal != nullptr && causal->subspaces().defined()) return true;
+  const auto blocks = blocks_of(model);
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [](const auto& block) { return block->attn->subspaces().defined(); });
+}
+
+std::vector<std::string> mixers_with_rates(bool causal) {
+  const torch::NoGradGuard no_grad;
+  std::vector<std::string> names;
+  for (const auto& name : causal ? causal_mixer_names() : mixer_names()) {
+    CausalMixerConfig one;
+    one.dim = one.heads = one.block = 1;
+    const auto mixer = causal ? make_causal_mixer(name, one) : make_mixer(name, {.dim = 1});
+    for (auto& parameter : mixer->parameters()) parameter.zero_();
+    if (mixer->subspaces().defined()) names.push_back(name);
   }
-  return false;
+  return names;
 }
 
 }  // namespace tost

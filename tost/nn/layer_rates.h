@@ -3,12 +3,11 @@
 // layer's own step lowers what it was derived from (arXiv 2412.17810, Theorem 1).
 #pragma once
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "tost/nn/layers.h"
+#include "tost/nn/block.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -56,29 +55,19 @@ struct WantedRates {
   bool released = true, theory = true, objective = true;
 };
 
-// What one block computed; empty where its mixer has no memberships.
-struct BlockValues {
-  torch::Tensor z, w, pi, mixer_output, mixed;
-};
-
-// Of one block: its mixer (TokenMixer or CausalMixer), the norm before it and its LayerScale.
-// Without gradients.
-template <class Mixer>
-LayerRates layer_rates(const Mixer& mixer, const LayerNorm& norm, const torch::Tensor& gamma,
-                       const BlockValues& seen, const WantedRates& wanted);
+// One entry a block of `model`, from the traces that the same model has just filled. Without
+// gradients.
+std::vector<LayerRates> layer_rates(const torch::nn::Module& model,
+                                    const std::vector<BlockTrace>& traces,
+                                    const WantedRates& wanted = {});
 
 // One object a layer that has rates, all of which were wanted; of means over the samples: "layer"
 // from 1; "bound", "exact", "gap" (released scale) and the same with "theory_" before them; the
 // other members by their names.
 nlohmann::json to_json(const std::vector<LayerRates>& layers);
 
-// Whether a layer with this mixer has rates, from its smallest example.
-template <class Mixer>
-bool mixer_has_rates(const std::shared_ptr<Mixer>& mixer) {
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : mixer->parameters()) parameter.zero_();
-  return mixer->subspaces().defined();
-}
+// The mixers whose layers have rates, for messages.
+std::vector<std::string> mixers_with_rates(bool causal);
 
 // Whether any layer of the model has rates.
 bool has_layer_rates(const torch::nn::Module& model);

@@ -37,15 +37,6 @@ torch::Tensor LayerNorm::forward_doubled(const torch::Tensor& x) const {
   return torch::layer_norm(x, weight.sizes(), weight * 2, bias * 2, eps_);
 }
 
-Mlp::Mlp(int64_t dim, int64_t hidden) {
-  fc1 = register_module("fc1", std::make_shared<Linear>(dim, hidden, true));
-  fc2 = register_module("fc2", std::make_shared<Linear>(hidden, dim, true));
-}
-
-torch::Tensor Mlp::forward(const torch::Tensor& x) const {
-  return fc2->forward(torch::gelu(fc1->forward(x)));
-}
-
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path) {
   if (drop_path <= 0) return torch::addcmul(x, gamma, branch);

@@ -62,16 +62,6 @@ class LayerNorm : public torch::nn::Module {
   double eps_;
 };
 
-// fc2(GELU(fc1(x))), exact (erf) GELU.
-class Mlp : public torch::nn::Module {
- public:
-  Mlp(int64_t dim, int64_t hidden);
-
-  torch::Tensor forward(const torch::Tensor& x) const;
-
-  std::shared_ptr<Linear> fc1, fc2;
-};
-
 // x + gamma ⊙ branch. With `drop_path` > 0 each sample's branch is dropped with that probability
 // and the survivors are divided by 1 - drop_path (stochastic depth); pass 0 outside training. Draws
 // from torch's default generator. x, branch [B, N, C], gamma [C].

@@ -38,7 +38,7 @@ CausalSsmMixer::CausalSsmMixer(const CausalMixerConfig& config) {
   }
 }
 
-Tensor CausalSsmMixer::forward(const Tensor& x, const CausalCall& call) {
+Tensor CausalSsmMixer::forward(const Tensor& x, const MixerCall& call) {
   const auto kept = [&](const char* name) {
     return call.state != nullptr ? &(*call.state)[name] : nullptr;
   };

@@ -32,10 +32,10 @@ torch::Tensor gated_output(torch::Tensor y, const Linear& out, torch::ScalarType
 
 // The layer of mixer_ssm.h read from the left alone; the optional convolution comes before it.
 // State: "ssm" [B, C, 2 N] float64, and "conv".
-class CausalSsmMixer : public CausalMixer {
+class CausalSsmMixer : public TokenMixer {
  public:
   explicit CausalSsmMixer(const CausalMixerConfig& config);
-  torch::Tensor forward(const torch::Tensor& x, const CausalCall& call) override;
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
 
   std::shared_ptr<StateSpace> ssm;
   std::shared_ptr<CausalConv> conv;  // null without

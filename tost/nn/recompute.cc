@@ -6,7 +6,6 @@
 #include "tost/base/text.h"
 #include "tost/nn/block.h"
 #include "tost/nn/device_autocast.h"
-#include "tost/nn/gpt_block.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -87,10 +86,7 @@ Recompute recompute_from_name(const std::string& name) {
 }
 
 void set_recompute(torch::nn::Module& module, Recompute recompute) {
-  for (const auto& child : module.modules(/*include_self=*/true)) {
-    if (auto* block = child->as<Block>()) block->recompute = recompute;
-    if (auto* block = child->as<GptBlock>()) block->recompute = recompute;
-  }
+  for (const auto& block : blocks_of(module)) block->recompute = recompute;
 }
 
 Tensor recomputed(const Run& run, const Tensor& x) {

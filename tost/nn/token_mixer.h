@@ -1,8 +1,10 @@
 // The exchangeable part of a block: how tokens of one sequence exchange information.
-// A mixer registers by name in token_mixer.cc; adding one touches its own file and that table.
+// A mixer registers by name in token_mixer.cc, a causal one in causal_mixer.cc; adding one touches
+// its own file and that table.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,12 +23,23 @@ struct MixerTrace {
   torch::Tensor gate = {};
 };
 
+// What a causal mixer remembers of the tokens it has seen, by name; leading dimension B. TSSA's is
+// constant in size, softmax's grows with the context. An empty map stands for "nothing seen".
+using MixerState = std::map<std::string, torch::Tensor>;
+
 // Everything a call may bring besides its tokens. Null means: not wanted, costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
-  // How many tokens of each sequence are its own, the first ones [B] int64, 1 to N; the others are
-  // padding. Undefined: all of them.
+  // Valid tokens of each sequence, the first ones [B] int64, 1 to N; the others are padding.
+  // Undefined: all are valid. Causal mixers have no padding.
   torch::Tensor lengths = {};
+  // Of causal mixers. Null: x is a whole sequence and nothing is kept. Otherwise the state before
+  // x, replaced by that after x; no gradient flows through it.
+  MixerState* state = nullptr;
+  int64_t position = 0;  // of the first token of x
+  // [1] int64 on the device of x, which has one token: its position, in place of the one above.
+  // What is queued then serves every position.
+  const torch::Tensor* place = nullptr;
 };
 
 // What a mixer is built from. heads divides dim.
@@ -44,15 +57,16 @@ struct MixerMaps {
 
 class TokenMixer : public torch::nn::Module {
  public:
-  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Mixers are equivariant to
-  // permutations of the tokens, but for ssm, which reads them in order, and cbsa beyond 64 tokens,
-  // which pools neighbours. What stands in padding changes no token of the sequence and gets no
-  // gradient from one; what comes out there is finite where the input is, and means nothing.
+  // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Of causal mixers (causal_mixer.h)
+  // output t depends on tokens 0..t alone. The others are equivariant to permutations of the
+  // tokens, but for ssm, which reads them in order, and cbsa beyond 64 tokens, which pools
+  // neighbours. What stands in padding changes no token of the sequence and gets no gradient from
+  // one; what comes out there is finite where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
   // Such mixers give their maps, so that a block can join them to what surrounds them, and
-  // between() then gives what goes into the second from w, what came out of the first. Null for
-  // others.
+  // between() then gives what goes into the second from w, what came out of the first, for calls
+  // without trace and state. Null for others.
   virtual MixerMaps maps() const { return {}; }
   virtual torch::Tensor between(const torch::Tensor& /*w*/, const MixerCall&) { return {}; }
 
@@ -61,13 +75,22 @@ class TokenMixer : public torch::nn::Module {
   // outside the theory). A view of the weight, or for tssa-tied the orthonormal basis itself; with
   // gradients. Undefined for other mixers.
   virtual torch::Tensor subspaces() const { return {}; }
-  // w of any tokens x [B, N, C] by the same projection, its bias included; undefined as above.
+  // w of any tokens x [B, N, C] by the same projection, its bias included, and in causal mixers its
+  // convolution, for which x is a whole sequence; undefined as above.
   virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
 
   // Draws those weights that a new mixer leaves uninitialised beside Linear's, from torch's default
   // generator.
   virtual void draw_weights() {}
 };
+
+// Name of the mixer of block `index`, counted from 0, of a configuration with the members mixer,
+// hybrid_mixer and hybrid_every.
+template <class Config>
+const std::string& mixer_of_block(const Config& c, int64_t index) {
+  const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
+  return hybrid ? c.hybrid_mixer : c.mixer;
+}
 
 std::vector<std::string> mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
@@ -76,7 +99,10 @@ std::vector<std::string> split_mixer_names();
 // Throws a usage Error for an unknown name, offering the nearest.
 void check_mixer_name(const std::string& name);
 
-// Throws a usage Error for an unknown name (with the nearest one) or heads that do not divide dim.
+// Throws a usage Error for heads that do not divide dim.
+void check_heads(int64_t dim, int64_t heads);
+
+// The same, and for an unknown name, offering the nearest.
 void check_mixer(const std::string& name, const MixerConfig& config);
 
 // Checked as above. Weights are uninitialised (see layers.h and draw_weights()).

@@ -99,7 +99,7 @@ struct LanguageService::Row {
 LanguageService::LanguageService(LoadedLanguage loaded, const std::string& precision,
                                  const ServiceLimits& limits, Metrics& metrics)
     : loaded_(std::move(loaded)),
-      engine_(loaded_.model, precision),
+      engine_(*loaded_.model, precision),
       limits_(limits),
       metrics_(metrics),
       prefixes_(limits.prefix_bytes) {

@@ -61,7 +61,6 @@ std::shared_ptr<torch::nn::Module> ScalingLayer::make(torch::ScalarType dtype) c
 
 Tensor ScalingLayer::call(torch::nn::Module& module, const Tensor& x) const {
   if (auto* network = module.as<SequenceClassifier>()) return network->forward({x, {}});
-  if (auto* causal = module.as<CausalMixer>()) return causal->forward(x, {});
   return module.as<TokenMixer>()->forward(x, {});
 }
 
@@ -89,7 +88,6 @@ void ScalingLayer::train(const Tensor& x) const {
 
 Tensor ScalingLayer::project(const Tensor& x) const {
   const torch::NoGradGuard no_grad;
-  if (auto* causal = module_->as<CausalMixer>()) return causal->project(x);
   return module_->as<TokenMixer>()->project(x);
 }
 

@@ -88,7 +88,7 @@ class BenchLanguage : public BenchModel {
     int64_t bytes = 0;
     std::shared_ptr<LanguageGraphs> graphs;
     if (engine) {
-      auto made = std::make_shared<LanguageEngine>(model_, precision);
+      auto made = std::make_shared<LanguageEngine>(*model_, precision);
       bytes = made->step_bytes();
       extend = [made](const Tensor& ids, LanguageState& state) { return made->extend(ids, state); };
     } else {

@@ -30,8 +30,8 @@ struct PlainMode {
 }  // namespace
 
 struct LanguageEngine::Parts {
-  Parts(std::shared_ptr<LanguageModel> from, const std::string& precision)
-      : model(from), weights(std::move(from), weight_type(precision)), step(weights) {}
+  Parts(const LanguageModel& model, const std::string& precision)
+      : weights(model, weight_type(precision)), step(weights) {}
 
   LanguagePrefill& prefill() {
     if (!many) many.emplace(weights);
@@ -44,17 +44,16 @@ struct LanguageEngine::Parts {
                              NormWeight::kEps);
   }
 
-  std::shared_ptr<LanguageModel> model;
   LanguageWeights weights;
   LanguageStep step;
   std::optional<LanguagePrefill> many;  // laid out when first needed
   bool tiles = false;                   // step() goes by `many`
 };
 
-LanguageEngine::LanguageEngine(std::shared_ptr<LanguageModel> model, const std::string& precision)
+LanguageEngine::LanguageEngine(const LanguageModel& model, const std::string& precision)
     : precision_(precision) {
   const PlainMode mode;
-  parts_ = std::make_unique<Parts>(std::move(model), precision);
+  parts_ = std::make_unique<Parts>(model, precision);
 }
 
 LanguageEngine::~LanguageEngine() = default;
@@ -69,7 +68,7 @@ void LanguageEngine::expect_texts() {
 }
 
 const LanguageConfig& LanguageEngine::config() const {
-  return parts_->model->config();
+  return parts_->weights.config;
 }
 
 int64_t LanguageEngine::step_bytes() const {
@@ -79,7 +78,7 @@ int64_t LanguageEngine::step_bytes() const {
 Tensor LanguageEngine::extend(const Tensor& any_ids, LanguageState& state) {
   const PlainMode mode;
   if (any_ids.dim() == 2 && any_ids.size(1) == 0) fail_data("There are no tokens to read.");
-  parts_->model->check_ids(any_ids, state.position);
+  check_ids(config(), any_ids, state.position);
   const auto ids = any_ids.contiguous();
   const int64_t batch = ids.size(0), tokens = ids.size(1), dim = config().dim;
   state.blocks.resize(parts_->weights.blocks.size());
@@ -113,7 +112,7 @@ Tensor LanguageEngine::step(const std::vector<int64_t>& ids,
                             const std::vector<LanguageState*>& states) {
   const PlainMode mode;
   for (size_t i = 0; i < ids.size(); ++i) {
-    parts_->model->check_ids(torch::full({1, 1}, ids[i], torch::kLong), states[i]->position);
+    check_ids(config(), torch::full({1, 1}, ids[i], torch::kLong), states[i]->position);
     states[i]->blocks.resize(parts_->weights.blocks.size());
   }
   auto logits = torch::empty({int64_t(ids.size()), config().vocab});
@@ -132,7 +131,7 @@ Tensor LanguageEngine::hidden(const Tensor& any_ids, LanguageState* state) {
   const PlainMode mode;
   LanguageState own;
   LanguageState& used = state != nullptr ? *state : own;
-  parts_->model->check_ids(any_ids, used.position);
+  check_ids(config(), any_ids, used.position);
   const auto ids = any_ids.contiguous();
   const int64_t batch = ids.size(0), tokens = ids.size(1);
   used.blocks.resize(parts_->weights.blocks.size());
@@ -164,9 +163,7 @@ Tensor LanguageEngine::logits(const Tensor& hidden) {
 
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
                                                const std::string& precision) {
-  // The model owns the engine, so the engine must not own the model.
-  const std::shared_ptr<LanguageModel> unowned(std::shared_ptr<void>(), model.get());
-  auto engine = std::make_shared<LanguageEngine>(unowned, precision);
+  auto engine = std::make_shared<LanguageEngine>(*model, precision);
   model->read_by(engine);
   return engine;
 }

@@ -25,11 +25,10 @@ namespace tost {
 // Not thread-safe. Uses torch's number of threads.
 class LanguageEngine : public LanguageReader {
  public:
-  // The model must not change while the engine lives. Throws a usage Error for an unknown
-  // precision, a data Error naming the tensor where weights that are not finite would become whole
-  // numbers.
-  explicit LanguageEngine(std::shared_ptr<LanguageModel> model,
-                          const std::string& precision = "fp32");
+  // Shares the model's tensors, which must not change while the engine lives; the model itself is
+  // not needed after this. Throws a usage Error for an unknown precision, a data Error naming the
+  // tensor where weights that are not finite would become whole numbers.
+  explicit LanguageEngine(const LanguageModel& model, const std::string& precision = "fp32");
   ~LanguageEngine() override;
   LanguageEngine(const LanguageEngine&) = delete;
   LanguageEngine& operator=(const LanguageEngine&) = delete;

@@ -52,7 +52,7 @@ Tensor shift_of(const StepWeight& weight, const Tensor& gamma) {
 
 LanguagePrefill::LanguagePrefill(const LanguageWeights& weights)
     : weights_(weights),
-      dim_(weights.model->config().dim),
+      dim_(weights.config.dim),
       narrow_(wants_bfloat16(weights)),
       tile_rows_(narrow_ ? kTileRowsNarrow : kTileRows) {
   for (const auto& b : weights.blocks) {
@@ -109,7 +109,7 @@ void LanguagePrefill::reserve(int64_t rows) {
   x_ = torch::empty({rows, dim_});
   w_ = torch::empty({rows * widest});
   y_ = torch::empty({rows * dim_});
-  pi_ = torch::empty({rows, weights_.model->config().heads});
+  pi_ = torch::empty({rows, weights_.config.heads});
 }
 
 // The first numbers of a buffer as [B, T, width], float32 or bfloat16.
@@ -296,7 +296,8 @@ void LanguagePrefill::mix_module(int64_t index, size_t text) {
     return;
   }
   const auto input = rows_of(w_, dim_, false).narrow(0, first, batch);
-  const auto mixed = block.mixer->forward(input, {nullptr, &own, states_[text]->position});
+  const auto mixed =
+      block.mixer->forward(input, {.state = &own, .position = states_[text]->position});
   x_.narrow(0, first * tokens_, batch * tokens_)
       .addcmul_(block.gamma1, mixed.reshape({batch * tokens_, dim_}));
 }
@@ -325,7 +326,7 @@ void LanguagePrefill::means(const LanguageBlockWeights& block, int64_t index, si
 
 void LanguagePrefill::tssa(const LanguageBlockWeights& block, int64_t index, size_t text,
                            int threads) {
-  const int64_t heads = weights_.model->config().heads, size = 2 * dim_ + heads;
+  const int64_t heads = weights_.config.heads, size = 2 * dim_ + heads;
   const int64_t batch = batch_ / int64_t(states_.size()), first = int64_t(text) * batch;
   Tensor& statistics = states_[text]->blocks[size_t(index)]["statistics"];
   auto after = torch::empty({batch, size}, torch::kDouble);

@@ -50,9 +50,7 @@ void wait_for_all() {
 }  // namespace
 
 LanguageStep::LanguageStep(const LanguageWeights& weights)
-    : weights_(weights),
-      dim_(weights.model->config().dim),
-      widest_(std::max(dim_, weights.mlp_hidden)) {
+    : weights_(weights), dim_(weights.config.dim), widest_(std::max(dim_, weights.mlp_hidden)) {
   add_stages();
 }
 
@@ -89,7 +87,7 @@ void LanguageStep::reserve(int threads) {
     y_ = rows(dim_);
     sums_ = rows(weights_.mlp_hidden);
     hidden_ = rows(weights_.mlp_hidden);
-    pi_ = rows(weights_.model->config().heads);
+    pi_ = rows(weights_.config.heads);
     base_ = rows(dim_);
   }
   own_bytes_ = aligned(room_ * dim_ * 4) + aligned(kernels::int4_input_bytes(room_, widest_)) + 64;
@@ -112,7 +110,7 @@ void LanguageStep::embed(const int64_t* ids) {
 
 // Sums that nobody else holds, to be changed in place.
 void LanguageStep::prepare_states() {
-  const int64_t size = 2 * dim_ + weights_.model->config().heads;
+  const int64_t size = 2 * dim_ + weights_.config.heads;
   const int64_t batch = batch_ / int64_t(states_.size());
   statistics_.assign(weights_.blocks.size() * states_.size(), nullptr);
   means_.assign(statistics_.size(), {});
@@ -293,7 +291,7 @@ void LanguageStep::expand(const LanguageBlockWeights& block, const float* x, int
 // Of the texts that share state `text`.
 kernels::CausalForwardArgs LanguageStep::tssa_args(size_t text) const {
   kernels::CausalForwardArgs a;
-  const int64_t heads = weights_.model->config().heads, batch = batch_ / int64_t(states_.size());
+  const int64_t heads = weights_.config.heads, batch = batch_ / int64_t(states_.size());
   const int64_t first = int64_t(text) * batch * tokens_ * dim_;
   a.shape = {batch, tokens_, heads, dim_ / heads};
   a.w = {numbers(w_) + first, tokens_ * dim_, dim_};
@@ -368,7 +366,8 @@ void LanguageStep::call_module(const Stage& stage, size_t text) {
   }
   norm_rows(block.norm1, numbers(x), dim_, rows, numbers(y));
   const auto input = y.view({batch, tokens_, dim_});
-  const auto mixed = block.mixer->forward(input, {nullptr, &own, states_[text]->position});
+  const auto mixed =
+      block.mixer->forward(input, {.state = &own, .position = states_[text]->position});
   x.addcmul_(block.gamma1, mixed.view({rows, dim_}));
 }
 

@@ -98,7 +98,7 @@ std::vector<LanguageConfig> configs() {
 TEST(LanguageEngine, Float32IsTheModelToRounding) {
   for (const auto& config : configs()) {
     const auto model = model_of(config);
-    LanguageEngine engine(model);
+    LanguageEngine engine(*model);
     for (const int64_t batch : {1, 3, 6}) {
       LanguageState plain, fast;
       for (const int64_t tokens : {1, 2, 7, 1, 30, 1}) {
@@ -127,7 +127,7 @@ TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
   for (const auto& config : configs()) {
     const auto model = model_of(config);
     for (const char* precision : {"bf16", "int8", "int4"}) {
-      LanguageEngine engine(model, precision);
+      LanguageEngine engine(*model, precision);
       const auto plain = rounded(*model, precision);
       LanguageState wanted_state, steps, whole;
       const auto ids = ids_of(config, 2, 20);
@@ -146,7 +146,7 @@ TEST(LanguageEngine, HiddenAndLogitsAreTheModels) {
   const torch::NoGradGuard no_grad;
   const auto config = small("tssa");
   const auto model = model_of(config);
-  LanguageEngine engine(model);
+  LanguageEngine engine(*model);
   const auto ids = ids_of(config, 2, 33);
   const auto wanted = model->hidden(ids), found = engine.hidden(ids);
   EXPECT_LE(distance(found, wanted), 2e-5);
@@ -158,7 +158,7 @@ TEST(LanguageEngine, HiddenAndLogitsAreTheModels) {
 
 TEST(LanguageEngine, CopiesOfAStateStayAsTheyWere) {
   const auto config = small("tssa");
-  LanguageEngine engine(model_of(config));
+  LanguageEngine engine(*model_of(config));
   LanguageState state;
   engine.extend(ids_of(config, 1, 5), state);
   const LanguageState copy = state;
@@ -178,7 +178,7 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
   for (const auto& config : all) {
     const auto model = model_of(config);
     for (const char* precision : {"fp32", "bf16", "int8", "int4"}) {
-      LanguageEngine engine(model, precision);
+      LanguageEngine engine(*model, precision);
       engine.expect_texts();
       const size_t texts_in_all = config.dim == 64 ? 21 : 6;  // more than a tile has rows
       std::vector<LanguageState> alone(texts_in_all), together(texts_in_all);
@@ -220,7 +220,7 @@ TEST(LanguageEngine, AStepRefusesWhatTheModelCannotRead) {
   auto config = small("tssa");
   config.positions = "learned";
   config.block = 2;
-  LanguageEngine engine(model_of(config));
+  LanguageEngine engine(*model_of(config));
   LanguageState state;
   engine.step({1}, {&state});
   EXPECT_THROW(engine.step({config.vocab}, {&state}), Error);
@@ -233,7 +233,7 @@ TEST(LanguageEngine, AStepRefusesWhatTheModelCannotRead) {
 TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {
   const auto config = small("tssa");
   const auto model = model_of(config);
-  LanguageEngine engine(model);
+  LanguageEngine engine(*model);
   LanguageState plain, fast;
   const auto ids = ids_of(config, 1, 4500);
   EXPECT_LE(distance(engine.extend(ids, fast), model->extend(ids, plain)), 2e-5);
@@ -243,7 +243,7 @@ TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {
 TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
   for (const char* mixer : {"softmax", "tssa-means"}) {
     const auto model = model_of(small(mixer));
-    LanguageEngine engine(model);
+    LanguageEngine engine(*model);
     const auto ids = ids_of(model->config(), 2, 40);
     LanguageState one, two;
     const auto plain = engine.extend(ids, one);
@@ -261,13 +261,13 @@ TEST(LanguageEngine, NamesTheTensorThatCannotBeRounded) {
         if (ends_with(name, part)) tensor[1][1] = INFINITY;
       }
       try {
-        LanguageEngine(model, "int4");
+        LanguageEngine(*model, "int4");
         FAIL() << "accepted " << part;
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kData);
         EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
       }
-      EXPECT_NO_THROW(LanguageEngine(model, "bf16"));
+      EXPECT_NO_THROW(LanguageEngine(*model, "bf16"));
     }
   }
 }
@@ -276,8 +276,8 @@ TEST(LanguageEngine, RefusesWhatTheModelRefuses) {
   auto config = small("tssa");
   config.positions = "learned";
   const auto model = model_of(config);
-  EXPECT_THROW(LanguageEngine(model, "int2"), Error);
-  LanguageEngine engine(model);
+  EXPECT_THROW(LanguageEngine(*model, "int2"), Error);
+  LanguageEngine engine(*model);
   LanguageState state;
   EXPECT_THROW(engine.extend(torch::full({1, 1}, 97, torch::kLong), state), Error);
   EXPECT_THROW(engine.extend(ids_of(config, 1, 65), state), Error);

@@ -30,7 +30,7 @@ WeightType table_type(WeightType type) {
   return type == WeightType::kInt4 ? WeightType::kInt8 : type;
 }
 
-BlockMixer mixer_kind(const CausalMixer& mixer, const LanguageConfig& config) {
+BlockMixer mixer_kind(const TokenMixer& mixer, const LanguageConfig& config) {
   const auto& o = config.options;
   const auto* tssa = dynamic_cast<const CausalTssaMixer*>(&mixer);
   if (tssa != nullptr && o.decay == "none" && tssa->means == nullptr && tssa->conv == nullptr &&
@@ -42,16 +42,16 @@ BlockMixer mixer_kind(const CausalMixer& mixer, const LanguageConfig& config) {
                                                                     : BlockMixer::kModule;
 }
 
-// The model itself, or a copy on rounded weights where whole mixers of it will be called.
-std::shared_ptr<LanguageModel> callable(std::shared_ptr<LanguageModel> model, WeightType type) {
+// A copy on rounded weights where whole mixers of the model will be called; else null.
+std::shared_ptr<LanguageModel> rounded_copy(const LanguageModel& model, WeightType type) {
   bool calls = false;
-  for (const auto& block : model->blocks()) {
-    calls |= mixer_kind(*block->attn, model->config()) == BlockMixer::kModule;
+  for (const auto& block : model.blocks()) {
+    calls |= mixer_kind(*block->attn, model.config()) == BlockMixer::kModule;
   }
-  if (!calls || type == WeightType::kFloat32) return model;
+  if (!calls || type == WeightType::kFloat32) return nullptr;
   const torch::NoGradGuard no_grad;
-  auto copy = make_language_model(model->config(), WeightInit::kNone);
-  load_state_dict(*copy, state_dict(*model));
+  auto copy = make_language_model(model.config(), WeightInit::kNone);
+  load_state_dict(*copy, state_dict(model));
   const auto linear = linear_weight_names(*copy);
   for (auto& [name, tensor] : state_dict(*copy)) {
     if (linear.count(name) != 0) tensor.copy_(rounded_weight(tensor, type));
@@ -60,15 +60,15 @@ std::shared_ptr<LanguageModel> callable(std::shared_ptr<LanguageModel> model, We
   return copy;
 }
 
-// The same model, once all weights that are to become whole numbers are known to be finite.
-std::shared_ptr<LanguageModel> checked(std::shared_ptr<LanguageModel> model, WeightType type) {
-  if (type != WeightType::kInt8 && type != WeightType::kInt4) return model;
-  auto names = linear_weight_names(*model);
-  names.merge(token_table_names(*model));
-  for (const auto& [name, tensor] : state_dict(*model)) {
+// The same type, once all weights that are to become integers are known to be finite.
+WeightType checked_type(const LanguageModel& model, WeightType type) {
+  if (type != WeightType::kInt8 && type != WeightType::kInt4) return type;
+  auto names = linear_weight_names(model);
+  names.merge(token_table_names(model));
+  for (const auto& [name, tensor] : state_dict(model)) {
     if (names.count(name) != 0) check_roundable(tensor, name);
   }
-  return model;
+  return type;
 }
 
 }  // namespace
@@ -136,13 +136,13 @@ Tensor StepWeight::rounded() const {
 NormWeight::NormWeight(const LayerNorm& norm)
     : weight(plain(norm.weight)), bias(plain(norm.bias)) {}
 
-LanguageBlockWeights::LanguageBlockWeights(const GptBlock& block, const LanguageConfig& config,
+LanguageBlockWeights::LanguageBlockWeights(const Block& block, const LanguageConfig& config,
                                            WeightType type)
     : kind(mixer_kind(*block.attn, config)),
-      norm1(*block.ln_1),
-      norm2(*block.ln_2),
-      fc(block.mlp->c_fc->weight, block.mlp->c_fc->bias, type),
-      proj(block.mlp->c_proj->weight, block.mlp->c_proj->bias, type),
+      norm1(*block.norm1),
+      norm2(*block.norm2),
+      fc(block.mlp->fc1->weight, block.mlp->fc1->bias, type),
+      proj(block.mlp->fc2->weight, block.mlp->fc2->bias, type),
       gamma1(plain(block.gamma1)),
       gamma2(plain(block.gamma2)),
       mixer(block.attn) {
@@ -166,15 +166,17 @@ LanguageBlockWeights::LanguageBlockWeights(const GptBlock& block, const Language
   }
 }
 
-LanguageWeights::LanguageWeights(std::shared_ptr<LanguageModel> from, WeightType weight_type)
-    : model(callable(checked(std::move(from), weight_type), weight_type)),
-      type(weight_type),
-      table(model->token_table(), {}, table_type(type)),
-      positions(plain(model->position_table())),
-      norm(model->final_norm()) {
-  for (const auto& block : model->blocks()) blocks.emplace_back(*block, model->config(), type);
+LanguageWeights::LanguageWeights(const LanguageModel& model, WeightType weight_type)
+    : config(model.config()),
+      type(checked_type(model, weight_type)),
+      table(model.token_table(), {}, table_type(type)),
+      positions(plain(model.position_table())),
+      norm(model.final_norm()) {
+  const auto copy = rounded_copy(model, type);
+  const auto& from = copy != nullptr ? copy->blocks() : model.blocks();
+  for (const auto& block : from) blocks.emplace_back(*block, config, type);
   mlp_hidden = blocks.empty() ? 0 : blocks[0].fc.outputs();
-  if (model->config().activation == "gelu-tanh") activation = kernels::Activation::kGeluTanh;
+  if (config.activation == "gelu-tanh") activation = kernels::Activation::kGeluTanh;
   if (type != WeightType::kFloat32) gather();
 }
 

@@ -50,19 +50,18 @@ enum class BlockMixer : uint8_t {
 };
 
 struct LanguageBlockWeights {
-  LanguageBlockWeights(const GptBlock& block, const LanguageConfig& config,
-                       kernels::WeightType type);
+  LanguageBlockWeights(const Block& block, const LanguageConfig& config, kernels::WeightType type);
 
   BlockMixer kind;
   NormWeight norm1, norm2;
   StepWeight in, out;  // of the mixer; unused for kModule
   StepWeight fc, proj;
-  StepWeight router;                   // kMeans, unless membership is uniform
-  MeansWeights means;                  // kMeans
-  torch::Tensor gamma1, gamma2;        // [C] float32
-  torch::Tensor temp, denom_bias;      // kTssa
-  double scale = 1;                    // kTssa: of the operator's result
-  std::shared_ptr<CausalMixer> mixer;  // kSoftmax, kModule
+  StepWeight router;                  // kMeans, unless membership is uniform
+  MeansWeights means;                 // kMeans
+  torch::Tensor gamma1, gamma2;       // [C] float32
+  torch::Tensor temp, denom_bias;     // kTssa
+  double scale = 1;                   // kTssa: of the operator's result
+  std::shared_ptr<TokenMixer> mixer;  // kSoftmax, kModule
 };
 
 // Throws a usage Error unless a tensor of a block's state has these sizes, the texts first.
@@ -70,13 +69,13 @@ void check_state(const torch::Tensor& state, at::IntArrayRef sizes,
                  torch::ScalarType type = torch::kDouble);
 
 struct LanguageWeights {
-  // Shares the model's tensors where it can: the model must live on and must not change. Heads and
-  // token tables are at least eight bits.
-  LanguageWeights(std::shared_ptr<LanguageModel> model, kernels::WeightType type);
+  // Shares the model's tensors and mixers where it can, so these must not change. Heads and token
+  // tables are at least eight bits.
+  LanguageWeights(const LanguageModel& model, kernels::WeightType type);
 
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up
 
-  std::shared_ptr<LanguageModel> model;  // on rounded weights where modules of it are called
+  LanguageConfig config;
   kernels::WeightType type;
   StepWeight table;         // tokens, and head
   torch::Tensor positions;  // [block, C] float32, or undefined

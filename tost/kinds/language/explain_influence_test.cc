@@ -11,7 +11,7 @@ namespace {
 
 using torch::Tensor;
 
-std::shared_ptr<CausalMixer> mixer_of(const char* name) {
+std::shared_ptr<TokenMixer> mixer_of(const char* name) {
   return blocks_of(*testing::tiny_model(name, "none"))[0]->attn;
 }
 

@@ -8,7 +8,6 @@
 #include "tost/explain/selection.h"
 #include "tost/explain/trace_on_cpu.h"
 #include "tost/kinds/language/explain_trace.h"
-#include "tost/kinds/language/rates.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/state_dict.h"
 
@@ -205,15 +204,6 @@ class TextLayerSums {
   bool has_gate_ = false, has_memberships_ = false;
 };
 
-// The exact rate in the whole space is left out: its cost grows with the cube of the width.
-LayerView view_of(const GptTrace& trace) {
-  return {.w = trace.mixer.w,
-          .pi = trace.mixer.pi,
-          .mixer_input = {},
-          .mixer_output = trace.mixer_output,
-          .output = trace.output};
-}
-
 }  // namespace
 
 int64_t window_length(const LanguageModel& model, const TokenSource& source, int64_t wanted) {
@@ -253,11 +243,13 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
     const Tensor ids = window_ids(source, options.windows, result.length, i);
     LanguageTrace inside;
     const TextTrace trace = trace_text(model, ids, &inside);
-    auto measured = layer_rates(model, inside, wanted_rates(/*full=*/true, options.bound));
+    auto measured = layer_rates(model, inside.blocks, wanted_rates(/*full=*/true, options.bound));
     for (LayerRates& layer : measured) move_to_cpu(layer);
-    for (GptTrace& block : inside.blocks) move_to_cpu(block);
+    for (BlockTrace& block : inside.blocks) move_to_cpu(block);
     for (size_t k = 0; k < rates.size(); ++k) {
-      rates[k].add(view_of(inside.blocks[k]), measured[k]);
+      // No exact rate in the whole space: its cost grows with the cube of the width.
+      inside.blocks[k].mixer_input = Tensor();
+      rates[k].add(inside.blocks[k], measured[k]);
     }
     for (size_t k = 0; k < sums.size(); ++k) sums[k].add(ids[0], trace.layers[k]);
     const double mean = trace.loss.mean().item<double>();

@@ -43,7 +43,7 @@ Tensor norms(const Tensor& x) {
   return x.to(torch::kDouble).norm(2, -1);
 }
 
-TextLayer layer_of(const GptTrace& block, const GptBlock& weights, int64_t heads) {
+TextLayer layer_of(const BlockTrace& block, const Block& weights, int64_t heads) {
   TextLayer layer;
   if (block.mixer.pi.defined()) {
     layer.pi = block.mixer.pi.to(torch::kDouble);
@@ -67,11 +67,6 @@ TextLayer layer_of(const GptTrace& block, const GptBlock& weights, int64_t heads
 
 }  // namespace
 
-std::string mixer_of_block(const LanguageConfig& config, int64_t index) {
-  const bool other = config.hybrid_every > 0 && (index + 1) % config.hybrid_every == 0;
-  return other ? config.hybrid_mixer : config.mixer;
-}
-
 bool descends_on_bound(const LanguageConfig& config, int64_t index) {
   const std::string mixer = mixer_of_block(config, index);
   const auto& o = config.options;
@@ -79,15 +74,7 @@ bool descends_on_bound(const LanguageConfig& config, int64_t index) {
          !o.gate;
 }
 
-std::vector<std::shared_ptr<GptBlock>> blocks_of(const LanguageModel& model) {
-  std::vector<std::shared_ptr<GptBlock>> blocks;
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    if (auto block = std::dynamic_pointer_cast<GptBlock>(module)) blocks.push_back(block);
-  }
-  return blocks;
-}
-
-Tensor memory_horizon(const CausalMixer& mixer) {
+Tensor memory_horizon(const TokenMixer& mixer) {
   Tensor log_rates;
   if (const auto* means = dynamic_cast<const CausalMeansMixer*>(&mixer)) {
     log_rates = means->rates->log_rates();
@@ -117,7 +104,7 @@ TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wan
   return trace;
 }
 
-Tensor token_influence(CausalMixer& mixer, const Tensor& x) {
+Tensor token_influence(TokenMixer& mixer, const Tensor& x) {
   const torch::NoGradGuard no_grad;
   const int64_t tokens = x.size(0);
   const Tensor batch = x.unsqueeze(0);
@@ -127,8 +114,8 @@ Tensor token_influence(CausalMixer& mixer, const Tensor& x) {
   MixerState before;  // of the tokens before j
   for (int64_t j = 0; j + 1 < tokens; ++j) {
     MixerState state = before;
-    const Tensor without =
-        mixer.forward(batch.narrow(1, j + 1, tokens - j - 1), {nullptr, &state, j + 1})[0];
+    const Tensor without = mixer.forward(batch.narrow(1, j + 1, tokens - j - 1),
+                                         {.state = &state, .position = j + 1})[0];
     const Tensor changed =
         (whole.narrow(0, j + 1, tokens - j - 1) - without.to(torch::kDouble)).norm(2, 1);
     const Tensor later = size.narrow(0, j + 1, tokens - j - 1);
@@ -136,7 +123,7 @@ Tensor token_influence(CausalMixer& mixer, const Tensor& x) {
         .narrow(0, j + 1, tokens - j - 1)
         .copy_(torch::where(later == 0, torch::zeros_like(later), changed / later));
     state.clear();
-    mixer.forward(batch.narrow(1, j, 1), {nullptr, &before, j});
+    mixer.forward(batch.narrow(1, j, 1), {.state = &before, .position = j});
   }
   return on_cpu(influence);
 }

@@ -35,20 +35,14 @@ struct TextTrace {
 TextTrace trace_text(LanguageModel& model, const torch::Tensor& ids,
                      LanguageTrace* inside = nullptr);
 
-// The mixer of block `index`, from 0.
-std::string mixer_of_block(const LanguageConfig& config, int64_t index);
-
 // Whether block `index` adds a step of the form of R_var's gradient (arXiv 2412.17810, Eq. 28):
 // TSSA alone, and without convolution, first moments or gate, which add to it what no gradient of
 // R_var at the layer's input has.
 bool descends_on_bound(const LanguageConfig& config, int64_t index);
 
-// The blocks of a model, first to last.
-std::vector<std::shared_ptr<GptBlock>> blocks_of(const LanguageModel& model);
-
 // How many tokens each head's running sums reach back, 1 / (1 - gamma) of its forgetting rate [H];
 // undefined for a mixer whose sums forget nothing or that has none.
-torch::Tensor memory_horizon(const CausalMixer& mixer);
+torch::Tensor memory_horizon(const TokenMixer& mixer);
 
 // How much one token changes what a layer gives to later ones.
 
@@ -57,7 +51,7 @@ torch::Tensor memory_horizon(const CausalMixer& mixer);
 // on the state before it, at their own positions. 0 where t <= j, and where the output is 0.
 // Through sums over tokens, and through a convolution or attention where the mixer has them. Costs
 // T runs of T/2 tokens.
-torch::Tensor token_influence(CausalMixer& mixer, const torch::Tensor& x);
+torch::Tensor token_influence(TokenMixer& mixer, const torch::Tensor& x);
 
 // Mean of the entries [j, j + d] over j, for d = 1 ... T - 1: how influence fades with distance.
 torch::Tensor influence_by_distance(const torch::Tensor& influence);

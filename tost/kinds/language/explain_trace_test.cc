@@ -56,10 +56,10 @@ TEST(TextTrace, EntropyAndOwnEffectByTheirDefinitions) {
       const auto part = [](double v) { return v > 0 ? -v * std::log2(v) : 0.0; };
       EXPECT_NEAR(layer.entropy[0][t].item<double>(), part(p) + part(q), 1e-5);
     }
-    const auto own = blocks[i]->attn->forward(blocks[i]->ln_1->forward(x.unsqueeze(0)), {})[0];
+    const auto own = blocks[i]->attn->forward(blocks[i]->norm1->forward(x.unsqueeze(0)), {})[0];
     const auto added = own * blocks[i]->gamma1;
     EXPECT_LE(difference(layer.effect[0], added.norm(2, 1) / x.norm(2, 1)), 1e-4);
-    x = blocks[i]->forward(x.unsqueeze(0), nullptr, 0)[0];
+    x = blocks[i]->forward(x.unsqueeze(0))[0];
     EXPECT_LE(difference(layer.norm[0], x.norm(2, 1)), 1e-4);
   }
 }
@@ -126,7 +126,7 @@ TEST(TextTrace, HybridsNameEachBlock) {
 }
 
 // The official block's input and weights, and the formula in float64.
-Tensor membership_by_formula(const GptBlock& block, const Tensor& x, int64_t heads) {
+Tensor membership_by_formula(const Block& block, const Tensor& x, int64_t heads) {
   const auto named = block.named_parameters();
   const auto wide = [&](const char* name) { return named[name].to(torch::kDouble); };
   const Tensor z = torch::layer_norm(x.to(torch::kDouble), {x.size(2)}, wide("ln_1.weight"));

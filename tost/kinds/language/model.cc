@@ -20,14 +20,39 @@ namespace {
 // A prompt is read in pieces of this many tokens, so that its length does not decide the memory.
 constexpr int64_t kReadPiece = 512;
 
-std::shared_ptr<CausalMixer> mixer_of_block(const LanguageConfig& c, int64_t index) {
-  const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
-  const auto& name = hybrid ? c.hybrid_mixer : c.mixer;
+std::shared_ptr<TokenMixer> new_mixer(const LanguageConfig& c, int64_t index) {
+  const auto& name = mixer_of_block(c, index);
   const auto config = mixer_config(c);
   return make_causal_mixer(name, c.hybrid_every > 0 ? own_options(name, config) : config);
 }
 
+void check_range(const Tensor& ids, int64_t vocab) {
+  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
+  if (low < 0 || high >= vocab) {
+    fail_data("Token id ", low < 0 ? low : high, " is outside the model's vocabulary of ", vocab,
+              "; was the text cut by another tokenizer?");
+  }
+}
+
 }  // namespace
+
+int64_t max_context(const LanguageConfig& config) {
+  return config.positions == "learned" ? config.block : std::numeric_limits<int64_t>::max();
+}
+
+void check_ids(const LanguageConfig& config, const Tensor& ids, int64_t position) {
+  if (ids.dim() != 2 || ids.scalar_type() != torch::kLong) {
+    fail_data("Token ids must be int64 of shape [batch, tokens], found ", ids.scalar_type(), " ",
+              ids.sizes(), ".");
+  }
+  if (ids.numel() == 0) return;
+  if (ids.is_cpu()) check_range(ids, config.vocab);
+  if (ids.size(1) > max_context(config) - position) {
+    fail_data("The model has learned positions for ", config.block,
+              " tokens and cannot read token ", position + ids.size(1),
+              "; shorten the text, or train a model with positions 'none'.");
+  }
+}
 
 int64_t state_bytes(const LanguageState& state) {
   int64_t bytes = 0;
@@ -39,12 +64,14 @@ int64_t state_bytes(const LanguageState& state) {
 
 LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_(c) {
   validate(c);
-  const GptBlockConfig block{.dim = c.dim,
-                             .mlp_hidden = hidden_width(c.dim, c.mlp_ratio),
-                             .layer_scale = c.layer_scale,
-                             .dropout = c.dropout,
-                             .bias = c.bias,
-                             .tanh_gelu = c.activation == "gelu-tanh"};
+  const BlockConfig block{.dim = c.dim,
+                          .mlp_hidden = hidden_width(c.dim, c.mlp_ratio),
+                          .layer_scale = c.layer_scale,
+                          .dropout = c.dropout,
+                          .norm_eps = 1e-5,
+                          .bias = c.bias,
+                          .tanh_gelu = c.activation == "gelu-tanh",
+                          .language_keys = true};
   transformer_ = register_module("transformer", std::make_shared<torch::nn::Module>("transformer"));
   wte_ = transformer_->register_module("wte", std::make_shared<Embedding>(c.vocab, c.dim));
   wte_->in_products = true;
@@ -53,7 +80,7 @@ LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_
   }
   auto list = transformer_->register_module("h", std::make_shared<torch::nn::ModuleListImpl>());
   for (int64_t i = 0; i < c.depth; ++i) {
-    blocks_.push_back(std::make_shared<GptBlock>(block, mixer_of_block(c, i)));
+    blocks_.push_back(std::make_shared<Block>(block, new_mixer(c, i)));
     list->push_back(blocks_.back());
   }
   ln_f_ = transformer_->register_module("ln_f", std::make_shared<LayerNorm>(c.dim, 1e-5, c.bias));
@@ -73,38 +100,12 @@ void LanguageModel::draw_weights() {
   if (wpe_ != nullptr) wpe_->weight.normal_(0, 0.02);
 }
 
-int64_t LanguageModel::max_context() const {
-  return wpe_ != nullptr ? config_.block : std::numeric_limits<int64_t>::max();
-}
-
 Tensor LanguageModel::position_table() const {
   return wpe_ != nullptr ? wpe_->weight : Tensor();
 }
 
 bool LanguageModel::read_otherwise() const {
   return reader_ != nullptr && !is_training() && !torch::GradMode::is_enabled();
-}
-
-void LanguageModel::check_ids(const Tensor& ids, int64_t position) const {
-  if (ids.dim() != 2 || ids.scalar_type() != torch::kLong) {
-    fail_data("Token ids must be int64 of shape [batch, tokens], found ", ids.scalar_type(), " ",
-              ids.sizes(), ".");
-  }
-  if (ids.numel() == 0) return;
-  if (ids.is_cpu()) check_range(ids);
-  if (ids.size(1) > max_context() - position) {
-    fail_data("The model has learned positions for ", config_.block,
-              " tokens and cannot read token ", position + ids.size(1),
-              "; shorten the text, or train a model with positions 'none'.");
-  }
-}
-
-void LanguageModel::check_range(const Tensor& ids) const {
-  const int64_t low = ids.min().item<int64_t>(), high = ids.max().item<int64_t>();
-  if (low < 0 || high >= config_.vocab) {
-    fail_data("Token id ", low < 0 ? low : high, " is outside the model's vocabulary of ",
-              config_.vocab, "; was the text cut by another tokenizer?");
-  }
 }
 
 Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, LanguageTrace* trace) {
@@ -115,7 +116,7 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
   const int64_t position = state != nullptr ? state->position : 0;
   const int64_t first =
       state != nullptr || any_ids.dim() != 2 ? position : first_position(any_ids.size(1));
-  check_ids(any_ids, first);
+  check_ids(config_, any_ids, first);
   const Tensor ids = to_device(any_ids, wte_->weight.device());
   // A sparse gradient is added to the head's in place; a dense one would be another whole table.
   // On a GPU it would wait for the rows to be counted.
@@ -130,8 +131,10 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
   if (state != nullptr) state->blocks.resize(blocks_.size());
   if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = blocks_[i]->forward(x, state != nullptr ? &state->blocks[i] : nullptr, position,
-                            trace != nullptr ? &trace->blocks[i] : nullptr, place);
+    x = blocks_[i]->forward(x, trace != nullptr ? &trace->blocks[i] : nullptr,
+                            {.state = state != nullptr ? &state->blocks[i] : nullptr,
+                             .position = position,
+                             .place = place});
   }
   if (state != nullptr) state->position += ids.size(1);
   return ln_f_->forward(x);
@@ -186,7 +189,7 @@ Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
     if (found.defined()) return found;
   }
   if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
-  check_ids(ids, state.position);  // before anything is read: a state never ends half-way
+  check_ids(config_, ids, state.position);  // before anything is read: a state never ends half-way
   Tensor last;
   for (int64_t t = 0; t < ids.size(1); t += kReadPiece) {
     last = hidden(ids.narrow(1, t, std::min(kReadPiece, ids.size(1) - t)), &state);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tost/kinds/language/config.h"
-#include "tost/nn/gpt_block.h"
+#include "tost/nn/block.h"
 #include "tost/nn/weight_init.h"
 #include "tost/torch.h"
 
@@ -17,7 +17,7 @@ namespace tost {
 
 // What a forward pass lets be seen, one entry a block.
 struct LanguageTrace {
-  std::vector<GptTrace> blocks;
+  std::vector<BlockTrace> blocks;
 };
 
 // Everything a model remembers of the tokens it has read: one state a block.
@@ -41,14 +41,20 @@ class LanguageReader {
   virtual torch::Tensor logits(const torch::Tensor& hidden) = 0;
 };
 
+// Longest possible context: the block with learned positions, else the largest int64.
+int64_t max_context(const LanguageConfig& config);
+
+// Throws the data Error of LanguageModel::forward() for ids it would not read after `position`
+// tokens. Of ids on a GPU it looks at shape and type alone.
+void check_ids(const LanguageConfig& config, const torch::Tensor& ids, int64_t position = 0);
+
 class LanguageModel : public torch::nn::Module {
  public:
   // Weights drawn as in the official code from torch's default generator, or left uninitialised.
   explicit LanguageModel(const LanguageConfig& config, WeightInit init = WeightInit::kOfficial);
 
   const LanguageConfig& config() const { return config_; }
-  // Longest possible context: the block with learned positions, else the largest int64.
-  int64_t max_context() const;
+  int64_t max_context() const { return tost::max_context(config_); }
 
   // ids [B, T] int64 → logits [B, T, vocab] on the model's device. The head is tied to the token
   // table. Throws a data Error for ids outside the vocabulary and sequences beyond max_context().
@@ -66,10 +72,6 @@ class LanguageModel : public torch::nn::Module {
   // Of targets on the CPU: where they are not -1, if those are few [n]; else undefined.
   static torch::Tensor asked_rows(const torch::Tensor& targets);
 
-  // Throws the data Error of forward() for ids it would not read after `position` tokens. Of ids on
-  // a GPU it looks at shape and type alone.
-  void check_ids(const torch::Tensor& ids, int64_t position = 0) const;
-
   // Reads ids [B, T], T >= 1, after what `state` has seen, without gradients: logits of the token
   // after the last one [B, vocab]. A default-constructed state stands for "nothing read".
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state);
@@ -79,21 +81,20 @@ class LanguageModel : public torch::nn::Module {
   void read_by(std::shared_ptr<LanguageReader> reader) { reader_ = std::move(reader); }
 
   // Its parts, for those who run them otherwise.
-  const std::vector<std::shared_ptr<GptBlock>>& blocks() const { return blocks_; }
+  const std::vector<std::shared_ptr<Block>>& blocks() const { return blocks_; }
   const torch::Tensor& token_table() const { return wte_->weight; }  // [vocab, C]
   torch::Tensor position_table() const;  // [block, C]; undefined without learned positions
   const LayerNorm& final_norm() const { return *ln_f_; }
 
  private:
   void draw_weights();
-  void check_range(const torch::Tensor& ids) const;
   bool read_otherwise() const;
 
   LanguageConfig config_;
   std::shared_ptr<LanguageReader> reader_;
   std::shared_ptr<torch::nn::Module> transformer_;  // holds wte, wpe, h and ln_f
   std::shared_ptr<Embedding> wte_, wpe_;            // wpe_ null without learned positions
-  std::vector<std::shared_ptr<GptBlock>> blocks_;
+  std::vector<std::shared_ptr<Block>> blocks_;
   std::shared_ptr<LayerNorm> ln_f_;
 };
 

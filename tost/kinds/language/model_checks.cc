@@ -20,9 +20,7 @@ class UnitLayerScale {
  public:
   explicit UnitLayerScale(LanguageModel& model) {
     const torch::NoGradGuard no_grad;
-    for (const auto& module : model.modules(/*include_self=*/false)) {
-      auto* block = module->as<GptBlock>();
-      if (block == nullptr) continue;
+    for (const auto& block : blocks_of(model)) {
       for (const Tensor& gamma : {block->gamma1, block->gamma2}) {
         saved_.emplace_back(gamma, gamma.clone());
         gamma.fill_(1);

@@ -20,34 +20,36 @@ LanguageConfig with_small_layer_scale(const std::string& mixer) {
 }
 
 // A mixer that hands its calls to `change`.
-class ChangedMixer : public CausalMixer {
+class ChangedMixer : public TokenMixer {
  public:
-  using Change = std::function<Tensor(CausalMixer&, const Tensor&, const CausalCall&)>;
-  ChangedMixer(std::shared_ptr<CausalMixer> inner, Change change)
+  using Change = std::function<Tensor(TokenMixer&, const Tensor&, const MixerCall&)>;
+  ChangedMixer(std::shared_ptr<TokenMixer> inner, Change change)
       : inner_(std::move(inner)), change_(std::move(change)) {}
-  Tensor forward(const Tensor& x, const CausalCall& call) override {
+  Tensor forward(const Tensor& x, const MixerCall& call) override {
     return change_(*inner_, x, call);
   }
 
  private:
-  std::shared_ptr<CausalMixer> inner_;
+  std::shared_ptr<TokenMixer> inner_;
   Change change_;
 };
 
 void change_mixers(LanguageModel& model, const ChangedMixer::Change& change) {
   for (const auto& module : model.modules(/*include_self=*/false)) {
-    auto* block = module->as<GptBlock>();
+    auto* block = module->as<Block>();
     if (block != nullptr) block->attn = std::make_shared<ChangedMixer>(block->attn, change);
   }
 }
 
-Tensor twice(CausalMixer& mixer, const Tensor& x, const CausalCall& call) {
+Tensor twice(TokenMixer& mixer, const Tensor& x, const MixerCall& call) {
   return 2 * mixer.forward(x, call);
 }
 
-Tensor forget(CausalMixer& mixer, const Tensor& x, const CausalCall& call) {
+Tensor forget(TokenMixer& mixer, const Tensor& x, const MixerCall& call) {
   MixerState nothing;
-  return mixer.forward(x, {call.trace, call.state != nullptr ? &nothing : nullptr, call.position});
+  return mixer.forward(x, {.trace = call.trace,
+                           .state = call.state != nullptr ? &nothing : nullptr,
+                           .position = call.position});
 }
 
 TEST(ModelChecks, PlainFormHasTheSameLossUnlessTheMixerIsWrong) {
@@ -96,9 +98,9 @@ TEST(PlainModel, PutsTheMixersBackWhenForwardThrows) {
   const auto model = make_language_model(with_small_layer_scale("tssa"));
   const auto mixer_of_first = [&] {
     for (const auto& module : model->modules(/*include_self=*/false)) {
-      if (auto* block = module->as<GptBlock>()) return block->attn;
+      if (auto* block = module->as<Block>()) return block->attn;
     }
-    return std::shared_ptr<CausalMixer>();
+    return std::shared_ptr<TokenMixer>();
   };
   const auto before = mixer_of_first();
   PlainModel plain(*model);

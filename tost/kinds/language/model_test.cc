@@ -125,7 +125,7 @@ TEST_P(EveryCausalModel, BlocksShowTheirInputProjectionAndGate) {
   model_->hidden(text, nullptr, &trace);
   size_t i = 0;
   for (const auto& module : model_->modules()) {
-    const auto* block = module->as<GptBlock>();
+    const auto* block = module->as<Block>();
     if (block == nullptr) continue;
     const auto& seen = trace.blocks[i++];
     ASSERT_TRUE(torch::equal(block->attn->forward(seen.mixer_input, {}), seen.mixer_output));

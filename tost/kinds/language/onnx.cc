@@ -53,7 +53,7 @@ class LanguageGraph {
     return b_.add(y, b_.mul(out, b_.weight(name + ".gamma2")));
   }
 
-  string mix(const string& x, const string& name, CausalMixer& mixer) {
+  string mix(const string& x, const string& name, TokenMixer& mixer) {
     if (const auto* tssa = mixer.as<CausalTssaMixer>()) return tssa_mixer(x, name, *tssa);
     return means_mixer(x, name, *mixer.as<CausalMeansMixer>());
   }

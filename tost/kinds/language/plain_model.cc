@@ -10,11 +10,11 @@ namespace {
 
 using torch::Tensor;
 
-class PlainMixer : public CausalMixer {
+class PlainMixer : public TokenMixer {
  public:
   explicit PlainMixer(const CausalTssaMixer& source) : source_(source) {}
 
-  Tensor forward(const Tensor& x, const CausalCall& call) override {
+  Tensor forward(const Tensor& x, const MixerCall& call) override {
     const Tensor w = torch::linear(x, source_.c_attn->weight, source_.c_attn->bias);
     const auto [y, pi, state] = tssa_causal_plain(w, source_.temp, source_.denom_bias);
     return torch::linear(y, source_.c_proj->weight, source_.c_proj->bias);
@@ -42,9 +42,7 @@ void check_plain_form(const LanguageConfig& config) {
 }
 
 PlainModel::PlainModel(LanguageModel& model) : model_(model) {
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    auto* block = module->as<GptBlock>();
-    if (block == nullptr) continue;
+  for (const auto& block : blocks_of(model)) {
     const auto* tssa = block->attn->as<CausalTssaMixer>();
     if (tssa == nullptr) continue;
     blocks_.push_back(block);

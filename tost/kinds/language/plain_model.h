@@ -26,8 +26,8 @@ class PlainModel {
   void swap_mixers();
 
   LanguageModel& model_;
-  std::vector<GptBlock*> blocks_;
-  std::vector<std::shared_ptr<CausalMixer>> other_;  // the mixers that are not in use
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::shared_ptr<TokenMixer>> other_;  // the mixers that are not in use
 };
 
 }  // namespace tost

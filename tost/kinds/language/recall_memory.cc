@@ -16,9 +16,8 @@ double kept_in_states(const LanguageConfig& c, double tokens) {
   const double window = double(c.options.window);
   const double seen = window > 0 ? std::min(window, tokens) : tokens;
   double numbers = 0;
-  for (int64_t i = 1; i <= c.depth; ++i) {
-    const bool hybrid = c.hybrid_every > 0 && i % c.hybrid_every == 0;
-    if ((hybrid ? c.hybrid_mixer : c.mixer) == "softmax") numbers += 2 * double(c.dim) * seen;
+  for (int64_t i = 0; i < c.depth; ++i) {
+    if (mixer_of_block(c, i) == "softmax") numbers += 2 * double(c.dim) * seen;
   }
   return kFloatBytes * numbers;
 }

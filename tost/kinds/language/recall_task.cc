@@ -125,7 +125,7 @@ void RecallTask::fetch() {
 TaskInput RecallTask::take_input() {
   if (!fetched_) fetch();
   const RecallBatch batch = *std::exchange(fetched_, std::nullopt);
-  model_->check_ids(batch.ids);
+  check_ids(info_.config, batch.ids);
   check_targets(batch.targets, info_.config.vocab);
   return language_input(share_, batch.ids, batch.targets, fetched_tokens_);
 }

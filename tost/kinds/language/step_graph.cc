@@ -73,7 +73,7 @@ LanguageGraphs::LanguageGraphs(LanguageModel& model, bool bf16) : model_(model) 
 Tensor LanguageGraphs::extend(const Tensor& ids, LanguageState& state) {
   if (!possible_ || ids.dim() != 2 || ids.size(1) != 1 || ids.size(0) == 0) return {};
   if (state.position == 0 || state.blocks.size() != model_.blocks().size()) return {};
-  model_.check_ids(ids, state.position);
+  check_ids(model_.config(), ids, state.position);
   Resident* resident = resident_for(state);
   if (resident == nullptr) return {};
   const int64_t before = resident->call->replays();

@@ -9,7 +9,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/comm/sums.h"
-#include "tost/kinds/language/rates.h"
 #include "tost/kinds/language/sample.h"
 #include "tost/kinds/language/shared_input.h"
 #include "tost/kinds/language/tokenizer.h"
@@ -97,7 +96,7 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
     fail_usage("bound_every_steps measures layers with memberships, which mixer ",
                info_.config.mixer, " does not have; the mixers that do are ",
-               join(language_mixers_with_rates(), ", "), ".");
+               join(mixers_with_rates(/*causal=*/true), ", "), ".");
   }
 }
 
@@ -160,7 +159,7 @@ void LanguageTask::fetch() {
 TaskInput LanguageTask::take_input() {
   if (!fetched_) fetch();
   const auto [ids, targets] = *std::exchange(fetched_, std::nullopt);
-  model_->check_ids(ids);
+  check_ids(info_.config, ids);
   check_targets(targets, info_.config.vocab);
   return language_input(share_, ids, targets, samples_per_batch());
 }
@@ -210,7 +209,7 @@ json LanguageTask::measure_bound() {
   const auto ids = crop_batch(*scored_, kBoundCrops, info_.config.block, kEvaluationSeed, 0).first;
   LanguageTrace trace;
   model_->hidden(ids, nullptr, &trace);
-  return {{"samples", kBoundCrops}, {"layers", to_json(layer_rates(*model_, trace))}};
+  return {{"samples", kBoundCrops}, {"layers", to_json(layer_rates(*model_, trace.blocks))}};
 }
 
 json LanguageTask::model_description() const {

@@ -135,7 +135,7 @@ Tensor SequenceClassifier::encode(const SequenceInput& input, std::vector<BlockT
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (trace != nullptr) trace->assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = blocks_[i]->forward(x, trace != nullptr ? &(*trace)[i] : nullptr, lengths);
+    x = blocks_[i]->forward(x, trace != nullptr ? &(*trace)[i] : nullptr, {.lengths = lengths});
   }
   return pool(x, lengths);
 }

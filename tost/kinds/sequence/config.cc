@@ -59,11 +59,6 @@ int64_t position_count(const SequenceConfig& c) {
   return c.positions == "learned" ? c.max_length + (c.pool == "class" ? 1 : 0) : 0;
 }
 
-const std::string& mixer_of_block(const SequenceConfig& c, int64_t index) {
-  const bool hybrid = c.hybrid_every > 0 && (index + 1) % c.hybrid_every == 0;
-  return hybrid ? c.hybrid_mixer : c.mixer;
-}
-
 void validate(const SequenceConfig& c) {
   check_field_range("vocab", c.vocab, 2, kMaxVocab);
   check_field_range("max_length", c.max_length, 1, kMaxLength);

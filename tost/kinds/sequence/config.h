@@ -39,8 +39,6 @@ int64_t mlp_hidden(const SequenceConfig& config);
 // Rows of a table of learned positions: max_length, and one for the class token; 0 where positions
 // are not learned.
 int64_t position_count(const SequenceConfig& config);
-// Name of the mixer of block `index`, counted from 0.
-const std::string& mixer_of_block(const SequenceConfig& config, int64_t index);
 
 // Throws a usage Error with the reason when no model can be built from `config`.
 void validate(const SequenceConfig& config);

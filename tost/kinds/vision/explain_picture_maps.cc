@@ -4,7 +4,6 @@
 
 #include "tost/explain/measures.h"
 #include "tost/explain/trace_on_cpu.h"
-#include "tost/kinds/vision/rates.h"
 
 namespace tost {
 namespace {
@@ -12,20 +11,19 @@ namespace {
 using torch::Tensor;
 
 // The entry of the one picture in the batch, or nothing.
-Tensor of_picture(const std::vector<Tensor>& traced, size_t index) {
-  if (index >= traced.size() || !traced[index].defined()) return {};
-  return traced[index][0].to(torch::kDouble);
+Tensor of_picture(const Tensor& traced) {
+  return traced.defined() ? traced[0].to(torch::kDouble) : traced;
 }
 
 PictureLayer layer_of(const VisionTrace& trace, size_t index) {
   const int64_t patches = trace.rows * trace.columns;
   PictureLayer layer;
-  if (const Tensor pi = of_picture(trace.memberships, index); pi.defined()) {
+  if (const Tensor pi = of_picture(trace.blocks[index].mixer.pi); pi.defined()) {
     layer.memberships = pi.narrow(1, 0, patches);
     layer.likeliest = layer.memberships.argmax(0);
     layer.entropy = membership_entropy(layer.memberships);
   }
-  const Tensor norms = of_picture(trace.block_outputs, index).norm(2, 1);
+  const Tensor norms = of_picture(trace.blocks[index].output).norm(2, 1);
   layer.norms = norms.narrow(0, 0, patches);
   layer.register_norms = norms.narrow(0, patches, trace.registers);
   return layer;
@@ -49,14 +47,14 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
   VisionTrace trace;
   const auto logits = model.forward_traced(input.tensor.unsqueeze(0), trace);
   const auto rates =
-      layer_rates(model, trace, {.released = false, .theory = false, .objective = false});
+      layer_rates(model, trace.blocks, {.released = false, .theory = false, .objective = false});
   move_to_cpu(trace);
   PictureMaps maps;
   maps.input = std::move(input);
   maps.top = best_classes(on_cpu(logits[0]), info);
   maps.rows = trace.rows;
   maps.columns = trace.columns;
-  for (size_t i = 0; i < trace.block_outputs.size(); ++i) {
+  for (size_t i = 0; i < trace.blocks.size(); ++i) {
     maps.layers.push_back(layer_of(trace, i));
     if (!rates[i].defined()) continue;
     maps.layers[i].compression_before = rates[i].compression_before.item<double>();
@@ -72,11 +70,8 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
 
 void move_to_cpu(VisionTrace& trace) {
   trace.stem_output = on_cpu(trace.stem_output);
-  for (auto* all :
-       {&trace.mixer_inputs, &trace.projections, &trace.memberships, &trace.mixer_outputs,
-        &trace.mixed, &trace.block_outputs, &trace.class_attention}) {
-    *all = on_cpu(std::move(*all));
-  }
+  for (BlockTrace& block : trace.blocks) move_to_cpu(block);
+  trace.class_attention = on_cpu(std::move(trace.class_attention));
 }
 
 PictureInput picture_input(const Image& image, const Preprocess& preprocess) {

@@ -9,7 +9,6 @@
 #include "tost/explain/trace_on_cpu.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/kinds/vision/rates.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/block.h"
 #include "tost/nn/state_dict.h"
@@ -18,17 +17,6 @@ namespace tost {
 namespace {
 
 // The parts of an image classifier that a report measures with, by layer.
-
-// First to last; empty for a model without blocks.
-std::vector<std::shared_ptr<Block>> blocks_of(const ImageClassifier& model) {
-  std::vector<std::shared_ptr<Block>> blocks;
-  if (const auto* transformer = dynamic_cast<const VisionTransformer*>(&model)) {
-    for (const auto& module : *transformer->blocks) {
-      blocks.push_back(std::dynamic_pointer_cast<Block>(module));
-    }
-  }
-  return blocks;
-}
 
 bool stopped(const VisionExplainOptions& options) {
   return options.stop != nullptr && options.stop->load();
@@ -219,18 +207,17 @@ class SegmentationSums {
       return;
     }
     const int64_t patches = int64_t(mask.size());
-    layers_.resize(trace.block_outputs.size());
+    layers_.resize(trace.blocks.size());
     const int64_t numbers = int64_t(layers_.size()) * patches * 3 * info_.config.dim;
     if ((int64_t(truth_.size()) + 1) * numbers > kMostFeatures) return;
     truth_.push_back(std::move(mask));
-    const auto kept = [&](const std::vector<Tensor>& traced, size_t layer, int64_t dim) {
-      if (!traced[layer].defined()) return Tensor();
-      return traced[layer][in_batch].narrow(dim, 0, patches).clone();
+    const auto kept = [&](const Tensor& traced, int64_t dim) {
+      return traced.defined() ? traced[in_batch].narrow(dim, 0, patches).clone() : Tensor();
     };
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
-      layers_[layer].push_back({kept(trace.memberships, layer, 1),
-                                kept(trace.projections, layer, 0),
-                                kept(trace.block_outputs, layer, 0)});
+      const BlockTrace& seen = trace.blocks[layer];
+      layers_[layer].push_back(
+          {kept(seen.mixer.pi, 1), kept(seen.mixer.w, 0), kept(seen.output, 0)});
     }
   }
 
@@ -250,15 +237,6 @@ Tensor read_batch(const ImageDataset& data, const std::vector<int64_t>& indices,
     labels[int64_t(i)] = data.label(indices[i]);
   }
   return torch::stack(images);
-}
-
-LayerView view_of(const VisionTrace& trace, size_t layer) {
-  return {.w = trace.projections[layer],
-          .pi = trace.memberships[layer],
-          .mixer_input = trace.mixer_inputs[layer],
-          .mixer_output = trace.mixer_outputs[layer],
-          .output = trace.block_outputs[layer],
-          .registers = trace.registers};
 }
 
 }  // namespace
@@ -286,11 +264,11 @@ std::optional<SplitStatistics> split_statistics(ImageClassifier& model, const Mo
         on_cpu(model.forward_traced(read_batch(data, batch, info.preprocess, labels), trace));
     result.pictures += int64_t(batch.size());
     result.right += (logits.argmax(1) == labels).sum().item<int64_t>();
-    auto rates = layer_rates(model, trace, wanted_rates(options.full, options.bound));
+    auto rates = layer_rates(model, trace.blocks, wanted_rates(options.full, options.bound));
     for (LayerRates& layer : rates) move_to_cpu(layer);
     move_to_cpu(trace);
     for (size_t layer = 0; layer < layers.size(); ++layer) {
-      layers[layer].add(view_of(trace, layer), rates[layer]);
+      layers[layer].add(trace.blocks[layer], rates[layer], trace.registers);
     }
     if (options.segment) segmentation.add(trace, batch);
     if (options.progress) options.progress(result.pictures, int64_t(indices.size()));

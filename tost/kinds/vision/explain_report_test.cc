@@ -130,8 +130,9 @@ TEST(VisionReport, CompressionIsThatOfTheLayersTokens) {
   loaded.model->forward_traced(input.tensor.unsqueeze(0), trace);
   const auto maps = picture_maps(*loaded.model, loaded.info, input);
   for (size_t i = 0; i < maps.layers.size(); ++i) {
-    EXPECT_DOUBLE_EQ(maps.layers[i].compression_before,
-                     layer_compression(trace.projections[i], trace.memberships[i]).item<double>());
+    EXPECT_DOUBLE_EQ(
+        maps.layers[i].compression_before,
+        layer_compression(trace.blocks[i].mixer.w, trace.blocks[i].mixer.pi).item<double>());
     EXPECT_GT(maps.layers[i].compression_after, 0);
   }
   const LoadedModel softmax = tiny_model("softmax");

@@ -6,25 +6,21 @@
 #include <vector>
 
 #include "tost/kinds/vision/config.h"
+#include "tost/nn/block.h"
 #include "tost/nn/weight_init.h"
 #include "tost/torch.h"
 
 namespace tost {
 
-// What a forward pass lets be seen, one entry a block; a member a model or mixer does not have
-// stays empty, or undefined for that block. Tensors are not detached: run under NoGradGuard to
+// Intermediate results of a forward pass; what a model or mixer does not have stays empty or
+// undefined. Tensors are not detached: run under NoGradGuard to
 // look, without it to differentiate. Patch tokens are row-major over rows x columns (N of them);
 // the R registers of a model that has them stand behind the patches in M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
   int64_t registers = 0;                       // R
   torch::Tensor stem_output;                   // patch tokens with position [B, N, C]
-  std::vector<torch::Tensor> mixer_inputs;     // normalised tokens into the mixer [B, M, C]
-  std::vector<torch::Tensor> projections;      // w, the projected tokens [B, M, C]
-  std::vector<torch::Tensor> memberships;      // Π [B, H, M]
-  std::vector<torch::Tensor> mixer_outputs;    // before LayerScale and residual [B, M, C]
-  std::vector<torch::Tensor> mixed;            // after the mixer's residual [B, M, C]
-  std::vector<torch::Tensor> block_outputs;    // [B, M, C]
+  std::vector<BlockTrace> blocks;              // of M tokens
   std::vector<torch::Tensor> class_attention;  // one a class block: class token over itself and
                                                // the patches [B, H, 1 + N]
 };

@@ -104,9 +104,9 @@ TEST(ImageClassifierForward, TracingChangesNothingAndSeesEveryBlock) {
   VisionTrace trace;
   EXPECT_TRUE(torch::equal(model->forward_traced(images, trace), model->forward(images)));
   EXPECT_EQ(trace.rows, 3);
-  ASSERT_EQ(trace.block_outputs.size(), 2u);
+  ASSERT_EQ(trace.blocks.size(), 2u);
   ASSERT_EQ(trace.class_attention.size(), 2u);
-  EXPECT_EQ(trace.block_outputs[1].sizes(), torch::IntArrayRef({2, 9, 64}));
+  EXPECT_EQ(trace.blocks[1].output.sizes(), torch::IntArrayRef({2, 9, 64}));
   EXPECT_EQ(trace.class_attention[0].sizes(), torch::IntArrayRef({2, 4, 10}));
   EXPECT_TRUE(torch::allclose(trace.class_attention[1].sum(2), torch::ones({2, 4})));
 }
@@ -204,17 +204,17 @@ TEST_F(Registers, StandBehindThePatchesInEveryBlockAndNotInClassAttention) {
   EXPECT_TRUE(torch::equal(model->forward_traced(images, trace), model->forward(images)));
   EXPECT_EQ(trace.registers, 3);
   EXPECT_EQ(trace.stem_output.sizes(), torch::IntArrayRef({2, 9, 64}));
-  EXPECT_EQ(trace.memberships[0].sizes(), torch::IntArrayRef({2, 4, 12}));
-  EXPECT_EQ(trace.block_outputs[1].sizes(), torch::IntArrayRef({2, 12, 64}));
+  EXPECT_EQ(trace.blocks[0].mixer.pi.sizes(), torch::IntArrayRef({2, 4, 12}));
+  EXPECT_EQ(trace.blocks[1].output.sizes(), torch::IntArrayRef({2, 12, 64}));
   EXPECT_EQ(trace.class_attention[0].sizes(), torch::IntArrayRef({2, 4, 10}));
   const auto normalised = [](const torch::Tensor& x) {
     return torch::layer_norm(x, {64}, {}, {}, 1e-6);
   };
   const auto registers = state_dict(*model).at("registers").expand({2, 3, 64});
-  EXPECT_TRUE(torch::allclose(trace.mixer_inputs[0].narrow(1, 0, 9), normalised(trace.stem_output),
+  EXPECT_TRUE(torch::allclose(trace.blocks[0].mixer_input.narrow(1, 0, 9),
+                              normalised(trace.stem_output), 1e-4, 1e-5));
+  EXPECT_TRUE(torch::allclose(trace.blocks[0].mixer_input.narrow(1, 9, 3), normalised(registers),
                               1e-4, 1e-5));
-  EXPECT_TRUE(
-      torch::allclose(trace.mixer_inputs[0].narrow(1, 9, 3), normalised(registers), 1e-4, 1e-5));
 }
 
 TEST_F(Registers, ReachTheLogitsOnlyThroughTheMixers) {

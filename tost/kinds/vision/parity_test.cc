@@ -86,9 +86,9 @@ TEST_P(VisionParity, LogitsBlockOutputsAndMemberships) {
   ASSERT_EQ(count_expected("block."), GetParam().mixer == std::string("tssa") ? 4 : 2);
   for (int i = 0; i < 2; ++i) {
     const std::string block = "block." + std::to_string(i);
-    expect_close(trace.block_outputs[i], block + ".output");
+    expect_close(trace.blocks[i].output, block + ".output");
     if (expected_.count(block + ".membership")) {
-      expect_close(trace.memberships[i], block + ".membership");
+      expect_close(trace.blocks[i].mixer.pi, block + ".membership");
     }
   }
   RecordProperty("worst_relative_to_largest", std::to_string(worst_));

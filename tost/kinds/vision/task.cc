@@ -8,7 +8,6 @@
 #include "tost/kinds/vision/evaluate.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/presets.h"
-#include "tost/kinds/vision/rates.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/layer_rates.h"
@@ -121,7 +120,7 @@ VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo>
   if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
     fail_usage("bound_every_steps measures layers with memberships, which mixer ",
                info_.config.mixer, " does not have; the mixers that do are ",
-               join(vision_mixers_with_rates(), ", "), ".");
+               join(mixers_with_rates(/*causal=*/false), ", "), ".");
   }
 }
 
@@ -236,7 +235,8 @@ nlohmann::json VisionTask::measure_bound() {
   }
   VisionTrace trace;
   model_->forward_traced(bound_pictures_, trace);
-  return {{"samples", bound_pictures_.size(0)}, {"layers", to_json(layer_rates(*model_, trace))}};
+  return {{"samples", bound_pictures_.size(0)},
+          {"layers", to_json(layer_rates(*model_, trace.blocks))}};
 }
 
 std::vector<std::string> VisionTask::take_messages() {

@@ -63,18 +63,7 @@ torch::Tensor VisionTransformer::run_blocks(torch::Tensor x, VisionTrace* trace)
   const int64_t patches = x.size(1);
   if (registers.defined()) x = torch::cat({x, registers.expand({x.size(0), -1, -1})}, 1);
   for (const auto& block : blocks_) {
-    if (trace == nullptr) {
-      x = block->forward(x);
-      continue;
-    }
-    BlockTrace seen;
-    x = block->forward(x, &seen);
-    trace->mixer_inputs.push_back(seen.mixer_input);
-    trace->projections.push_back(seen.mixer.w);
-    trace->memberships.push_back(seen.mixer.pi);
-    trace->mixer_outputs.push_back(seen.mixer_output);
-    trace->mixed.push_back(seen.mixed);
-    trace->block_outputs.push_back(x);
+    x = block->forward(x, trace != nullptr ? &trace->blocks.emplace_back() : nullptr);
   }
   return registers.defined() ? x.narrow(1, 0, patches) : x;
 }
@@ -127,7 +116,7 @@ ClassAttentionBlock::ClassAttentionBlock(const BlockConfig& config, int64_t head
   norm1 = register_module("norm1", std::make_shared<LayerNorm>(config.dim));
   attn = register_module("attn", std::make_shared<ClassAttention>(config.dim, heads, qkv_bias));
   norm2 = register_module("norm2", std::make_shared<LayerNorm>(config.dim));
-  mlp = register_module("mlp", std::make_shared<Mlp>(config.dim, config.mlp_hidden));
+  mlp = register_module("mlp", std::make_shared<Mlp>(config));
   gamma1 = register_parameter("gamma1", torch::full({config.dim}, config.layer_scale));
   gamma2 = register_parameter("gamma2", torch::full({config.dim}, config.layer_scale));
 }
