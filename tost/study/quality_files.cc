@@ -55,18 +55,12 @@ Table overview(const QualityTable& table, bool causal) {
   return out;
 }
 
-// "64/4" after "16/8".
 std::vector<std::string> cases_of(const QualityTaskTable& task) {
-  std::map<std::pair<int64_t, int64_t>, std::string> ordered;
+  CaseNames names;
   for (const QualityCell& cell : task.cells) {
-    for (const auto& [name, value] : cell.cases) {
-      const size_t slash = std::min(name.find('/'), name.size() - 1);
-      ordered[{std::atoll(name.c_str()), std::atoll(name.c_str() + slash + 1)}] = name;
-    }
+    for (const auto& [name, value] : cell.cases) names.add(name);
   }
-  std::vector<std::string> names;
-  for (const auto& [size, name] : ordered) names.push_back(name);
-  return names;
+  return names.ordered();
 }
 
 Table details(const QualityTaskTable& task) {

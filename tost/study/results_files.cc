@@ -203,33 +203,27 @@ Table corruption_table(const SweepSummary& summary) {
   return table;
 }
 
-// The scores of single lengths, "accuracy 64" or "accuracy 64/4", in the order of their numbers.
+// Of the scores of single lengths, "accuracy 64" or "accuracy 64/4".
 std::vector<std::string> case_names(const SweepSummary& summary) {
-  std::map<std::pair<int64_t, int64_t>, std::string> names;
+  CaseNames names;
   for (const VariantSummary& v : summary.variants) {
     for (const auto& [name, value] : v.scores) {
       if (!starts_with(name, kCaseScore)) continue;
-      const std::string size = name.substr(std::string(kCaseScore).size());
-      const size_t slash = std::min(size.find('/'), size.size() - 1);
-      names[{std::atoll(size.c_str()), std::atoll(size.c_str() + slash + 1)}] = name;
+      names.add(name.substr(std::string(kCaseScore).size()));
     }
   }
-  std::vector<std::string> ordered;
-  for (const auto& [size, name] : names) ordered.push_back(name);
-  return ordered;
+  return names.ordered();
 }
 
 Table case_table(const SweepSummary& summary, const std::vector<std::string>& names) {
   Table table;
   table.caption = "Accuracy % by length, or length/pairs";
   table.header = {"variant"};
-  for (const std::string& name : names) {
-    table.header.push_back(name.substr(std::string(kCaseScore).size()));
-  }
+  table.header.insert(table.header.end(), names.begin(), names.end());
   for (const VariantSummary& v : summary.variants) {
     std::vector<TableCell> row{{.text = v.variant, .strong = true}};
     for (const std::string& name : names) {
-      const auto found = v.scores.find(name);
+      const auto found = v.scores.find(kCaseScore + name);
       row.push_back(number_cell(found == v.scores.end() ? "–" : show(found->second, 100, 2)));
     }
     table.rows.push_back(std::move(row));
@@ -243,6 +237,17 @@ std::string show(const MeanSpread& value, double scale, int digits, bool sign) {
   if (value.n == 0 || !std::isfinite(value.mean)) return "–";
   const std::string mean = fixed(scale * value.mean, digits, sign);
   return std::isfinite(value.spread) ? mean + " ± " + fixed(scale * value.spread, digits) : mean;
+}
+
+void CaseNames::add(const std::string& name) {
+  const size_t slash = std::min(name.find('/'), name.size() - 1);
+  names_[{std::atoll(name.c_str()), std::atoll(name.c_str() + slash + 1)}] = name;
+}
+
+std::vector<std::string> CaseNames::ordered() const {
+  std::vector<std::string> names;
+  for (const auto& [size, name] : names_) names.push_back(name);
+  return names;
 }
 
 std::string escape_markdown(const std::string& text) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tost/report/drawing.h"
 #include "tost/report/page.h"
@@ -32,6 +35,16 @@ inline MetricView metric_view(const std::string& metric) {
 inline TableCell number_cell(std::string text) {
   return {.text = std::move(text), .number = true};
 }
+
+// Names of cases by length or length/pairs, each once, in the order of their numbers.
+class CaseNames {
+ public:
+  void add(const std::string& name);
+  std::vector<std::string> ordered() const;
+
+ private:
+  std::map<std::pair<int64_t, int64_t>, std::string> names_;
+};
 
 // Numbers that are not finite are null.
 inline nlohmann::json to_json(const MeanSpread& value) {
