@@ -337,7 +337,7 @@ void change_dtype(StateDict& state, const std::string& dtype) {
 void fold_layer_scale(PortableModel& model, bool with_biases) {
   LanguageConfig& config = language_of(model, "This layout");
   if (config.mixer != "softmax" || config.hybrid_every > 0 || config.positions != "learned" ||
-      config.options.conv > 0 || config.options.window > 0) {
+      config.options.conv > 0 || config.options.window > 0 || config.options.gate) {
     fail_usage(
         "This layout holds plain softmax language models with learned positions; the mixer "
         "is ",

@@ -13,10 +13,12 @@ CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(conf
   if (config.options.conv > 0) {
     conv = register_module("conv", std::make_shared<CausalConv>(3 * c, config.options.conv));
   }
+  gate = make_gate(config);
+  if (gate != nullptr) register_module("gate", gate);
 }
 
 Tensor CausalAttention::forward(const Tensor& x, const MixerCall& call) {
-  return c_proj->forward(attend(c_attn->forward(x), call.state));
+  return project_gated(attend(c_attn->forward(x), call.state), x, gate.get(), *c_proj, call.trace);
 }
 
 Tensor CausalAttention::attend(const Tensor& projected, MixerState* state) {

@@ -20,6 +20,7 @@ class CausalAttention : public TokenMixer {
   std::shared_ptr<Linear> c_attn;    // [3 C, C]: q, k, v
   std::shared_ptr<Linear> c_proj;    // [C, C]
   std::shared_ptr<CausalConv> conv;  // over q, k and v; null without
+  std::shared_ptr<Linear> gate;      // [C, C]; null without
 
  protected:
   // q, k, v [B, H, T, P] → [B, H, T, P].

@@ -87,7 +87,8 @@ CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(co
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
   beta = register_module("beta", std::make_shared<Linear>(c, heads, true));
   if (o.conv > 0) conv = register_module("conv", std::make_shared<CausalConv>(3 * c, o.conv));
-  if (o.gate) gate = register_module("gate", std::make_shared<Linear>(c, c, config.bias));
+  gate = make_gate(config);
+  if (gate != nullptr) register_module("gate", gate);
   norm = register_parameter("norm", torch::ones({c / heads}));
   if (o.decay == "none") return;
   // softplus(decay) = 1 / horizon
@@ -120,12 +121,8 @@ Tensor CausalDeltaMixer::forward(const Tensor& x, const MixerCall& call) {
   const auto found = delta_rule(unit(parts[0]), unit(parts[1]), parts[2], strength, log_decay(x),
                                 call.state != nullptr ? &(*call.state)["memory"] : nullptr);
   const auto scale = (found.square().mean(-1, /*keepdim=*/true) + 1e-5).rsqrt();
-  auto y = (found * scale * norm).transpose(1, 2).reshape({batch, tokens, dim});
-  y = y.to(x.scalar_type());
-  if (gate == nullptr) return c_proj->forward(y);
-  const auto factor = torch::silu(gate->forward(x));
-  if (call.trace != nullptr) call.trace->gate = factor;
-  return c_proj->forward(y * factor);
+  const auto y = (found * scale * norm).transpose(1, 2).reshape({batch, tokens, dim});
+  return project_gated(y.to(x.scalar_type()), x, gate.get(), *c_proj, call.trace);
 }
 
 }  // namespace tost

@@ -25,12 +25,16 @@ struct CausalEntry {
   std::shared_ptr<TokenMixer> (*make)(const CausalMixerConfig&);
   bool bias, decay, means, scale, gate, window;
   bool splits = false;  // honours TokenSumsScope
+  // Not in hybrids: files of these from before it had a gate have none.
+  bool gate_alone = false;
 };
 
 constexpr std::array kCausalMixers{
     CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false, true},
-    CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, false, true},
-    CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, false, false},
+    CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, true, true, false,
+                true},
+    CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, true, false, false,
+                true},
     CausalEntry{"delta", make<CausalDeltaMixer>, false, true, false, false, true, false},
     CausalEntry{"ssm", make<CausalSsmMixer>, false, false, false, false, false, false},
     CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false,
@@ -58,7 +62,8 @@ const CausalEntry& find_causal_mixer(const std::string& name) {
 }
 
 // Of the additions that are asked for, those that the mixer lacks.
-std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOptions& o) {
+std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOptions& o,
+                                 bool hybrid = false) {
   std::vector<std::string> names;
   const auto look = [&](bool asked, bool has, const char* option) {
     if (asked && !has) names.emplace_back(option);
@@ -67,7 +72,7 @@ std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOpti
   look(o.decay != "none", entry.decay, "decay");
   look(o.means != "none", entry.means, "means");
   look(o.scale_pi, entry.scale, "scale_pi");
-  look(o.gate, entry.gate, "gate");
+  look(o.gate, entry.gate && !(hybrid && entry.gate_alone), "gate");
   look(o.window != 0, entry.window, "window");
   return names;
 }
@@ -88,6 +93,19 @@ std::vector<std::string> split_causal_mixer_names() {
   return names;
 }
 
+std::shared_ptr<Linear> make_gate(const CausalMixerConfig& config) {
+  if (!config.options.gate) return nullptr;
+  return std::make_shared<Linear>(config.dim, config.dim, config.bias);
+}
+
+torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
+                            const Linear& out, MixerTrace* trace) {
+  if (gate == nullptr) return out.forward(y);
+  const auto factor = torch::silu(gate->forward(x));
+  if (trace != nullptr) trace->gate = factor;
+  return out.forward(y * factor);
+}
+
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config) {
   const auto missing = lacking(find_causal_mixer(name), config.options);
   check_heads(config.dim, config.heads);
@@ -99,8 +117,8 @@ void check_causal_mixer(const std::string& name, const CausalMixerConfig& config
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config) {
   check_heads(config.dim, config.heads);
-  const auto of_other = lacking(find_causal_mixer(other), config.options);
-  for (const auto& option : lacking(find_causal_mixer(name), config.options)) {
+  const auto of_other = lacking(find_causal_mixer(other), config.options, /*hybrid=*/true);
+  for (const auto& option : lacking(find_causal_mixer(name), config.options, /*hybrid=*/true)) {
     if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
     fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option, "; leave '",
                option, "' at its default, or choose another mixer.");
@@ -115,7 +133,7 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
   if (!entry.decay) o.decay = none.decay;
   if (!entry.means) o.means = none.means;
   if (!entry.scale) o.scale_pi = none.scale_pi;
-  if (!entry.gate) o.gate = none.gate;
+  if (!entry.gate || entry.gate_alone) o.gate = none.gate;
   if (!entry.window) o.window = none.window;
   return config;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/torch.h"
 
@@ -48,6 +49,12 @@ std::vector<std::string> causal_mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
 
+// The map into the gate where config has one, else null.
+std::shared_ptr<Linear> make_gate(const CausalMixerConfig& config);
+// out(y), or with the gate out(y silu(gate x)), where trace->gate gets the factor. y, x [B, T, C].
+torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
+                            const Linear& out, MixerTrace* trace);
+
 // Throws a usage Error for an unknown name (with the nearest one), heads that do not divide dim, or
 // options the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
@@ -56,7 +63,7 @@ void check_causal_mixer(const std::string& name, const CausalMixerConfig& config
 void check_hybrid(const std::string& name, const std::string& other,
                   const CausalMixerConfig& config);
 
-// `config` without the additions that the mixer does not have, for hybrids.
+// `config` without the additions that the mixer does not have in hybrids.
 CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config);
 
 std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,

@@ -29,9 +29,8 @@ CausalStatisticsMixer::CausalStatisticsMixer(const CausalMixerConfig& config) : 
   if (config.options.conv > 0) {
     conv = register_module("conv", std::make_shared<CausalConv>(c, config.options.conv));
   }
-  if (config.options.gate) {
-    gate = register_module("gate", std::make_shared<Linear>(c, c, config.bias));
-  }
+  gate = make_gate(config);
+  if (gate != nullptr) register_module("gate", gate);
 }
 
 Tensor CausalStatisticsMixer::project_in(const Tensor& x, MixerState* state) const {
@@ -42,10 +41,7 @@ Tensor CausalStatisticsMixer::project_in(const Tensor& x, MixerState* state) con
 
 Tensor CausalStatisticsMixer::project_out(const Tensor& y, const Tensor& x,
                                           MixerTrace* trace) const {
-  if (gate == nullptr) return c_proj->forward(y);
-  const auto factor = torch::silu(gate->forward(x));
-  if (trace != nullptr) trace->gate = factor;
-  return c_proj->forward(y * factor);
+  return project_gated(y, x, gate.get(), *c_proj, trace);
 }
 
 Tensor CausalStatisticsMixer::subspaces() const {

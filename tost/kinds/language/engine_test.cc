@@ -90,6 +90,8 @@ std::vector<LanguageConfig> configs() {
   list.push_back(small("softmax"));
   list.back().options.conv = 2;
   list.back().options.window = 7;
+  list.push_back(small("softmax"));
+  list.back().options.gate = true;
   list.push_back(small("tssa"));
   list.back().hybrid_every = 2;
   return list;

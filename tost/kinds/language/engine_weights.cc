@@ -38,8 +38,9 @@ BlockMixer mixer_kind(const TokenMixer& mixer, const LanguageConfig& config) {
     return BlockMixer::kTssa;
   }
   if (dynamic_cast<const CausalMeansMixer*>(&mixer) != nullptr) return BlockMixer::kMeans;
-  return dynamic_cast<const CausalSoftmaxMixer*>(&mixer) != nullptr ? BlockMixer::kSoftmax
-                                                                    : BlockMixer::kModule;
+  const auto* softmax = dynamic_cast<const CausalSoftmaxMixer*>(&mixer);
+  return softmax != nullptr && softmax->gate == nullptr ? BlockMixer::kSoftmax
+                                                        : BlockMixer::kModule;
 }
 
 // A copy on rounded weights where whole mixers of the model will be called; else null.

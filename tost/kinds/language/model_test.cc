@@ -45,7 +45,8 @@ LanguageConfig variant(const std::string& name) {
   if (with == "token-means") o.decay = "fixed", o.means = "tokens", o.bias_positions = 5;
   if (with == "values") o.decay = "learned", o.means = "values", o.conv = 4, o.scale_pi = true;
   if (with == "plain-values") o.means = "values", o.gate = true;
-  if (with == "full") o.decay = "learned", o.conv = 4, o.gate = true;
+  if (with == "full") o.conv = 4, o.gate = true;
+  if (with == "full" && c.mixer != "softmax" && c.mixer != "linear") o.decay = "learned";
   if (with == "fixed") o.conv = 2, o.decay = "fixed";
   if (with == "hybrid") c.hybrid_every = 2, o.window = 9, o.conv = 4, o.gate = true;
   if (with == "hybrid1") c.hybrid_every = 2, o.window = 1;
@@ -171,17 +172,16 @@ TEST_P(EveryCausalModel, ConfigurationSurvivesJson) {
   EXPECT_EQ(to_json(language_config_from_json(json)), json);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mixers, EveryCausalModel,
-                         ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax",
-                                           "softmax+conv", "softmax+window", "softmax+window1",
-                                           "softmax+window2", "linear", "linear+conv", "delta",
-                                           "delta+conv", "delta+full", "delta+fixed", "ssm",
-                                           "ssm+conv", "tssa-uniform", "tssa-uniform+gate", "none",
-                                           "none+conv", "tssa+hybrid", "tssa+hybrid1", "tssa+decay",
-                                           "tssa+token-means", "tssa+values", "tssa+plain-values",
-                                           "tssa-means", "tssa-means+full",
-                                           "tssa-means-uniform+full"),
-                         [](const auto& info) { return test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Mixers, EveryCausalModel,
+    ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax", "softmax+conv",
+                      "softmax+window", "softmax+window1", "softmax+window2", "softmax+full",
+                      "linear", "linear+conv", "linear+full", "delta", "delta+conv", "delta+full",
+                      "delta+fixed", "ssm", "ssm+conv", "tssa-uniform", "tssa-uniform+gate", "none",
+                      "none+conv", "tssa+hybrid", "tssa+hybrid1", "tssa+decay", "tssa+token-means",
+                      "tssa+values", "tssa+plain-values", "tssa-means", "tssa-means+full",
+                      "tssa-means-uniform+full"),
+    [](const auto& info) { return test_name(info.param); });
 
 struct SizeRow {
   const char* name;
@@ -312,7 +312,7 @@ TEST(LanguageConfig, RefusesWhatCannotBe) {
   refused([](auto& c) { c.positions = "rotary"; });
   refused([](auto& c) { c.dropout = 1; });
   refused([](auto& c) { c.options.window = 5; });
-  refused([](auto& c) { c.mixer = "softmax", c.options.gate = true; });
+  refused([](auto& c) { c.mixer = "ssm", c.options.gate = true; });
   refused([](auto& c) { c.mixer = "softmax", c.options.bias_positions = 3; });
   refused([](auto& c) { c.mixer = "softmax", c.hybrid_every = 2, c.options.gate = true; });
   refused([](auto& c) { c.mixer = "none", c.hybrid_every = 2, c.options.decay = "learned"; });
