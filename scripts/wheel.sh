@@ -5,6 +5,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# The tools hide the python3 on PATH, whose torch comes before that of .venv.
+if [ -z "${TOST_TORCH:-}" ] && python3 -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"; then
+  TOST_TORCH=$(command -v python3)
+  export TOST_TORCH
+fi
 . scripts/wheel_tools.sh
 export CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-1}
 rm -rf "$work"/dist/tost-* "$work/raw"

@@ -2,24 +2,21 @@
 
 import importlib.util
 import os
-import pathlib
 import re
 import signal
 import struct
 import subprocess
 import sys
 import time
-import venv
 import zipfile
 import zlib
 
 import pytest
 import torch
+from environment import DIST, SITE, Environment
 
 import tost
 
-DIST = pathlib.Path(__file__).resolve().parents[2] / "build/python/dist"
-SITE = pathlib.Path(torch.__file__).parents[1]
 RUNTIMES = r"linux-vdso|ld-linux|lib(c|dl|gcc_s|m|pthread|rt|stdc\+\+|util)\.so"
 OURS = ["tost_cli/libtost_program.so", "tost_cli/libtost_torch.so", "tost_cli/tost"]
 
@@ -38,31 +35,6 @@ def wheel():
     return found
 
 
-class Environment:
-    """A virtual environment without pip, and its programs."""
-
-    def __init__(self, folder):
-        venv.create(folder)
-        self.bin = folder / "bin"
-        self.site = next(folder.glob("lib/python3*/site-packages"))
-
-    def install(self, *args):
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.bin / "python")]
-        subprocess.run([*pip, "install", "-q", "--no-index", "--find-links", str(DIST), *map(str, args)], check=True)
-
-    def run(self, *args, expect=0):
-        """stdout and stderr of a program of this environment."""
-        done = subprocess.run([self.bin / args[0], *map(str, args[1:])], text=True, capture_output=True, timeout=300)
-        assert done.returncode == expect, done.stdout + done.stderr
-        return done.stdout, done.stderr
-
-    def refused(self, *args, expect):
-        """The one sentence of a refusal."""
-        out, err = self.run(*args, expect=expect)
-        assert out == "" and err.startswith("tost: ") and err.count("\n") == 1, out + err
-        return err
-
-
 def test_libraries_come_with_their_licences(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
@@ -75,9 +47,7 @@ def test_libraries_come_with_their_licences(wheel):
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
     environment = Environment(tmp_path_factory.mktemp("installed") / "venv")
-    for path in SITE.iterdir():  # torch and what it needs, without a copy of gigabytes
-        if not path.name.startswith(("tost", "__pycache__")):
-            (environment.site / path.name).symlink_to(path)
+    environment.link_torch()
     environment.install("tost[cli]")
     return environment
 
