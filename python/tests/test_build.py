@@ -102,6 +102,14 @@ def test_headers_leave_the_tree_after_a_source_distribution(make_backend, monkey
     assert not carried.exists()
 
 
+def test_the_wheel_is_small_and_serves_every_python():
+    found = list(DIST.glob("tost-*.whl"))
+    if not found:
+        pytest.skip(f"needs {DIST}/tost-*.whl; `make wheel` builds it")
+    assert re.fullmatch(r"tost-[\d.]+-cp310-abi3-manylinux_\w+\.whl", found[0].name)
+    assert found[0].stat().st_size < 1e6
+
+
 @pytest.fixture(scope="module")
 def source():
     found = list(DIST.glob("tost-*.tar.gz"))

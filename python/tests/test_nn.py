@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import shutil
+import threading
 
 import pytest
 import reference
@@ -35,14 +36,16 @@ def causal_pair(dim=48, heads=4, positions=80):
 
 
 def compare(ours, theirs, x, tolerance=1e-5):
-    y, expected = ours(x), theirs(x)
-    assert_close(y, expected, rtol=tolerance, atol=tolerance)
+    """With the official layer in float64, whose rounding is none of this package's."""
+    theirs, exact = copy.deepcopy(theirs).double(), x.detach().double().requires_grad_()
+    y, expected = ours(x), theirs(exact)
+    assert_close(y.double(), expected, rtol=tolerance, atol=tolerance)
     weights = torch.randn_like(y)
     found = torch.autograd.grad(y, [x, *ours.parameters()], weights)
     wanted = dict(theirs.named_parameters())
-    order = [x, *(wanted[name] for name, _ in ours.named_parameters())]
-    for a, b in zip(found, torch.autograd.grad(expected, order, weights)):
-        assert_close(a, b, rtol=tolerance, atol=tolerance * float(b.abs().max()))
+    order = [exact, *(wanted[name] for name, _ in ours.named_parameters())]
+    for a, b in zip(found, torch.autograd.grad(expected, order, weights.double())):
+        assert_close(a.double(), b, rtol=tolerance, atol=tolerance * float(b.abs().max()))
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -51,7 +54,7 @@ def test_layer_is_the_official_one(bias):
 
 
 def test_causal_layer_is_the_official_one():
-    compare(*causal_pair(), torch.randn(2, 75, 48, requires_grad=True), 3e-5)
+    compare(*causal_pair(), torch.randn(2, 75, 48, requires_grad=True))
 
 
 def test_state_dicts_go_both_ways():
@@ -221,11 +224,42 @@ class Projected(torch.utils.data.Dataset):
             return self.layer(torch.full((1, 900, 48), float(i)).cumsum(1))[0]
 
 
-def test_workers_of_a_loader():
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_a_loader(start):
     data = Projected(pair()[0])
     data[0]  # this process has threads and cached blocks before it forks
-    for batch, i in zip(torch.utils.data.DataLoader(data, batch_size=2, num_workers=2), range(0, 6, 2)):
+    loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=2, multiprocessing_context=start)
+    for batch, i in zip(loader, range(0, 6, 2), strict=True):
         assert_close(batch, torch.stack([data[i], data[i + 1]]))
+
+
+def test_two_threads_train_their_own_layers():
+    x = torch.randn(2, 400, 48)
+    makes = (lambda: pair()[0], lambda: causal_pair(positions=400)[0])
+
+    def gradients(layer):
+        layer.zero_grad()
+        layer(x).square().sum().backward()
+        return [parameter.grad for parameter in layer.parameters()]
+
+    layers = [make() for make in makes]
+    expected = [gradients(layer) for layer in copy.deepcopy(layers)]
+    results = [[], []]
+
+    def work(layer, found):
+        for _ in range(10):
+            found.append(gradients(layer))
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(layers, results)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for found, wanted in zip(results, expected):
+        assert len(found) == 10
+        for grads in found:
+            for a, b in zip(grads, wanted):
+                assert_close(a, b, rtol=1e-5, atol=1e-5 * float(b.abs().max()))
 
 
 def train_on_a_rank(rank, folder):
