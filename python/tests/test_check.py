@@ -204,3 +204,5 @@ def test_what_is_no_such_layer_is_refused(layer, words):
         layer.forward = lambda x: x.sum()
     with pytest.raises(ValueError, match=words):
         tost.check_tssa(layer)
+    with pytest.raises(TypeError, match="must be a torch.nn.Module, but is NoneType"):
+        tost.check_tssa(None)

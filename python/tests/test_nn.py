@@ -290,6 +290,11 @@ def test_two_processes_share_gradients(tmp_path):
         (ValueError, "0 heads do not divide", lambda: CausalTSSA(48, 0)),
         (ValueError, "x has 32 channels, but the layer was made for 48", lambda: TSSA(48)(torch.ones(1, 2, 32))),
         (ValueError, "has 2 dimensions", lambda: TSSA(48)(torch.ones(2, 48))),
+        (TypeError, "TSSA: x must be a tensor, but is list", lambda: TSSA(48)([1.0])),
+        (TypeError, "x must be of a floating-point dtype, but is torch.int64", lambda: TSSA(48)(torch.ones(1, 2, 48).long())),
+        (TypeError, "block_size must be an integer, but is 1.5", lambda: CausalTSSA(48, 4, 1.5)),
+        (ValueError, "block_size is -1", lambda: CausalTSSA(48, 4, -1)),
+        (TypeError, "state must be what a call with", lambda: CausalTSSA(48)(torch.ones(1, 2, 48), torch.ones(1, 108))),
         (ValueError, "x must be .batch, tokens, 48., but is .1, 2, 32.", lambda: CausalTSSA(48)(torch.ones(1, 2, 32))),
     ],
 )

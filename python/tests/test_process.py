@@ -1,6 +1,7 @@
 """What a process as a whole does: without kernels, beside other libraries of the same name, while exporting."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,21 @@ import tost
 print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 """
     assert run(code) == (0, "tost", "")
+
+
+def test_an_old_torch_is_refused():
+    status, _, text = run('import torch; torch.__version__ = "2.10.1+cpu"; import tost')
+    sentence = "ImportError: tost: torch 2.11 or newer is needed, but this is torch 2.10.1+cpu; install a newer one."
+    assert status != 0 and text.splitlines()[-1] == sentence
+
+
+def test_broken_kernels_are_reported(tmp_path):
+    shutil.copytree(pathlib.Path(tost.__file__).parent, tmp_path / "tost")
+    next((tmp_path / "tost").glob("_C*.so")).write_bytes(b"not a library")
+    status, out, text = run(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import tost; print(tost._library.available())"
+    )
+    assert (status, out) == (0, "False") and "UserWarning: tost: the kernels cannot be loaded" in text
 
 
 def test_a_foreign_namespace_is_refused_in_a_sentence():

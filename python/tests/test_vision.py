@@ -3,6 +3,8 @@
 import copy
 import io
 import json
+import os
+import pickle
 
 import pytest
 import torch
@@ -320,21 +322,35 @@ def change(path, image_run, tensors=None, **metadata):
         ("does not fit a model of 3 channels", {"preprocess": lambda p: {**p, "mean": ["a", "b", "c"]}}),
         ("does not fit a model of 3 channels", {"preprocess": "7"}),
         ("does not fit a model of 3 channels", {"preprocess": lambda p: {**p, "std": 7}}),
-        ("does not fit its own description", {"config": lambda c: {**c, "dim": 16384}}),
+        ("own description: tensor '.*' must be .16384., but is .64.", {"config": lambda c: {**c, "dim": 16384}}),
+        ("own description: it lacks the tensor 'blocks.6.gamma1'.", {"config": lambda c: {**c, "depth": 7}}),
+        ("own description: it has the unknown tensor 'other'.", {"tensors": {"other": torch.ones(3)}}),
+        ("'norm.bias' must be like torch.float32, but is torch.int64", {"tensors": {"norm.bias": torch.ones(64).long()}}),
+        ("'norm.bias' must be like .*complex64", {"tensors": {"norm.bias": torch.ones(64, dtype=torch.complex64)}}),
+        ("'.*strange.* describes a model that cannot be: TSSA: 5 heads", {"config": lambda c: {**c, "heads": 5}}),
         ("weights in fewer bits", {"precision": "int8"}),
         ("'norm.bias' that are not finite", {"tensors": {"norm.bias": torch.full((64,), torch.inf)}}),
     ],
 )
 def test_strange_files_are_refused(image_run, tmp_path, words, changes):
     file = change(tmp_path / "strange.safetensors", image_run, **changes)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words) as caught:
         vision.load(file)
+    assert "\n" not in str(caught.value)
 
 
 def test_pickles_and_missing_files_are_refused(tmp_path, image_run):
     torch.save({"model": {}}, tmp_path / "model.pth")
     with pytest.raises(ValueError, match="not a .safetensors file; `tost convert"):
         vision.load(tmp_path / "model.pth")
+    torch.save({"model": {}}, tmp_path / "zip.safetensors")
+    (tmp_path / "pickle.safetensors").write_bytes(pickle.dumps({"model": os.system}))
+    for name in ("zip", "pickle"):
+        with pytest.raises(ValueError, match=r"file: a file of torch.save\(\) or pickle, which is not read here"):
+            vision.load(tmp_path / f"{name}.safetensors")
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    with pytest.raises(ValueError, match="is missing or not a regular file"):
+        vision.load(tmp_path / "pipe.safetensors")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         vision.load(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="holds no checkpoint"):

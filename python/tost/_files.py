@@ -177,6 +177,8 @@ def read(path, kind=None):
     for file in files:
         if not file.name.endswith(".safetensors"):
             raise ValueError(f"'{file}' is not a .safetensors file; `tost convert` makes one of official checkpoints.")
+        if not file.is_file():  # reading a pipe would wait for ever
+            raise ValueError(f"'{file}' is missing or not a regular file; a .safetensors file is expected.")
         try:
             with safe_open(file, "pt") as opened:
                 said = opened.metadata() or {}
@@ -185,7 +187,10 @@ def read(path, kind=None):
                 metadata = said
                 tensors.update({name: opened.get_tensor(name) for name in opened.keys()})
         except SafetensorError as error:
-            raise ValueError(f"'{file}' is not an intact safetensors file: {error}.") from None
+            with open(file, "rb") as opened:
+                pickled = opened.read(2) in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+            found = "a file of torch.save() or pickle, which is not read here" if pickled else str(error)
+            raise ValueError(f"'{file}' is not an intact safetensors file: {found}.") from None
     where = f"'{files[0]}'"
     if "tost.config" not in metadata:
         raise ValueError(
@@ -272,14 +277,30 @@ def add_metadata(path, metadata):
     os.replace(part, path)
 
 
+def _check_weights(expected, given, where):
+    """That every tensor of the model is there in its shape, and no other."""
+    for name, tensor in given.items():
+        wanted = expected.get(name)
+        if wanted is None:
+            raise ValueError(f"{where} it has the unknown tensor {name!r:.80}.")
+        if tensor.shape != wanted.shape:
+            raise ValueError(f"{where} tensor '{name}' must be {list(wanted.shape)}, but is {list(tensor.shape)}.")
+        if tensor.is_floating_point() != wanted.is_floating_point() or tensor.dtype in (torch.bool, torch.complex64):
+            raise ValueError(f"{where} tensor '{name}' must be like {wanted.dtype}, but is {tensor.dtype}.")
+    for name in expected:
+        if name not in given and not name.endswith(".num_batches_tracked"):  # a count that inference does not use
+            raise ValueError(f"{where} it lacks the tensor '{name}'.")
+
+
 def build_and_load(make, file, where):
     """What make() builds, with the weights of `file`; nothing is allocated before they are found to fit."""
-    with torch.device("meta"):
-        model = make()
     try:
-        model.load_state_dict(file.tensors, assign=True)
-    except RuntimeError as error:
-        raise ValueError(f"{where} does not fit its own description: {error}") from None
+        with torch.device("meta"):
+            model = make()
+    except ValueError as error:
+        raise ValueError(f"{where} describes a model that cannot be: {error}") from None
+    _check_weights(model.state_dict(), file.tensors, f"{where} does not fit its own description:")
+    model.load_state_dict(file.tensors, assign=True)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     return model.eval()

@@ -8,6 +8,8 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 def _tensor(name, x):
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"tssa: {name} must be a tensor, but is {type(x).__name__}.")
+    if x.is_nested or x.layout != torch.strided:
+        raise TypeError(f"tssa: {name} must be a dense tensor, but is {'nested' if x.is_nested else x.layout}.")
 
 
 def _beside(w, name, x):
@@ -46,6 +48,15 @@ def check(w, temp, lengths=None):
         _beside(w, "lengths", lengths)
 
 
+def check_range(lengths, tokens):
+    """That lengths on the CPU fit; on other devices the answer would have to be waited for, and tracers have none."""
+    if type(lengths) is not torch.Tensor or lengths.device.type != "cpu":
+        return
+    for i, length in enumerate(lengths.tolist()):
+        if not 0 <= length <= tokens:
+            raise ValueError(f"tssa: lengths[{i}] is {length}; it must be from 0 to the {tokens} tokens of w.")
+
+
 def check_causal(w, temp, denom_bias, state=None, position=0):
     check(w, temp)
     heads = temp.shape[0]
@@ -55,6 +66,8 @@ def check_causal(w, temp, denom_bias, state=None, position=0):
             f"tssa: denom_bias must be [heads, positions, 1] with {heads} heads, but is {list(denom_bias.shape)}."
         )
     _beside(w, "denom_bias", denom_bias)
+    if isinstance(position, bool) or not isinstance(position, (int, torch.SymInt)):
+        raise TypeError(f"tssa: position must be an integer, but is {position!r:.60}.")
     if position < 0:
         raise ValueError(f"tssa: position is {position}; it counts the tokens before w.")
     if state is None:

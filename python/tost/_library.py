@@ -3,6 +3,9 @@
 A process has them once. Where libtost_torch.so, the library of the C++ build, was loaded first, its operators are used.
 """
 
+import re
+import warnings
+
 import torch
 
 from . import _inputs, plain
@@ -128,6 +131,9 @@ def _register():
 
 def _load():
     """What keeps the registrations alive, or why there are no operators, or None where they were there before."""
+    version = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if version and tuple(map(int, version.groups())) < (2, 11):
+        raise ImportError(f"tost: torch 2.11 or newer is needed, but this is torch {torch.__version__}; install a newer one.")
     present = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("tost::")}
     if present:
         missing = [name for name in _NAMES if f"tost::{name}" not in present]
@@ -140,6 +146,8 @@ def _load():
     try:
         from . import _C  # noqa: F401
     except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError):
+            warnings.warn(f"tost: the kernels cannot be loaded, so torch's own operators run, which is slower: {error}")
         return error
     return _register()
 

@@ -169,6 +169,8 @@ def check_tssa(module):
     [B, N, C] or [B, C, H, W]. Works on a copy in float64 and evaluation mode, with temperatures and input that show
     every step. Returns a TSSAReport: true if the layer is the paper's, else `step` names what differs.
     """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"check_tssa: the layer must be a torch.nn.Module, but is {type(module).__name__}.")
     module = copy.deepcopy(module).cpu().double().eval().requires_grad_(True)
     into, out, temp, heads, projections = _parts(module)
     channels = into.weight.shape[1]

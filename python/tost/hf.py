@@ -521,8 +521,8 @@ def load(path):
         settings["id2label"] = dict(enumerate(classes))
         settings["label2id"] = {name: k for k, name in enumerate(classes)}
     config = TostConfig(**settings)
-    if file.kind == "language":
-        file.tensors["lm_head.weight"] = file.tensors.get("transformer.wte.weight")
+    if file.kind == "language" and "transformer.wte.weight" in file.tensors:
+        file.tensors["lm_head.weight"] = file.tensors["transformer.wte.weight"]  # tied
     model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
     model.tie_weights()
     model._file_metadata = file.metadata

@@ -8,12 +8,19 @@ from torch import nn
 from . import ops
 
 
-def _check_width(name, dim, num_heads):
-    for what, value in (("dim", dim), ("num_heads", num_heads)):
+def _check_width(name, dim, num_heads, **more):
+    for what, value in {"dim": dim, "num_heads": num_heads, **more}.items():
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{name}: {what} must be an integer, but is {value!r}.")
+            raise TypeError(f"{name}: {what} must be an integer, but is {value!r:.60}.")
     if num_heads < 1 or dim < 1 or dim % num_heads != 0:
         raise ValueError(f"{name}: {num_heads} heads do not divide the width {dim}; choose a number that does.")
+
+
+def _check_tokens(name, x):
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: x must be a tensor, but is {type(x).__name__}.")
+    if not x.is_floating_point():
+        raise TypeError(f"{name}: x must be of a floating-point dtype, but is {x.dtype}.")
 
 
 class TSSA(nn.Module):
@@ -34,6 +41,7 @@ class TSSA(nn.Module):
         self.to_out = nn.Sequential(nn.Linear(dim, dim), nn.Dropout(proj_drop))
 
     def forward(self, x, lengths: Optional[torch.Tensor] = None, return_memberships=False):
+        _check_tokens("TSSA", x)
         if x.dim() not in (3, 4):
             raise ValueError(f"TSSA: x must be [B, N, C] or [B, C, H, W], but has {x.dim()} dimensions.")
         channels = x.shape[2] if x.dim() == 3 else x.shape[1]
@@ -76,7 +84,9 @@ class CausalTSSA(nn.Module):
 
     def __init__(self, dim, num_heads=12, block_size=1024, bias=False, dropout=0.0):
         super().__init__()
-        _check_width("CausalTSSA", dim, num_heads)
+        _check_width("CausalTSSA", dim, num_heads, block_size=block_size)
+        if block_size < 0:
+            raise ValueError(f"CausalTSSA: block_size is {block_size}; it counts the positions that have a bias.")
         self.c_attn = nn.Linear(dim, dim, bias=bias)
         self.c_proj = nn.Linear(dim, dim, bias=bias)
         self.temp = nn.Parameter(torch.ones(num_heads, 1))
@@ -84,9 +94,14 @@ class CausalTSSA(nn.Module):
         self.resid_dropout = nn.Dropout(dropout)
 
     def forward(self, x, state: Optional[CausalState] = None, return_state=False, return_memberships=False):
+        _check_tokens("CausalTSSA", x)
         if x.dim() != 3 or x.shape[2] != self.c_attn.in_features:
             raise ValueError(
                 f"CausalTSSA: x must be [batch, tokens, {self.c_attn.in_features}], but is {list(x.shape)}."
+            )
+        if state is not None and not (isinstance(state, tuple) and len(state) == 2):
+            raise TypeError(
+                f"CausalTSSA: state must be what a call with return_state returned, but is {type(state).__name__}."
             )
         sums, position = (None, 0) if state is None else state
         y, pi, after = ops.tssa_causal(self.c_attn(x), self.temp, self.denom_bias, sums, position)

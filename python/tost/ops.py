@@ -33,6 +33,8 @@ def tssa(w, temp, lengths=None):
     float64), both 0 at tokens that are no one's own. Differentiable in w and temp through both, twice and more.
     """
     _inputs.check(w, temp, lengths)
+    if not (torch.compiler.is_compiling() or _exporting() or _transformed()):
+        _inputs.check_range(lengths, w.shape[1])
     if _plain(w):
         return plain.tssa(w, temp, lengths)
     if w.dtype == torch.float16 and w.device.type == "cpu":
