@@ -241,6 +241,16 @@ def test_compiled():
         assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_features_by_tracing():
+    pytest.importorskip("torchvision", reason="needs torchvision")
+    from timm.models import create_feature_extractor
+
+    model = small().eval()
+    x = torch.randn(2, 3, 32, 24)
+    traced = create_feature_extractor(model, {"blocks.1": "tokens", "head": "logits"})(x)
+    assert torch.equal(traced["logits"], model(x)) and traced["tokens"].shape == (2, 48, 32)
+
+
 def test_stochastic_depth_keeps_the_mean():
     model = small(drop_path_rate=0.5, depth=1)
     block = model.blocks[0]

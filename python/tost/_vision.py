@@ -20,6 +20,7 @@ class PatchStem(nn.Module):
                 f"The patch side is {patch} and the width {dim}; the side must be 2, 4, 8 or 16, "
                 "and half of it divide the width."
             )
+        self.patch = patch
         layers, before = [], in_channels
         for halving in range(int(math.log2(patch)) - 1, -1, -1):
             for i in range(depth):
@@ -30,6 +31,12 @@ class PatchStem(nn.Module):
         self.proj = nn.Sequential(*layers[:-1])
 
     def forward(self, images):
+        height, width = images.shape[2:]
+        if height % self.patch != 0 or width % self.patch != 0:
+            raise ValueError(
+                f"Pictures of {height} x {width} pixels do not divide into patches of {self.patch} x {self.patch}; "
+                f"resize them to multiples of {self.patch}."
+            )
         return self.proj(images)
 
 
@@ -145,6 +152,8 @@ class ClassAttentionBlock(nn.Module):
 class VisionParts:
     """For a module: the parts of an image classifier, and running them."""
 
+    block, class_block = Block, ClassAttentionBlock
+
     def make_parts(
         self,
         in_channels,
@@ -170,21 +179,15 @@ class VisionParts:
         self.patch_embed = PatchStem(in_channels, dim, patch, stem_depth)
         self.pos_embeder = FourierPosition(dim)
         common = {"mlp_ratio": mlp_ratio, "qkv_bias": qkv_bias, "layer_scale": layer_scale}
-        self.blocks = nn.ModuleList(Block(dim, heads, drop_path=drop_path, **common) for _ in range(depth))
+        self.blocks = nn.ModuleList(self.block(dim, heads, drop_path=drop_path, **common) for _ in range(depth))
         self.cls_attn_blocks = nn.ModuleList(
-            ClassAttentionBlock(dim, heads, tokens_norm=tokens_norm, **common) for _ in range(class_blocks)
+            self.class_block(dim, heads, tokens_norm=tokens_norm, **common) for _ in range(class_blocks)
         )
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head = nn.Linear(dim, classes) if classes > 0 else nn.Identity()
 
     def embed(self, images):
         """Patches with their positions and the registers [B, N + R, C], and the grid."""
-        patch, (height, width) = self.patch_side, images.shape[2:]
-        if height % patch != 0 or width % patch != 0:
-            raise ValueError(
-                f"Pictures of {height} x {width} pixels do not divide into patches of {patch} x {patch}; "
-                f"resize them to multiples of {patch}."
-            )
         x = self.patch_embed(images)
         rows, columns = x.shape[2:]
         x = x.flatten(2).transpose(1, 2) + self.pos_embeder(rows, columns)

@@ -26,7 +26,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast, ImageClassifierOutput
 
 from . import _files, ops
-from ._vision import VisionParts, hidden_width
+from ._vision import Block, ClassAttentionBlock, VisionParts, hidden_width
 from .nn import CausalTSSA
 
 __all__ = ["StatisticsLayer", "TostConfig", "TostForCausalLM", "TostForImageClassification", "load", "save"]
@@ -322,7 +322,7 @@ class TostPreTrainedModel(PreTrainedModel):
     config_class = TostConfig
     kind = ""  # in the program's words
     supports_gradient_checkpointing = True
-    _no_split_modules = ["CausalBlock", "Block", "ClassAttentionBlock"]
+    _no_split_modules = ["CausalBlock", "ImageBlock", "ImageClassBlock"]
     _skip_keys_device_placement = ["past_key_values"]
 
     _file_metadata = None  # the metadata of the model file it came from
@@ -471,28 +471,38 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         )
 
 
+class ImageBlock(GradientCheckpointingLayer, Block):
+    pass
+
+
+class ImageClassBlock(GradientCheckpointingLayer, ClassAttentionBlock):
+    pass
+
+
 class TostForImageClassification(VisionParts, TostPreTrainedModel):
     """The image classifier of the official code: TSSA over patches, then class attention."""
 
     kind = "vision"
     base_model_prefix = "tost"
     main_input_name = "pixel_values"
+    block, class_block = ImageBlock, ImageClassBlock
 
     def __init__(self, config):
         super().__init__(config)
         described = config.described("vision")
         parts = {key: described[key] for key in described if key not in ("name", "mixer", "architecture", "image_size")}
         self.make_parts(**parts)
-        self.gradient_checkpointing = False
         self.post_init()
+
+    def get_input_embeddings(self):
+        return self.patch_embed
 
     def forward(self, pixel_values, labels=None, output_hidden_states=None, return_dict=None, **kwargs):
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        checkpointed = self.gradient_checkpointing and self.training
         x, (rows, columns) = self.embed(pixel_values)
         embedded = x
-        x, kept = self.run(self.blocks, x, checkpointed, range(len(self.blocks)) if wanted else ())
-        x = self.norm(self.attend_class(x[:, : rows * columns], checkpointed)[:, 0])
+        x, kept = self.run(self.blocks, x, keep=range(len(self.blocks)) if wanted else ())
+        x = self.norm(self.attend_class(x[:, : rows * columns])[:, 0])
         logits = self.head(x)
         loss = self.loss_function(labels, logits, self.config, **kwargs) if labels is not None else None
         output = ImageClassifierOutput(loss=loss, logits=logits, hidden_states=(embedded, *kept) if wanted else None)

@@ -9,14 +9,18 @@ from typing import List, Optional, Tuple, Union
 
 import torch
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_module
 from timm.models._features import feature_take_indices
 from torch import nn
 
 from . import _files
-from ._vision import VisionParts, draw_vision_weights
+from ._vision import FourierPosition, PatchStem, VisionParts, draw_vision_weights
+from .nn import TSSA
 
 __all__ = ["Tost", "load", "save"]
+
+for _part in (FourierPosition, PatchStem, TSSA):  # torch.fx cannot trace what depends on sizes
+    register_notrace_module(_part)
 
 
 class Tost(VisionParts, nn.Module):
