@@ -1,6 +1,7 @@
 """Times tost.nn.TSSA against the official layer in plain PyTorch, forward and with backward, after checking that both agree.
 
-usage: layer.py [--threads N] [--rounds N]; the two take turns, and medians are printed.
+usage: layer.py [--threads N] [--rounds N]; the two alternate, and medians are printed. Memory is what a forward pass keeps for
+the backward pass.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def main():
     torch.set_num_threads(options.threads)
     print(f"torch {torch.__version__}, {options.threads} threads, medians of {options.rounds} rounds, milliseconds")
     print("shape           work              plain     tost    ratio")
-    for shape in ((32, 197, 384), (8, 1024, 768)):
+    for shape in ((1, 197, 384), (32, 197, 384), (8, 1024, 768), (2, 4096, 384)):
         torch.manual_seed(0)
         x = torch.randn(shape, requires_grad=True)
         plain = reference.Layer(shape[2])
@@ -60,6 +61,8 @@ def main():
                     found.append(seconds(work, layer, x))
             a, b = (1e3 * statistics.median(found) for found in times.values())
             print(f"{'x'.join(map(str, shape)):15} {name:14} {a:8.2f} {b:8.2f} {a / b:8.2f}")
+        a, b = (reference.kept_bytes(layer, x) / 1e6 for layer in (plain, ours))
+        print(f"{'x'.join(map(str, shape)):15} {'memory, MB':14} {a:8.2f} {b:8.2f} {a / b:8.2f}")
 
 
 if __name__ == "__main__":

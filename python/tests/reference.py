@@ -26,6 +26,21 @@ def causal_operator(w, temp, bias):
     return y.transpose(1, 2).reshape(batch, tokens, channels), pi
 
 
+def kept_bytes(layer, x):
+    """Memory that a forward pass keeps for the backward pass, without the weights."""
+    weights = {p.untyped_storage().data_ptr() for p in layer.parameters()}
+    kept = {}
+
+    def keep(t):
+        if t.untyped_storage().data_ptr() not in weights:
+            kept[t.untyped_storage().data_ptr()] = t  # held, so that its address stays its own
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        layer(x)
+    return sum(t.untyped_storage().nbytes() for t in kept.values())
+
+
 class Layer(nn.Module):
     def __init__(self, dim, num_heads=8, qkv_bias=False):
         super().__init__()

@@ -115,6 +115,13 @@ def test_recorded_language_model_and_gradients(parity, name):
             assert_close(parameter.grad, wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
 
 
+@pytest.mark.parametrize("shape", [(32, 197, 384), (8, 1024, 768)])
+def test_half_the_memory_is_kept(shape):
+    x = torch.randn(shape, requires_grad=True)
+    ours, theirs = TSSA(shape[2]), reference.Layer(shape[2])
+    assert reference.kept_bytes(ours, x) < 0.5 * reference.kept_bytes(theirs, x)
+
+
 def test_maps_in_any_strides():
     layer, _ = pair()
     x = torch.randn(2, 48, 5, 7)
