@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 . scripts/wheel_tools.sh
 rm -f "$work"/dist/tost-*.tar.gz
 python -m build -q --sdist --no-isolation --skip-dependency-check -o "$work/dist" python
-build_wheel "$work/dist" "$work/raw" -C "build-dir=$work/cmake"
+build_wheel "$work/dist" "$work/raw" "" -C "build-dir=$work/cmake"

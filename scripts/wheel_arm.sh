@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup_arm.sh
 . scripts/wheel_tools.sh
-export LD_LIBRARY_PATH=$PWD/build/arm-root/usr/lib/aarch64-linux-gnu  # where Highway is found for the wheel
-build_wheel "$work/arm" "$work/raw_arm" -C "build-dir=$work/cmake_arm" -C wheel.tags=cp310-abi3-linux_aarch64 \
+root=$PWD/build/arm-root
+export LD_LIBRARY_PATH=$root/usr/lib/aarch64-linux-gnu  # where Highway is found for the wheel
+build_wheel "$work/arm" "$work/raw_arm" "$root" -C "build-dir=$work/cmake_arm" -C wheel.tags=cp310-abi3-linux_aarch64 \
   -C "cmake.define.CMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64.cmake"

@@ -14,11 +14,14 @@ fi
 export PATH=$work/tools/bin:$PATH
 export CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-1}
 
-# build_wheel OUT RAW ARGS...: torch and what comes with it are the user's; Highway goes into the wheel.
+# build_wheel OUT RAW ROOT ARGS...: torch and what comes with it are the user's; Highway, which Debian's package under ROOT
+# has, goes into the wheel with its licence.
 build_wheel() {
-  local out=$1 raw=$2
+  local out=$1 raw=$2 licence=$3/usr/share/doc/libhwy1/copyright
+  [ -e "$licence" ] || { echo "There is no $licence, so the licence of Highway is not known."; exit 1; }
   rm -rf "$out"/tost-*.whl "$raw"
-  python -m build -q --wheel --no-isolation --skip-dependency-check -o "$raw" "${@:3}" python
+  python -m build -q --wheel --no-isolation --skip-dependency-check -o "$raw" \
+    -C "cmake.define.TOST_HIGHWAY_LICENCE=$licence" "${@:4}" python
   auditwheel -v repair --exclude 'libtorch*' --exclude 'libc10*' --exclude 'libgomp*' -w "$out" "$raw"/*.whl \
     > "$raw.log" 2>&1 || { cat "$raw.log"; exit 1; }
   abi3audit --strict "$out"/tost-*.whl

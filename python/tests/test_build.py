@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tarfile
 import types
+import zipfile
 
 import pytest
 import torch
@@ -108,6 +109,11 @@ def test_the_wheel_is_small_and_serves_every_python():
         pytest.skip(f"needs {DIST}/tost-*.whl; `make wheel` builds it")
     assert re.fullmatch(r"tost-[\d.]+-cp310-abi3-manylinux_\w+\.whl", found[0].name)
     assert found[0].stat().st_size < 1e6
+    with zipfile.ZipFile(found[0]) as file:
+        names = [name for name in file.namelist() if not name.endswith("/")]
+    libraries = {name.split("/")[1].split("-")[0] for name in names if name.startswith("tost.libs/")}
+    licences = {pathlib.Path(name).stem for name in names if "/licenses/" in name}
+    assert libraries | {"LICENSE"} == licences
 
 
 @pytest.fixture(scope="module")
