@@ -252,7 +252,9 @@ void LanguageService::start(TextRequest request) {
     if (hit.tokens > 0) {
       row->session.state = std::move(hit.state);
       row->remember(row->ids.begin(), row->ids.begin() + hit.tokens);
-      if (!row->reading()) row->logits = engine_.logits(hit.hidden);
+      if (!row->reading()) {
+        row->logits = hit.logits.defined() ? hit.logits : engine_.logits(hit.hidden);
+      }
     }
   }
   rows_.push_back(std::move(row));
@@ -290,6 +292,7 @@ void LanguageService::read_piece(Row& row) {
   try {
     if (count < kPrefixPiece) {
       row.logits = engine_.extend(ids, state);
+      if (row.fresh && count == left) prefixes_.add(row.ids, row.read + count, state, row.logits);
     } else {
       const auto hidden = engine_.hidden(ids, &state).select(1, count - 1).clone();
       if (row.fresh) prefixes_.add(row.ids, row.read + count, state, hidden);

@@ -120,6 +120,30 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
   }
 }
 
+// Repeated, gone on from and beginning alike: what is known of a prompt's end serves it alone.
+TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
+  for (const char* mixer : {"tssa", "tssa-means", "softmax"}) {
+    Metrics metrics, others;
+    LanguageService alone(model_of(mixer), "bf16", {.prefix_bytes = 0}, others);
+    LanguageService service(model_of(mixer), "bf16", {}, metrics);
+    Random random(6);
+    const auto longest = prompt_of(random, kPrefixPiece + 90);
+    const auto ask = [&](LanguageService& from, int64_t tokens, uint64_t seed) {
+      Text text;
+      from.submit(request_of(text, {longest.begin(), longest.begin() + tokens}, seed, 12));
+      return text.wait();
+    };
+    for (const int64_t tokens : {1, 40, 39, 300, 301, 346, 40, 300}) {
+      const auto wanted = ask(alone, tokens, 2);
+      expect_same(ask(service, tokens, 2), wanted);
+      const auto again = ask(service, tokens, 2);
+      expect_same(again, wanted);
+      EXPECT_EQ(again.end.cached_tokens, tokens);
+      expect_same(ask(service, tokens, 3), ask(alone, tokens, 3));
+    }
+  }
+}
+
 TEST(LanguageService, ASessionGoesOnAsIfItHadNeverStopped) {
   for (const char* positions : {"none", "learned"}) {
     Metrics metrics;

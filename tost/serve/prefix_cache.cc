@@ -19,7 +19,7 @@ struct PrefixCache::Node {
   const Piece* piece = nullptr;  // the key in parent->next
   int64_t tokens = 0, bytes = 0;
   LanguageState state;
-  torch::Tensor hidden;
+  torch::Tensor last;  // as add() got it
   std::list<Node*>::iterator place;
 };
 
@@ -30,7 +30,7 @@ PrefixCache::~PrefixCache() = default;
 
 PrefixCache::Piece PrefixCache::piece_at(const std::vector<int64_t>& ids, int64_t index) {
   const auto begin = ids.begin() + index * kPrefixPiece;
-  return {begin, begin + kPrefixPiece};
+  return {begin, begin + std::min(kPrefixPiece, ids.end() - begin)};
 }
 
 void PrefixCache::use(Node& node) {
@@ -39,7 +39,7 @@ void PrefixCache::use(Node& node) {
 
 PrefixCache::Hit PrefixCache::find(const std::vector<int64_t>& ids) {
   Node* node = root_.get();
-  for (int64_t i = 0; i < int64_t(ids.size()) / kPrefixPiece; ++i) {
+  for (int64_t i = 0; i * kPrefixPiece < int64_t(ids.size()); ++i) {
     const auto found = node->next.find(piece_at(ids, i));
     if (found == node->next.end()) break;
     node = found->second.get();
@@ -51,19 +51,23 @@ PrefixCache::Hit PrefixCache::find(const std::vector<int64_t>& ids) {
     use(*n);
   }
   use(*node);
-  return {node->tokens, copy_of(node->state), node->hidden};
+  const bool whole = node->tokens % kPrefixPiece == 0;
+  return {.tokens = node->tokens,
+          .state = copy_of(node->state),
+          .hidden = whole ? node->last : torch::Tensor(),
+          .logits = whole ? torch::Tensor() : node->last};
 }
 
 void PrefixCache::add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
-                      const torch::Tensor& hidden) {
+                      const torch::Tensor& last) {
   Node* parent = root_.get();
-  const int64_t last = tokens / kPrefixPiece - 1;
-  for (int64_t i = 0; i < last; ++i) {
+  const int64_t before = (tokens - 1) / kPrefixPiece;
+  for (int64_t i = 0; i < before; ++i) {
     const auto found = parent->next.find(piece_at(ids, i));
     if (found == parent->next.end()) return;
     parent = found->second.get();
   }
-  const auto [at, fresh] = parent->next.try_emplace(piece_at(ids, last));
+  const auto [at, fresh] = parent->next.try_emplace(piece_at(ids, before));
   if (!fresh) return;
   at->second = std::make_unique<Node>();
   Node& node = *at->second;
@@ -71,8 +75,8 @@ void PrefixCache::add(const std::vector<int64_t>& ids, int64_t tokens, const Lan
   node.piece = &at->first;
   node.tokens = tokens;
   node.state = copy_of(state);
-  node.hidden = hidden.clone();
-  node.bytes = state_bytes(node.state) + int64_t(node.hidden.nbytes()) + kPrefixPiece * 4;
+  node.last = last.clone();
+  node.bytes = state_bytes(node.state) + int64_t(node.last.nbytes()) + kPrefixPiece * 4;
   node.place = recent_.insert(recent_.begin(), &node);
   bytes_ += node.bytes;
   shrink();

@@ -1,5 +1,6 @@
 // States after beginnings of prompts, so that a beginning that comes again is not read again: a
-// trie whose edges are pieces of kPrefixPiece tokens.
+// trie whose edges are pieces of kPrefixPiece tokens. The rest of a prompt is a shorter edge, which
+// serves the same prompt alone: another one is read from the piece before.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,17 @@ class PrefixCache {
   struct Hit {
     int64_t tokens = 0;    // 0: nothing found
     LanguageState state;   // a copy
-    torch::Tensor hidden;  // of the last token, after the final norm [1, C]
+    torch::Tensor hidden;  // of the last token, after the final norm [1, C]; of a whole piece
+    torch::Tensor logits;  // that follow the whole prompt, where it ends within a piece
   };
-  // The longest beginning of `ids` that is known.
+  // All of `ids`, or the longest beginning of whole pieces that is known.
   Hit find(const std::vector<int64_t>& ids);
 
-  // The first `tokens` of `ids`, a multiple of kPrefixPiece; its shorter beginnings are expected to
-  // be there, otherwise nothing happens. Leaves used least recently go where the bytes are spent.
+  // The first `tokens` of `ids`, a multiple of kPrefixPiece, or all of them; shorter beginnings are
+  // expected to be there, otherwise nothing happens. Leaves used least recently go where the bytes
+  // are spent. `last`: the hidden vector of a multiple, else the logits.
   void add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
-           const torch::Tensor& hidden);
+           const torch::Tensor& last);
 
   int64_t bytes() const { return bytes_; }
   int64_t entries() const { return int64_t(recent_.size()); }

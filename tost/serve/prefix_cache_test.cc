@@ -39,6 +39,33 @@ TEST(PrefixCache, FindsTheLongestBeginning) {
   EXPECT_EQ(hit.hidden[0][0].item<double>(), double(kPrefixPiece));
 }
 
+TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
+  PrefixCache cache(1 << 20);
+  auto ids = text(2);
+  add(cache, ids);
+  ids.insert(ids.end(), {3, 4});
+  const auto tokens = int64_t(ids.size());
+  cache.add(ids, tokens, state_of(tokens, 7), torch::full({1, 9}, 7.0));
+  const auto hit = cache.find(ids);
+  EXPECT_EQ(hit.tokens, tokens);
+  EXPECT_EQ(hit.state.position, tokens);
+  EXPECT_FALSE(hit.hidden.defined());
+  EXPECT_EQ(hit.logits.sizes(), (std::vector<int64_t>{1, 9}));
+  auto longer = ids, shorter = ids, other = ids;
+  longer.push_back(5);
+  shorter.pop_back();
+  other.back() = 5;
+  for (const auto& prompt : {longer, shorter, other}) {
+    const auto before = cache.find(prompt);
+    EXPECT_EQ(before.tokens, 2 * kPrefixPiece);
+    EXPECT_TRUE(before.hidden.defined() && !before.logits.defined());
+  }
+  cache.add({1, 2}, 2, state_of(2, 7), torch::zeros({1, 9}));  // less than a piece
+  EXPECT_EQ(cache.find({1, 2}).tokens, 2);
+  EXPECT_EQ(cache.find({1, 2, 3}).tokens, 0);
+  EXPECT_EQ(cache.find({1}).tokens, 0);
+}
+
 TEST(PrefixCache, GivesCopies) {
   PrefixCache cache(1 << 20);
   auto state = state_of(kPrefixPiece, 5);
