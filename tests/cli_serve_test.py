@@ -338,6 +338,22 @@ class Pictures(Case):
         for layer in words["layers"]:
             for t in range(7):
                 self.assertAlmostEqual(sum(head[t] for head in layer["memberships"]), 1, places=2)
+            self.assertIsNone(layer["group_means"])
+
+    def test_group_means_of_each_token(self):
+        server = Server("words")
+        try:
+            seen = server.post("/v1/explain", {"text": "The church was built in the old town"}).json
+        finally:
+            server.end()
+        tokens = len(seen["tokens"])
+        for layer in seen["layers"]:
+            means = layer["group_means"]
+            for numbers in (means["norm"], means["cosine"]):
+                self.assertEqual([len(head) for head in numbers], [tokens] * len(layer["memberships"]))
+            for size, cosine in zip(means["norm"], means["cosine"]):
+                self.assertAlmostEqual(cosine[0], 1, places=2)  # the first token is its group
+                self.assertTrue(all(value > 0 for value in size) and all(-1 <= value <= 1 for value in cosine))
 
     def test_broken_pictures(self):
         png = self.picture()
@@ -518,10 +534,23 @@ class Page(Case):
                 page.keyboard.press("ArrowRight")
                 self.assertIn("token 2", page.inner_text("#inside-token"))
                 self.assertEqual(page.locator("#inside-table tr").count(), 4)
+                self.assertTrue(page.locator("#mean-sizes").is_hidden())  # the model has no group means
                 page.set_input_files("#file", next((self.dir / "p").rglob("*.png")))
                 page.wait_for_selector("#maps:not([hidden])")
                 self.assertGreater(page.locator("#heads img").count(), 1)
                 self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+            server = Server("words")
+            page = browser.new_page()
+            page.on("console", lambda message: messages.append(message.text))
+            page.goto(f"http://127.0.0.1:{server.port}/")
+            page.wait_for_selector("#write:not([hidden])")
+            page.fill("#tokens", "5")
+            page.click("#start")
+            page.hover(".token:nth-child(3)")
+            shapes = [page.locator(f"#{table} tr").count() for table in ("inside-table", "mean-sizes", "mean-cosines")]
+            self.assertEqual(shapes, [4] * 3)
+            self.assertTrue(page.locator("#mean-cosines td").first.is_visible())
+            server.end()
             browser.close()
         self.assertEqual(messages, [])
         self.assertEqual([url for url in requests if not url.startswith((home, "data:"))], [])

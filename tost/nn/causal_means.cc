@@ -58,7 +58,9 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
   const auto gate = config_.options.gate ? parts[2] : Tensor();
   if (call.trace != nullptr && gate.defined()) call.trace->gate = torch::silu(gate);
-  return c_proj->forward(means->forward({w, parts[1], gate, pi, rates->log_rates()}, sums));
+  const MeansCall means_call{w, parts[1], gate, pi, rates->log_rates()};
+  if (call.trace != nullptr) means->trace(means_call, sums, *call.trace);
+  return c_proj->forward(means->forward(means_call, sums));
 }
 
 ForgettingRates::ForgettingRates(int64_t heads, const std::string& kind) {
@@ -80,6 +82,15 @@ Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
   // The kernel sums what is here alone.
   const bool split = sums == nullptr && TokenSumsScope::current() != nullptr;
   return has_fused_means(call) && !split ? group_means(call, scale, sums) : chunked(call, sums);
+}
+
+void GroupMeans::trace(const MeansCall& call, const Tensor* sums, MixerTrace& trace) const {
+  MeansCall alone = call;
+  alone.base = torch::zeros_like(call.values);
+  alone.gate = Tensor();
+  Tensor copy = sums != nullptr && sums->defined() ? sums->clone() : Tensor();
+  trace.group_means = forward(alone, sums != nullptr ? &copy : nullptr);
+  trace.values = call.values * scale;
 }
 
 Tensor GroupMeans::chunked(const MeansCall& call, Tensor* sums) const {

@@ -42,6 +42,10 @@ class GroupMeans : public torch::nn::Module {
   // plain form.
   torch::Tensor forward(const MeansCall& call, torch::Tensor* sums) const;
 
+  // For a trace: the scaled means alone, and the scaled values they are made of. `sums` as above,
+  // but it keeps its value.
+  void trace(const MeansCall& call, const torch::Tensor* sums, MixerTrace& trace) const;
+
   // The same in ATen on any device and floating dtype, as products over chunks of tokens.
   torch::Tensor chunked(const MeansCall& call, torch::Tensor* sums) const;
 

@@ -139,7 +139,9 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& c
     Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
     const auto share = pi.transpose(1, 2) * double(config_.heads);
     const auto of = values != nullptr ? values->forward(x) : w;
-    y = means->forward({y, of, {}, share, rates->log_rates()}, sums);
+    const MeansCall means_call{y, of, {}, share, rates->log_rates()};
+    if (call.trace != nullptr) means->trace(means_call, sums, *call.trace);
+    y = means->forward(means_call, sums);
   }
   return y;
 }

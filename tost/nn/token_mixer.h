@@ -21,6 +21,9 @@ struct MixerTrace {
   torch::Tensor pi;  // membership, sums to 1 over heads [B, H, N] (TSSA family)
   // Factor of the output of causal mixers with the addition `gate`, after its silu [B, T, C].
   torch::Tensor gate = {};
+  // Of causal mixers with group means, both times their scale [B, T, C]: the mean of each token's
+  // group after it, and the token's own values.
+  torch::Tensor group_means = {}, values = {};
 };
 
 // What a causal mixer remembers of the tokens it has seen, by name; leading dimension B. TSSA's is

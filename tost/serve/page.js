@@ -169,23 +169,34 @@ function shade(cell, value) {
 
 function showToken(text, i) {
   text.at = i;
-  const { layers, tokens, surprisal } = text.trace;
+  const { tokens, surprisal } = text.trace;
   [...text.list.children].forEach((span, k) => span.setAttribute("aria-selected", String(k === i)));
   $("inside").hidden = false;
   $("inside-token").textContent = "“" + tokens[i] + "”, token " + (i + 1);
   $("inside-surprisal").textContent = i > 0 ? "Its surprisal is " + surprisal[i - 1].toFixed(2) + " nats." : "";
-  const rows = layers.map((layer, l) => {
-    const row = make("tr");
-    row.append(make("th", "layer " + (l + 1)));
-    for (const head of layer.memberships ?? []) {
-      const cell = make("td", head[i].toFixed(2));
-      shade(cell, head[i]);
+  showHeads(text, "inside-table", (layer) => layer.memberships, (value) => value);
+  showHeads(text, "mean-sizes", (layer) => layer.group_means?.norm, (value, most) => value / most);
+  showHeads(text, "mean-cosines", (layer) => layer.group_means?.cosine, (value) => (1 + value) / 2);
+  for (const part of document.querySelectorAll(".means")) part.hidden = !text.trace.layers.some((l) => l.group_means);
+}
+
+// A table of the numbers that a layer's heads have for the chosen token, [head][token]. `shown` gives the shade, from the
+// number and the largest one of the layer.
+function showHeads(text, table, numbers, shown) {
+  const rows = text.trace.layers.map((layer, l) => {
+    const row = make("tr"), heads = numbers(layer), name = make("th", "layer " + (l + 1));
+    name.scope = "row";
+    row.append(name);
+    const most = heads ? Math.max(...heads.flat()) || 1 : 1;
+    for (const head of heads ?? []) {
+      const cell = make("td", head[text.at].toFixed(2));
+      shade(cell, shown(head[text.at], most));
       row.append(cell);
     }
-    if (!layer.memberships) row.append(make("td", "–"));
+    if (!heads) row.append(make("td", "–"));
     return row;
   });
-  $("inside-table").replaceChildren(...rows);
+  $(table).tBodies[0].replaceChildren(...rows);
 }
 
 // --- pictures ----------------------------------------------------------------------------------

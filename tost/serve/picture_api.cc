@@ -147,10 +147,14 @@ json trace_json(const ServedModel& model, const std::vector<int64_t>& ids, const
     const auto of_text = [](const torch::Tensor& x) {
       return x.defined() ? rounded(x[0], 4) : json();
     };
-    layers.push_back({{"mixer", layer.mixer},
-                      {"memberships", of_text(layer.pi)},
-                      {"entropy", of_text(layer.entropy)},
-                      {"effect", of_text(layer.effect)}});
+    layers.push_back(
+        {{"mixer", layer.mixer},
+         {"memberships", of_text(layer.pi)},
+         {"entropy", of_text(layer.entropy)},
+         {"group_means", layer.mean_norm.defined() ? json{{"norm", of_text(layer.mean_norm)},
+                                                          {"cosine", of_text(layer.mean_cosine)}}
+                                                   : json()},
+         {"effect", of_text(layer.effect)}});
   }
   return {{"model", model.id},
           {"tokens", tokens},

@@ -43,6 +43,11 @@ Tensor norms(const Tensor& x) {
   return x.to(torch::kDouble).norm(2, -1);
 }
 
+// [B, T, C] → [B, H, T, P] float64.
+Tensor by_head(const Tensor& x, int64_t heads) {
+  return x.to(torch::kDouble).view({x.size(0), x.size(1), heads, -1}).transpose(1, 2);
+}
+
 TextLayer layer_of(const BlockTrace& block, const Block& weights, int64_t heads) {
   TextLayer layer;
   if (block.mixer.pi.defined()) {
@@ -50,16 +55,19 @@ TextLayer layer_of(const BlockTrace& block, const Block& weights, int64_t heads)
     layer.entropy = membership_entropy(layer.pi);
   }
   if (block.mixer.gate.defined()) {
-    const auto& gate = block.mixer.gate;
-    layer.gate = gate.to(torch::kDouble)
-                     .view({gate.size(0), gate.size(1), heads, -1})
-                     .mean(-1)
-                     .transpose(1, 2);
+    layer.gate = by_head(block.mixer.gate, heads).mean(-1);
+  }
+  if (block.mixer.group_means.defined()) {
+    const auto means = by_head(block.mixer.group_means, heads);
+    const auto own = by_head(block.mixer.values, heads);
+    layer.mean_norm = norms(means);
+    layer.mean_cosine = (means * own).sum(-1) / (layer.mean_norm * norms(own)).clamp_min(1e-12);
   }
   const Tensor added = (block.mixer_output * weights.gamma1).to(torch::kDouble);
   layer.effect = norms(added) / norms(block.mixed.to(torch::kDouble) - added).clamp_min(1e-12);
   layer.norm = norms(block.output);
-  for (Tensor* x : {&layer.pi, &layer.entropy, &layer.gate, &layer.effect, &layer.norm}) {
+  for (Tensor* x : {&layer.pi, &layer.entropy, &layer.gate, &layer.mean_norm, &layer.mean_cosine,
+                    &layer.effect, &layer.norm}) {
     *x = on_cpu(*x);
   }
   return layer;

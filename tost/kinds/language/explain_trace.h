@@ -19,8 +19,11 @@ struct TextLayer {
   torch::Tensor entropy;  // of pi over heads, divided by log H (one head: 0): 0 sure, 1 undecided;
                           // [B, T]
   torch::Tensor gate;     // mean over a head's features of the output gate [B, H, T]
-  torch::Tensor effect;   // |gamma1 mixer(norm x)| / |x|, x the residual stream before [B, T]
-  torch::Tensor norm;     // of the residual stream after the block [B, T]
+  // Of mixers with group means [B, H, T]: the size of what a head's mean adds after each token,
+  // and its cosine with the token's own values, 1 where the group says what the token says.
+  torch::Tensor mean_norm, mean_cosine;
+  torch::Tensor effect;  // |gamma1 mixer(norm x)| / |x|, x the residual stream before [B, T]
+  torch::Tensor norm;    // of the residual stream after the block [B, T]
 };
 
 struct TextTrace {

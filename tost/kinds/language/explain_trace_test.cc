@@ -96,6 +96,51 @@ TEST(TextTrace, GatesAndHorizons) {
   EXPECT_NEAR(horizon[config.heads - 1].item<double>(), 256, 0.1);
 }
 
+// The means token by token, from the projections.
+TEST(TextTrace, GroupMeansByTheirDefinition) {
+  for (const std::string mixer : {"tssa-means", "tssa"}) {
+    torch::manual_seed(2);
+    auto config = language_preset("tost_means_char");
+    config.vocab = 20;
+    config.dim = 16;
+    config.depth = 1;
+    config.heads = 2;
+    config.mixer = mixer;
+    if (mixer == "tssa") config.options.means = "tokens";
+    const auto model = make_language_model(config);
+    const torch::NoGradGuard no_grad;
+    LanguageTrace inside;
+    const auto layer = trace_text(*model, torch::arange(12).unsqueeze(0), &inside).layers[0];
+    const auto attn = blocks_of(*model)[0]->attn;
+    const auto* of_means = dynamic_cast<const CausalMeansMixer*>(attn.get());
+    const auto x = blocks_of(*model)[0]->norm1->forward(
+        model->named_parameters()["transformer.wte.weight"].narrow(0, 0, 12).unsqueeze(0));
+    const auto values =
+        (of_means ? of_means->c_attn->forward(x).split(16, -1)[1] : inside.blocks[0].mixer.w)
+            .view({12, 2, 8});
+    const auto keep = (1 - 1 / memory_horizon(*attn)).to(torch::kFloat);
+    const auto pi = layer.pi[0].to(torch::kFloat) * 2;
+    ASSERT_EQ(layer.mean_norm.sizes(), (std::vector<int64_t>{1, 2, 12}));
+    for (int64_t h = 0; h < 2; ++h) {
+      Tensor sum = torch::zeros({8});
+      double weight = 0;
+      for (int64_t t = 0; t < 12; ++t) {
+        const double p = pi[h][t].item<double>(), gamma = keep[h].item<double>();
+        sum = sum * gamma + values[t][h] * p;
+        weight = weight * gamma + p * p;
+        const auto mean = sum / std::sqrt(weight + 1e-6);  // the scale starts at 1
+        EXPECT_NEAR(layer.mean_norm[0][h][t].item<double>(), mean.norm().item<double>(), 1e-4);
+        const double cosine = torch::dot(mean, values[t][h]).item<double>() /
+                              (mean.norm() * values[t][h].norm()).item<double>();
+        EXPECT_NEAR(layer.mean_cosine[0][h][t].item<double>(), cosine, 1e-4);
+        if (t == 0) EXPECT_NEAR(cosine, 1, 1e-6);
+      }
+    }
+  }
+  EXPECT_FALSE(
+      trace_text(*testing::tiny_model("tssa", "none"), ids_of(5)).layers[0].mean_norm.defined());
+}
+
 TEST(TextTrace, OneTokenOneHeadAndNotANumber) {
   const auto model = testing::tiny_model("tssa", "learned");
   const auto one = trace_text(*model, ids_of(1));
