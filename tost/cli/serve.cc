@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -104,10 +105,13 @@ class Spiller {
   explicit Spiller(SessionStore& store) {
     thread_ = start_thread([this, &store] {
       std::unique_lock lock(mutex_);
+      std::string said;  // a full disk fails every second
       while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; })) {
         try {
           store.spill_idle();
+          said.clear();
         } catch (const std::exception& error) {
+          if (std::exchange(said, error.what()) == error.what()) continue;
           std::fprintf(stderr, "%s\n", json_text(nlohmann::json{{"error", error.what()}}).c_str());
         }
       }
@@ -141,11 +145,33 @@ std::vector<std::string> served_models(const std::vector<std::string>& given) {
   return shipped;
 }
 
+void check_limits(const ServeFlags& o) {
+  for (const auto& [name, value] : {std::pair{"--connections", o.http.connections},
+                                    {"--max-header", o.http.header_bytes},
+                                    {"--max-body", o.http.body_bytes},
+                                    {"--max-bodies", o.http.bodies_bytes},
+                                    {"--max-tokens", o.app.most_new_tokens},
+                                    {"--max-texts", o.app.most_texts}}) {
+    if (value < 1) fail_usage(name, " is ", value, "; it must be at least 1.");
+  }
+  for (const auto& [name, value] : {std::pair{"--header-seconds", o.http.header_s},
+                                    {"--body-seconds", o.http.body_s},
+                                    {"--write-seconds", o.http.write_s},
+                                    {"--request-seconds", o.app.request_s}}) {
+    if (!(value > 0)) fail_usage(name, " is ", value, "; it must be above 0.");
+  }
+  for (const auto& [name, value] :
+       {std::pair{"--idle-seconds", o.sessions.idle_s}, {"--drain-seconds", o.drain_s}}) {
+    if (!(value >= 0)) fail_usage(name, " is ", value, "; it must not be below 0.");
+  }
+}
+
 void run_serve(ServeFlags& o) {
   if (o.port > 65'535) fail_usage("--port is ", o.port, "; it must be from 0 to 65535.");
   if (o.service.batch < 1 || o.service.batch > 1024) {
     fail_usage("--batch is ", o.service.batch, "; it must be from 1 to 1024.");
   }
+  check_limits(o);
   set_threads(o.run.threads);
   o.service.threads = o.run.threads;
   o.app.key = read_key(o.key_file);

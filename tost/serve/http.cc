@@ -21,6 +21,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cerrno>
 #include <chrono>
 #include <list>
 #include <mutex>
@@ -354,7 +355,8 @@ void HttpCore::listen(const std::string& address, int64_t wanted) {
   if (!error) acceptor.listen(net::socket_base::max_listen_connections, error);
   if (error) {
     fail_data("Cannot listen on ", address, " port ", wanted, ": ", system_reason(error.value()),
-              "; choose another --port, or end what uses it.");
+              error.value() == EADDRNOTAVAIL ? "; --host is an address of this machine."
+                                             : "; choose another --port, or end what uses it.");
   }
   port = acceptor.local_endpoint().port();
 }

@@ -37,6 +37,37 @@ bool is_id(const std::string& id) {
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
+// A disk that fails is no fault of the client's.
+template <class Work>
+auto on_disk(const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw ApiError(500, error.what(), "session", "session_storage");
+  }
+}
+
+// What could not be saved does not keep the rest from being saved.
+class Failures {
+ public:
+  template <class Work>
+  void run(const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      if (count_++ == 0) first_ = error.what();
+    }
+  }
+  void report() const {
+    if (count_ == 0) return;
+    fail_data(count_, count_ == 1 ? " session" : " sessions", " could not be saved: ", first_);
+  }
+
+ private:
+  int64_t count_ = 0;
+  std::string first_;
+};
+
 }  // namespace
 
 SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
@@ -93,17 +124,23 @@ SessionStore::Entry& SessionStore::entry_of(const std::string& id, const std::st
 void SessionStore::load(Entry& e) {
   e.used = Clock::now();
   if (e.bytes != nullptr) return;
-  e.bytes = std::make_shared<const std::string>(read_file(file_of(e.info), kMostFileBytes));
+  e.bytes = on_disk([&] {
+    return std::make_shared<const std::string>(read_file(file_of(e.info), kMostFileBytes));
+  });
   e.info.in_memory = true;
   e.info.bytes = int64_t(e.bytes->size());
   bytes_ += e.info.bytes;
+  while (bytes_ > limits_.bytes && spill_oldest(&e)) {
+  }
 }
 
 void SessionStore::save(Entry& e) {
   if (e.info.saved || e.bytes == nullptr) return;
-  const auto file = file_of(e.info);
-  make_directories(file.parent_path());
-  write_file_atomic(file, *e.bytes);
+  on_disk([&] {
+    const auto file = file_of(e.info);
+    make_directories(file.parent_path());
+    write_file_atomic(file, *e.bytes);
+  });
   e.info.saved = true;
 }
 
@@ -114,30 +151,40 @@ void SessionStore::drop(Entry& e) {
   e.info.in_memory = false;
 }
 
-// Those used least recently leave memory: for the folder, or, if they are stored answers, for good.
+// Of those that may leave memory for the folder, or, as stored answers, for good, the one used
+// least recently.
+std::map<std::string, SessionStore::Entry>::iterator SessionStore::oldest(bool spill) {
+  auto oldest = entries_.end();
+  for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+    const auto& e = at->second;
+    const bool may_go = spill ? e.bytes != nullptr : starts_with(e.info.id, "resp-");
+    if (!may_go || e.info.busy) continue;
+    if (oldest == entries_.end() || e.used < oldest->second.used) oldest = at;
+  }
+  return oldest;
+}
+
+// False where there is none besides `but`.
+bool SessionStore::spill_oldest(const Entry* but) {
+  const auto found = lock_ ? oldest(true) : entries_.end();
+  if (found == entries_.end() || &found->second == but) return false;
+  save(found->second);
+  drop(found->second);
+  return true;
+}
+
 void SessionStore::make_room(int64_t bytes) {
   while (bytes_ + bytes > limits_.bytes || int64_t(entries_.size()) >= limits_.count) {
     const bool many = int64_t(entries_.size()) >= limits_.count;
-    const bool spill = lock_.has_value() && !many;
-    auto oldest = entries_.end();
-    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
-      const auto& e = at->second;
-      const bool may_go = spill ? e.bytes != nullptr : starts_with(e.info.id, "resp-");
-      if (!may_go || e.info.busy) continue;
-      if (oldest == entries_.end() || e.used < oldest->second.used) oldest = at;
-    }
-    if (oldest == entries_.end()) {
+    if (!many && spill_oldest(nullptr)) continue;
+    const auto leaving = many || !lock_ ? oldest(false) : entries_.end();
+    if (leaving == entries_.end()) {
       throw ApiError(429, cat("The server holds ", entries_.size(), " sessions of ", bytes_,
                               " bytes, as many as it may; remove some."));
     }
-    if (spill) {
-      save(oldest->second);
-      drop(oldest->second);
-    } else {
-      drop(oldest->second);
-      if (oldest->second.info.saved) discard(file_of(oldest->second.info));
-      entries_.erase(oldest);
-    }
+    drop(leaving->second);
+    if (leaving->second.info.saved) discard(file_of(leaving->second.info));
+    entries_.erase(leaving);
   }
 }
 
@@ -255,7 +302,11 @@ void SessionStore::give_back(const std::string& id) {
 void SessionStore::save_all() {
   const Lock lock(mutex_);
   if (!lock_) return;
-  for (auto& [id, e] : entries_) save(e);
+  Failures failures;
+  for (auto& [id, e] : entries_) {
+    failures.run([&] { save(e); });
+  }
+  failures.report();
 }
 
 void SessionStore::spill_idle() {
@@ -269,13 +320,23 @@ void SessionStore::spill_idle() {
     }
   }
   // One at a time, so that nobody waits for the disk longer than a file takes.
+  Failures failures;
   for (const auto& id : ids) {
     const Lock lock(mutex_);
     const auto found = entries_.find(id);
     if (found == entries_.end() || found->second.info.busy) continue;
-    save(found->second);
-    drop(found->second);
+    failures.run([&] {
+      save(found->second);
+      drop(found->second);
+    });
   }
+  // What was given back is larger than what was taken, and may have spent the bytes.
+  for (bool spilled = true; spilled;) {
+    spilled = false;
+    const Lock lock(mutex_);
+    if (bytes_ > limits_.bytes) failures.run([&] { spilled = spill_oldest(nullptr); });
+  }
+  failures.report();
 }
 
 int64_t SessionStore::bytes_in_memory() const {

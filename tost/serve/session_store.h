@@ -59,6 +59,8 @@ class SessionStore {
   void give_back(const std::string& id, int64_t position, std::string bytes);
   void give_back(const std::string& id);
 
+  // Both go through all sessions before they throw an Error that says how many could not be saved,
+  // and why the first.
   void save_all();    // at the end
   void spill_idle();  // every second or so
   int64_t bytes_in_memory() const;
@@ -77,7 +79,9 @@ class SessionStore {
   void load(Entry& entry);
   void save(Entry& entry);
   void drop(Entry& entry);
+  std::map<std::string, Entry>::iterator oldest(bool spill);
   void make_room(int64_t bytes);
+  bool spill_oldest(const Entry* but);
   void insert(const std::string& id, Entry entry);
   std::filesystem::path file_of(const SessionInfo& info) const;
   void adopt_folder();

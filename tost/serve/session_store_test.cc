@@ -89,6 +89,34 @@ TEST(SessionStore, SavedSessionsOutliveTheServer) {
   EXPECT_FALSE(path_exists(dir.path() / "s" / "m" / (spilled + ".safetensors")));
 }
 
+TEST(SessionStore, WhatCannotBeSavedStopsNoOther) {
+  const TempDir dir;
+  const auto folder = dir.path() / "s";
+  std::vector<std::string> ids;
+  SessionStore store({.folder = folder, .idle_s = 0});
+  for (int i = 0; i < 5; ++i) ids.push_back(store.add("sess", "m", 1, "state"));
+  std::sort(ids.begin(), ids.end());
+  std::filesystem::create_directories(folder / "m" / (ids[2] + ".safetensors"));
+  const auto said = [&](void (SessionStore::*work)()) -> std::string {
+    try {
+      (store.*work)();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const auto file = [&](int i) { return folder / "m" / (ids[size_t(i)] + ".safetensors"); };
+  for (const auto work : {&SessionStore::save_all, &SessionStore::spill_idle}) {
+    EXPECT_EQ(said(work).rfind("1 session could not be saved", 0), 0u) << said(work);
+    for (const int i : {0, 1, 3, 4}) EXPECT_EQ(read_file(file(i), 100), "state");
+  }
+  EXPECT_EQ(store.bytes_in_memory(), 5);  // it stays where it is
+  EXPECT_EQ(status_of([&] { store.save(ids[2]); }), 500);
+  std::filesystem::remove(file(2));
+  EXPECT_EQ(said(&SessionStore::save_all), "nothing");
+  EXPECT_EQ(read_file(file(2), 100), "state");
+}
+
 TEST(SessionStore, AFolderBelongsToOneServer) {
   const TempDir dir;
   const SessionStore store({.folder = dir.path() / "s"});
@@ -105,6 +133,13 @@ TEST(SessionStore, WhereBytesAreSpentTheOldestGo) {
   EXPECT_FALSE(disk.info(first).in_memory);
   EXPECT_EQ(*disk.read(first, "m"), "12345");
   EXPECT_EQ(*disk.read(third, "m"), "abcde");
+
+  EXPECT_EQ(disk.bytes_in_memory(), 10);  // what is read takes the place of others
+  disk.take(third, "m");
+  disk.give_back(third, 2, "abcdefgh");
+  disk.spill_idle();
+  EXPECT_EQ(disk.bytes_in_memory(), 8);
+  EXPECT_EQ(*disk.read(second, "m"), "67890");
 
   SessionStore memory({.bytes = 10});
   const auto answer = memory.add("resp", "m", 1, "12345");
