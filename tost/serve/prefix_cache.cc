@@ -60,6 +60,8 @@ PrefixCache::Hit PrefixCache::find(const std::vector<int64_t>& ids) {
 
 void PrefixCache::add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
                       const torch::Tensor& last) {
+  const int64_t bytes = state_bytes(state) + int64_t(last.nbytes()) + kPrefixPiece * 4;
+  if (bytes > most_bytes_) return;
   Node* parent = root_.get();
   const int64_t before = (tokens - 1) / kPrefixPiece;
   for (int64_t i = 0; i < before; ++i) {
@@ -76,7 +78,7 @@ void PrefixCache::add(const std::vector<int64_t>& ids, int64_t tokens, const Lan
   node.tokens = tokens;
   node.state = copy_of(state);
   node.last = last.clone();
-  node.bytes = state_bytes(node.state) + int64_t(node.last.nbytes()) + kPrefixPiece * 4;
+  node.bytes = bytes;
   node.place = recent_.insert(recent_.begin(), &node);
   bytes_ += node.bytes;
   shrink();

@@ -36,8 +36,9 @@ class PrefixCache {
   Hit find(const std::vector<int64_t>& ids);
 
   // The first `tokens` of `ids`, a multiple of kPrefixPiece, or all of them; shorter beginnings are
-  // expected to be there, otherwise nothing happens. Leaves used least recently go where the bytes
-  // are spent. `last`: the hidden vector of a multiple, else the logits.
+  // expected to be there, otherwise nothing happens, as for what is larger than all the bytes.
+  // Leaves used least recently go where the bytes are spent. `last`: the hidden vector of a
+  // multiple, else the logits.
   void add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
            const torch::Tensor& last);
 

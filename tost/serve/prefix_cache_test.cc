@@ -95,6 +95,18 @@ TEST(PrefixCache, DropsTheLeavesUsedLeastRecently) {
   EXPECT_EQ(cache.entries(), 3);
 }
 
+TEST(PrefixCache, WhatNeverFitsDropsNothing) {
+  PrefixCache one(1 << 20);
+  add(one, text(1));
+  PrefixCache cache(one.bytes());
+  add(cache, text(1));
+  LanguageState large = state_of(kPrefixPiece, 1);
+  large.blocks[0]["statistics"] = torch::zeros({1, 1000}, torch::kDouble);
+  cache.add(text(1, 7), kPrefixPiece, large, torch::zeros({1, 4}));
+  EXPECT_EQ(cache.find(text(1, 7)).tokens, 0);
+  EXPECT_EQ(cache.find(text(1)).tokens, kPrefixPiece);
+}
+
 TEST(PrefixCache, WithoutBytesKeepsNothing) {
   PrefixCache cache(0);
   add(cache, text(2));
