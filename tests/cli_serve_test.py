@@ -320,6 +320,51 @@ class Sessions(Case):
         server.end()
 
 
+    def test_many_sessions_at_once_are_those_of_each_alone(self):
+        count, chance, texts = int(os.environ.get("TOST_TEST_SESSIONS", 60)), random.Random(7), {}
+        turns = [[{"prompt": chance.choice([" the cat", " and", " sees the bird ." * 20]), "max_tokens": chance.randint(1, 12),
+                   "seed": i, "ignore_eos": True} for _ in range(4)] for i in range(count)]
+        begin = lambda server, i: server.post("/v1/sessions", {"prompt": f"the {i} " * chance.choice([1, 60])}).json["id"]
+        alone = []
+        server = Server(self.lm, "--prefix-bytes", 0, "--batch", 1)
+        self.addCleanup(server.end)
+        chance.seed(8)
+        for i in range(count):
+            session = begin(server, i)
+            alone.append([server.complete(session=session, **turn) for turn in turns[i]])
+        server.end()
+        # Few of them fit into memory, and the server is killed in the middle.
+        flags = [self.lm, "--sessions", self.dir / "many", "--session-bytes", 200_000, "--batch", 24]
+        server = Server(*flags)
+        self.addCleanup(server.end)
+        chance.seed(8)
+        sessions = [begin(server, i) for i in range(count)]
+
+        def take(server, turn):
+            order = [i for i in range(count)]
+            chance.shuffle(order)
+            with concurrent.futures.ThreadPoolExecutor(24) as pool:
+                made = pool.map(lambda i: server.complete(session=sessions[i], **turns[i][turn]), order)
+                for i, text in zip(order, made):
+                    texts[i, turn] = text
+
+        take(server, 0)
+        forks = {i: server.post(f"/v1/sessions/{sessions[i]}/fork", {}).json["id"] for i in range(0, count, 5)}
+        take(server, 1)
+        for session in [*sessions, *forks.values()]:
+            self.assertEqual(server.post(f"/v1/sessions/{session}/save", {}).status, 200)
+        server.end(signal.SIGKILL)
+        server = Server(*flags)
+        self.addCleanup(server.end)
+        take(server, 2)
+        for i, fork in forks.items():
+            self.assertEqual([server.complete(session=fork, **turns[i][turn]) for turn in (1, 2)], alone[i][1:3])
+        take(server, 3)
+        self.assertLessEqual(server.metric("tost_session_bytes"), 400_000)
+        server.end()
+        self.assertEqual([[texts[i, turn] for turn in range(4)] for i in range(count)], alone)
+
+
 class Pictures(Case):
     def test_classes_and_maps(self):
         png = self.picture()
@@ -467,8 +512,27 @@ class Operation(Case):
         self.assertEqual((shown["answered"], shown["failed"], shown["refused"]), (12, 0, 0))
         self.assertEqual(shown["first_token"]["count"], 12)
         self.assertEqual(shown["tokens"], 12 + shown["between_tokens"]["count"])
+        self.assertIsNone(shown["failure"])
         self.error("bench", "serve", "--port", "1", exit_code=1, says="start tost serve")
+        self.error("bench", "serve", "--port", str(self.server.port), "--model", "nothing", "--requests", "3", exit_code=1,
+                   says="no model 'nothing'")
+        self.error("bench", "serve", "--host", "localhost", exit_code=2, says="127.0.0.1")
         self.error("bench", "serve", "--rate", "0", exit_code=2, says="above 0")
+
+    def test_a_load_tells_that_its_server_died(self):
+        server = Server(self.lm)
+        self.addCleanup(server.end)
+        bench = subprocess.Popen([cli_test.TOST, "bench", "serve", "--port", str(server.port), "--requests", "400", "--rate", "100",
+                                  "--tokens", "50"], stdout=subprocess.PIPE, text=True)
+        while server.metric("tost_new_tokens_total") < 200:
+            time.sleep(0.01)
+        server.end(signal.SIGKILL)
+        said = bench.communicate(timeout=60)[0]
+        self.assertEqual(bench.returncode, 0)
+        answered, failed = (int(n) for n in re.search(r"(\d+) answered, 0 refused, (\d+) failed", said).groups())
+        self.assertEqual(answered + failed, 400)
+        self.assertGreater(failed, 0)
+        self.assertRegex(said, "The first failure: (The server ended|The server gave no answer|Cannot connect)")
 
     def test_bad_flags(self):
         self.error("serve", self.lm, "--port", "70000", exit_code=2, says="65535")
@@ -478,6 +542,10 @@ class Operation(Case):
         self.error("serve", self.lm, "--chat-template", self.file("t.json", b"{}"), exit_code=2, says="'user'")
         self.error("serve", self.lm, "--sessions", self.sessions, exit_code=2, says="sessions")
         self.error("serve", self.dir / "absent", exit_code=1, says="absent")
+        self.error("serve", self.lm, "--connections", "0", exit_code=2, says="at least 1")
+        self.error("serve", self.lm, "--header-seconds", "0", exit_code=2, says="above 0")
+        self.error("serve", self.lm, "--idle-seconds", "-1", exit_code=2, says="--idle-seconds")
+        self.error("serve", self.lm, "--host", "192.0.2.1", "--port", "0", exit_code=1, says="--host")
 
 
 class OpenAi(Case):
@@ -501,6 +569,31 @@ class OpenAi(Case):
             self.assertEqual(list(stream)[-1].type, "response.completed")
         with self.assertRaises(openai.NotFoundError):
             client.completions.create(model="nothing", prompt="the")
+        with self.assertRaises(openai.BadRequestError) as refused:
+            client.completions.create(model="lm", prompt="the", max_tokens=-1)
+        self.assertEqual(refused.exception.param, "max_tokens")
+        ask = {"model": "lm", "messages": [{"role": "user", "content": "the"}], "max_tokens": 5, "seed": 2}
+        parts = list(client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual("".join(p.choices[0].delta.content or "" for p in parts if p.choices),
+                         client.chat.completions.create(**ask).choices[0].message.content)
+        self.assertEqual(parts[-1].usage.completion_tokens, 5)
+        self.assertEqual(client.models.retrieve("lm").id, "lm")
+        two = client.embeddings.create(model="lm", input=["the", "the cat"], encoding_format="float").data
+        coded = client.embeddings.create(model="lm", input="the").data[0].embedding
+        for a, b in zip(two[0].embedding, coded, strict=True):
+            self.assertAlmostEqual(a, b, places=5)
+
+    def test_the_official_client_shows_its_key(self):
+        try:
+            import openai
+        except ImportError:
+            self.skipTest("Python has no openai")
+        server = Server(self.lm, env={"TOST_API_KEY": "secret"})
+        self.addCleanup(server.end)
+        client = lambda key: openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key=key, max_retries=0)
+        self.assertEqual([m.id for m in client("secret").models.list()], ["lm"])
+        with self.assertRaises(openai.AuthenticationError):
+            client("other").models.list()
 
 
 class Page(Case):
@@ -540,6 +633,7 @@ class Page(Case):
                 self.assertGreater(page.locator("#heads img").count(), 1)
                 self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
             server = Server("words")
+            self.addCleanup(server.end)
             page = browser.new_page()
             page.on("console", lambda message: messages.append(message.text))
             page.goto(f"http://127.0.0.1:{server.port}/")
@@ -550,7 +644,6 @@ class Page(Case):
             shapes = [page.locator(f"#{table} tr").count() for table in ("inside-table", "mean-sizes", "mean-cosines")]
             self.assertEqual(shapes, [4] * 3)
             self.assertTrue(page.locator("#mean-cosines td").first.is_visible())
-            server.end()
             browser.close()
         self.assertEqual(messages, [])
         self.assertEqual([url for url in requests if not url.startswith((home, "data:"))], [])

@@ -39,6 +39,7 @@ void run_bench_serve(const BenchServeFlags& o) {
                        {"answered", r.first.size()},
                        {"refused", r.refused},
                        {"failed", r.failed},
+                       {"failure", r.failed > 0 ? nlohmann::json(r.failure) : nlohmann::json()},
                        {"tokens", r.tokens},
                        {"seconds", r.seconds},
                        {"tokens_per_s", rate},
@@ -48,6 +49,7 @@ void run_bench_serve(const BenchServeFlags& o) {
   std::printf("%lld requests, %g a second: %zu answered, %lld refused, %lld failed\n",
               static_cast<long long>(o.load.requests), o.load.rate, r.first.size(),
               static_cast<long long>(r.refused), static_cast<long long>(r.failed));
+  if (r.failed > 0) std::printf("The first failure: %s\n", r.failure.c_str());
   std::printf("%lld tokens in %.1f s, %.1f a second\n", static_cast<long long>(r.tokens), r.seconds,
               rate);
   std::printf("%-20s %9s %9s %9s\n", "milliseconds", "p50", "p95", "p99");

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +18,10 @@
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/random.h"
+#include "tost/base/text.h"
 #include "tost/base/thread.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {
@@ -26,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostRequests = 20'000;
-constexpr char kEvent[] = "data: {";
+constexpr time_t kSilence = 360;  // seconds: longer than a server works on a request by default
 
 class Socket {
  public:
@@ -35,10 +38,15 @@ class Socket {
     to.sin_family = AF_INET;
     to.sin_port = htons(uint16_t(load.port));
     if (::inet_pton(AF_INET, load.host.c_str(), &to.sin_addr) != 1) {
+      if (fd_ >= 0) ::close(fd_);
       fail_usage("The address '", load.host, "' is not numeric, as 127.0.0.1 is.");
     }
+    const timeval silence{.tv_sec = kSilence, .tv_usec = 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence);
     if (fd_ < 0 || ::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) {
-      fail_data("Cannot connect to ", load.host, " port ", load.port, ": ", system_reason(errno),
+      const auto reason = system_reason(errno);
+      if (fd_ >= 0) ::close(fd_);
+      fail_data("Cannot connect to ", load.host, " port ", load.port, ": ", reason,
                 "; start tost serve there.");
     }
   }
@@ -55,7 +63,7 @@ class Socket {
       at += size_t(count);
     }
   }
-  // The next line; false at the end.
+  // The next line, or what comes after the last one; false at the end.
   bool line(std::string& to) {
     for (;;) {
       const size_t end = rest_.find('\n');
@@ -66,7 +74,10 @@ class Socket {
       }
       char part[4096];
       const auto count = ::recv(fd_, part, sizeof part, 0);
-      if (count <= 0) return false;
+      if (count <= 0) {
+        to = std::exchange(rest_, {});
+        return !to.empty();
+      }
       rest_.append(part, size_t(count));
     }
   }
@@ -106,6 +117,8 @@ std::vector<Planned> plan(const ServeLoad& load) {
 
 struct Answered {
   int status = 0;
+  bool whole = false;
+  std::string error;           // as the server put it, a JSON object
   std::vector<double> tokens;  // seconds after the request
 };
 
@@ -117,18 +130,43 @@ Answered ask(const ServeLoad& load, const std::string& text) {
   std::string line;
   if (socket.line(line) && line.size() > 12) answered.status = std::atoi(line.c_str() + 9);
   while (socket.line(line)) {
-    if (line.compare(0, sizeof kEvent - 1, kEvent) != 0) continue;
-    answered.tokens.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (line == "data: [DONE]") {
+      answered.whole = answered.error.empty();
+    } else if (starts_with(line, "{\"error\"") || starts_with(line, "data: {\"error\"")) {
+      answered.error = line.substr(line.find('{'));
+    } else if (starts_with(line, "data: {")) {
+      answered.tokens.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
   }
   if (!answered.tokens.empty()) answered.tokens.pop_back();  // the event of the end
   return answered;
 }
 
+std::string reason_of(const Answered& answered) {
+  if (answered.error.empty()) {
+    return answered.status == 200
+               ? "The server ended the connection in the middle of a text."
+               : cat("The server gave no answer (status ", answered.status, ").");
+  }
+  try {
+    const auto error = parse_json(answered.error, "The server's answer").at("error");
+    return cat("The server says: ", escaped(error.at("message").get<std::string>()));
+  } catch (const std::exception&) {
+    return cat("The server's answer is ", shown(answered.error), ".");
+  }
+}
+
+void add_failure(ServeLoadResult& result, const std::string& reason) {
+  if (result.failed++ == 0) result.failure = reason;
+}
+
 void add(ServeLoadResult& result, const Answered& answered) {
-  if (answered.status == 429) ++result.refused;
-  if (answered.status != 200 || answered.tokens.empty()) {
-    result.failed += answered.status != 429;
+  if (answered.status == 429) {
+    ++result.refused;
     return;
+  }
+  if (answered.status != 200 || !answered.whole || answered.tokens.empty()) {
+    return add_failure(result, reason_of(answered));
   }
   result.tokens += int64_t(answered.tokens.size());
   result.first.push_back(answered.tokens[0]);
@@ -162,18 +200,21 @@ ServeLoadResult run_serve_load(const ServeLoad& load) {
     std::this_thread::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(
                                               std::chrono::duration<double>(planned.at)));
     clients.push_back(start_thread([&, text = planned.text] {
-      Answered answered;
       try {
-        answered = ask(load, text);
-      } catch (const Error&) {
-        // Counts as failed: the server takes no connection.
+        const auto answered = ask(load, text);
+        const std::lock_guard lock(mutex);
+        add(result, answered);
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        add_failure(result, error.what());
       }
-      const std::lock_guard lock(mutex);
-      add(result, answered);
     }));
   }
   for (auto& client : clients) client.join();
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (result.failed == load.requests) {
+    fail_data("None of the ", load.requests, " requests was answered. ", result.failure);
+  }
   std::sort(result.first.begin(), result.first.end());
   std::sort(result.between.begin(), result.between.end());
   return result;

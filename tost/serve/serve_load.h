@@ -23,12 +23,14 @@ struct ServeLoadResult {
   std::vector<double> first;    // seconds to the first token, one an answered request; ascending
   std::vector<double> between;  // seconds between tokens; ascending
   int64_t refused = 0;          // status 429
-  int64_t failed = 0;           // anything else that is not an answer
+  int64_t failed = 0;           // anything else that is not a whole answer
+  std::string failure;          // why the first of them failed
   int64_t tokens = 0;
   double seconds = 0;  // from the first request to the last answer
 };
 
-// Throws a usage Error for settings out of range, a data Error where nothing listens.
+// Throws a usage Error for settings out of range, a data Error where nothing listens or all
+// requests fail.
 ServeLoadResult run_serve_load(const ServeLoad& load);
 
 // Of ascending values, the smallest that is not below a share p of them; NaN of none.
