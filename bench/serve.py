@@ -7,7 +7,8 @@ Starts `tost serve MODEL` on a free port, measures and ends it. Needs only Pytho
 
   texts     tokens a second of one text, and of --streams texts at a time
   prompts   time to the first token: a prompt of one token, and of --tokens tokens that are known already
-  sessions  resident memory of --count sessions of --tokens tokens each, beside the bytes that /metrics counts
+  sessions  resident memory of --count sessions of --tokens tokens each, beside the bytes that /metrics counts; with
+            --flags "--sessions FOLDER --idle-seconds N" also after they have gone to disk
   hostile   times of an honest client alone, then for --seconds beside clients that send and read badly
 """
 import argparse
@@ -15,6 +16,8 @@ import base64
 import concurrent.futures
 import http.client
 import json
+import multiprocessing
+import os
 import pathlib
 import random
 import re
@@ -118,6 +121,14 @@ def sessions(server, o):
     print(f"{o.count} sessions: /metrics counts {counted / o.count:.0f} bytes each, resident memory grew by "
           f"{grown / o.count:.0f} each ({100 * (grown / o.count / numbers - 1):+.1f} % of the numbers); "
           f"{1e3 * seconds / o.count:.2f} ms an import")
+    if "--sessions" not in shlex.split(o.flags):
+        return
+    end = time.monotonic() + 600
+    while server.metric("tost_session_bytes") > 0 and time.monotonic() < end:
+        time.sleep(1)
+    left = server.metric("tost_session_bytes")
+    print(f"gone to disk: {left:.0f} bytes counted in memory, resident memory {(server.resident() - before) / 2**20:+.0f} MiB "
+          f"against the beginning, {server.metric('tost_sessions'):.0f} sessions")
 
 
 def request_bytes(body, path="/v1/completions", length=None, more=b""):
@@ -143,6 +154,18 @@ def bad_requests(chance):
         lambda: request_bytes(json.dumps({"prompt": "a", "max_tokens": chance.choice([-1, 1e99, "x"])}).encode()),
         lambda: request_bytes(b'{"prompt": "a", "max_tokens": 500, "stream": true}'),  # and leaves
     ])()
+
+
+def attackers(port, count, stop, counted):
+    """Threads of a process of their own, which leaves the processor to the server and to honest clients."""
+    os.nice(10)
+    counts = {"whole": 0, "bytes": 0, "silent": 0}
+    clients = [threading.Thread(target=attack, args=(port, i, stop, counts)) for i in range(count)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    counted.put(sum(counts.values()))
 
 
 def attack(port, seed, stop, counts):
@@ -178,18 +201,17 @@ def honest(server, seconds, wanted):
 def hostile(server, o):
     wanted = server.complete(prompt="The", max_tokens=20, seed=1)["choices"][0]["text"]
     quiet = honest(server, min(30, o.seconds), wanted)
-    before, stop, counts = server.resident(), threading.Event(), {"whole": 0, "bytes": 0, "silent": 0}
-    clients = [threading.Thread(target=attack, args=(server.port, i, stop, counts)) for i in range(o.streams)]
-    for client in clients:
-        client.start()
+    before, stop, counted = server.resident(), multiprocessing.Event(), multiprocessing.Queue()
+    hostile_ones = multiprocessing.Process(target=attackers, args=(server.port, o.streams, stop, counted), daemon=True)
+    hostile_ones.start()
     beside = honest(server, o.seconds, wanted)
     stop.set()
-    for client in clients:
-        client.join()
+    connections = counted.get()
+    hostile_ones.join()
     for name, t in (("alone", quiet), (f"beside {o.streams} hostile clients", beside)):
         t.sort()
         print(f"an honest client {name}: {len(t)} texts, p50 {t[len(t) // 2]:.1f} ms, p99 {t[int(0.99 * len(t))]:.1f} ms")
-    print(f"{sum(counts.values())} hostile connections; resident memory {before / 2**20:.0f} MiB before, "
+    print(f"{connections} hostile connections; resident memory {before / 2**20:.0f} MiB before, "
           f"{server.resident() / 2**20:.0f} MiB after")
 
 
