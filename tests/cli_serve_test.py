@@ -322,7 +322,7 @@ class Sessions(Case):
 
     def test_many_sessions_at_once_are_those_of_each_alone(self):
         count, chance, texts = int(os.environ.get("TOST_TEST_SESSIONS", 60)), random.Random(7), {}
-        turns = [[{"prompt": chance.choice([" the cat", " and", " sees the bird ." * 20]), "max_tokens": chance.randint(1, 12),
+        asked = [[{"prompt": chance.choice([" the cat", " and", " sees the bird ." * 20]), "max_tokens": chance.randint(1, 12),
                    "seed": i, "ignore_eos": True} for _ in range(4)] for i in range(count)]
         begin = lambda server, i: server.post("/v1/sessions", {"prompt": f"the {i} " * chance.choice([1, 60])}).json["id"]
         alone = []
@@ -331,7 +331,7 @@ class Sessions(Case):
         chance.seed(8)
         for i in range(count):
             session = begin(server, i)
-            alone.append([server.complete(session=session, **turn) for turn in turns[i]])
+            alone.append([server.complete(session=session, **turn) for turn in asked[i]])
         server.end()
         # Few of them fit into memory, and the server is killed in the middle.
         flags = [self.lm, "--sessions", self.dir / "many", "--session-bytes", 200_000, "--batch", 24]
@@ -344,7 +344,7 @@ class Sessions(Case):
             order = [i for i in range(count)]
             chance.shuffle(order)
             with concurrent.futures.ThreadPoolExecutor(24) as pool:
-                made = pool.map(lambda i: server.complete(session=sessions[i], **turns[i][turn]), order)
+                made = pool.map(lambda i: server.complete(session=sessions[i], **asked[i][turn]), order)
                 for i, text in zip(order, made):
                     texts[i, turn] = text
 
@@ -358,7 +358,7 @@ class Sessions(Case):
         self.addCleanup(server.end)
         take(server, 2)
         for i, fork in forks.items():
-            self.assertEqual([server.complete(session=fork, **turns[i][turn]) for turn in (1, 2)], alone[i][1:3])
+            self.assertEqual([server.complete(session=fork, **asked[i][turn]) for turn in (1, 2)], alone[i][1:3])
         take(server, 3)
         self.assertLessEqual(server.metric("tost_session_bytes"), 400_000)
         server.end()
