@@ -26,7 +26,7 @@ fi
 sources=$PWD/build/python/sources
 if [ -n "${MODELS:-}" ]; then  # both libraries have their tests in their source distributions
   rm -rf "$sources"
-  "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary :all: -d "$sources" "${libraries[@]}"
+  "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary timm,transformers -d "$sources" "${libraries[@]}"
   for file in "$sources"/*.tar.gz; do tar xzf "$file" -C "$sources"; done
   export TOST_TRANSFORMERS_TESTS=$sources/transformers-5.23.0/tests
 fi
