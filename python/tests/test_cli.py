@@ -37,8 +37,8 @@ def wheel():
 
 def test_libraries_come_with_their_licences(wheel):
     with zipfile.ZipFile(wheel) as file:
-        names = file.namelist()
-    libraries = [re.match(r"tost_cli\.libs/lib(\w{2,5})", name)[1] for name in names if name.startswith("tost_cli.libs/")]
+        names = [name for name in file.namelist() if not name.endswith("/")]
+    libraries = [re.match(r"tost_cli\.libs/lib(\w{1,5})", name)[1] for name in names if name.startswith("tost_cli.libs/")]
     licences = [name.rsplit("/", 1)[1].lower() for name in names if "/licences/" in name]
     assert libraries
     assert not [library for library in libraries if not any(library.lower() in name for name in licences)], licences
