@@ -149,7 +149,7 @@ void check_encoder(const fs::path& file, const std::vector<std::string>& tokens,
                       (special || tokens[id.get<uint64_t>()] == alphabet.decode(word));
     if (!fits) {
       fail_data("'", file.string(), "' gives '", word.substr(0, 80), "' the id ",
-                json_text(id).substr(0, 20), ", which is not what vocab.bpe beside it says.");
+                json_text(id).substr(0, 20), ", which is not what vocab.bpe in its folder says.");
     }
   }
 }

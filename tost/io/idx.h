@@ -16,7 +16,7 @@ struct IdxArray {
 // Reads an idx file of unsigned bytes, plain or gzip-compressed (told by its content).
 // Throws a data Error naming the file for: a missing file, not idx, another value type, a number of
 // dimensions other than `dimensions`, a zero or overlong dimension, more than `max_bytes` claimed
-// (judged before allocating), fewer or more bytes than the header claims.
+// (checked before allocating), fewer or more bytes than the header claims.
 IdxArray read_idx(const std::string& path, int64_t dimensions,
                   int64_t max_bytes = int64_t{4} << 30);
 

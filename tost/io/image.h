@@ -39,7 +39,7 @@ struct ImageLimits {
 // - PNG palettes are expanded, 16-bit samples keep their high byte, alpha is dropped without
 //   blending, gamma is ignored. (Pillow does the same, except that it clips 16-bit grey to 255.)
 // - The EXIF orientation is not applied: torchvision's and timm's loaders do not apply it either.
-// Throws a data Error naming `name` for: not an image, no pixels, larger than `limits` (judged by
+// Throws a data Error naming `name` for: not an image, no pixels, larger than `limits` (checked in
 // the header, before allocating), damaged, or truncated (as Pillow: never half a picture).
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});

@@ -217,7 +217,7 @@ TEST(ImageTest, TakesWhatNoPixelDependsOn) {
   std::string zeros = jpeg;  // the spectral selection, which some baseline encoders leave out
   zeros[scan + 12] = 0;
   EXPECT_EQ(decode_image(zeros, "x"), whole);
-  EXPECT_EQ(decode_image(jpeg + "behind the end", "x"), whole);
+  EXPECT_EQ(decode_image(jpeg + "after the end", "x"), whole);
 }
 
 TEST(ImageTest, RefusesSizesByTheHeader) {

@@ -38,9 +38,9 @@ void on_error(j_common_ptr info) {
   leave(info, text);
 }
 
-// What honest encoders do, and no pixel depends on. Bytes left over before a marker of the header
-// belong to some neighbour's careless length; behind the first scan they are pixels that were not
-// read, as the decoder lost its place in damaged data.
+// Warnings about files of correct encoders that change no pixel. Extra bytes before a marker of the
+// header come from a wrong length field. After the first scan they are pixels that were not read,
+// because the decoder lost its place in damaged data.
 bool is_harmless(j_common_ptr info) {
   switch (info->err->msg_code) {
     case JWRN_JFIF_MAJOR:
@@ -53,7 +53,7 @@ bool is_harmless(j_common_ptr info) {
   }
 }
 
-// The library's warnings (level -1) say that it goes on with pixels it made up.
+// After a warning (level -1) the library continues with pixels that it made up.
 void on_message(j_common_ptr info, int level) {
   if (level < 0 && !(info->is_decompressor && is_harmless(info))) on_error(info);
 }

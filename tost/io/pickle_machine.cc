@@ -110,7 +110,7 @@ void PickleMachine::push_mark() {
 }
 
 std::vector<PickleId> PickleMachine::pop_mark() {
-  if (marks_.empty()) fail("it goes back to a mark that is not there");
+  if (marks_.empty()) fail("it pops a mark that is not there");
   const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
   std::vector<PickleId> items(begin, stack_.end());
   stack_.erase(begin, stack_.end());
@@ -172,7 +172,7 @@ void PickleMachine::push_object(PickleId callee, PickleId args, PickleId kwargs)
   push(tree_.add_object(std::move(object), at_));
 }
 
-// OBJ, whose class lies behind the mark, and INST, which names it.
+// OBJ, whose class is the first item after the mark, and INST, which names it.
 void PickleMachine::push_marked_object(const PickleStep& step) {
   auto items = pop_mark();
   if (step.op->code == 'i') {

@@ -1,4 +1,4 @@
-// The machine behind read_pickle().
+// The machine that read_pickle() runs.
 #pragma once
 
 #include <string>

@@ -57,7 +57,7 @@ class PngDecoder {
   bool read_header(const ImageLimits& limits) {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, &source_, on_read);
-    // The limits are ours to judge, with our own sentence; text chunks are not even inflated.
+    // Our own code checks the limits, for its own message. Text chunks are not even inflated.
     const auto side = static_cast<png_uint_32>(limits.max_side);
     png_set_user_limits(png_, side, side);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);

@@ -198,10 +198,10 @@ class SafetensorsSax : public nlohmann::json::json_sax_t {
         fail("the dtype of " + where + " must be a string, found " + found);
       case Expect::kShape:
       case Expect::kShapeNumber:
-        fail("the shape of " + where + " must be a list of whole numbers, found " + found);
+        fail("the shape of " + where + " must be a list of integers, found " + found);
       case Expect::kOffsets:
       case Expect::kOffsetsNumber:
-        fail("the data_offsets of " + where + " must be two whole numbers, found " + found);
+        fail("the data_offsets of " + where + " must be two integers, found " + found);
       default:
         fail(where + " must be an object with dtype, shape and data_offsets, found " + found);
     }

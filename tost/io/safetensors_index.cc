@@ -57,7 +57,7 @@ SafetensorsIndex parse_safetensors_index(std::string_view text, const std::strin
     const auto& name = shard.get_ref<const std::string&>();
     if (!is_shard_name(name)) {
       fail("tensor " + shown(tensor) + " is said to lie in " + shown(name) +
-           ", which is not the plain name of a .safetensors file beside it");
+           ", which is not the plain name of a .safetensors file in its folder");
     }
     result.shards[name].insert(tensor);
   }

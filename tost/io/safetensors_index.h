@@ -23,7 +23,8 @@ bool is_safetensors_index(const std::filesystem::path& file);
 
 // Strict: throws a data Error naming `where` unless it is an object of "weight_map" and perhaps
 // "metadata" (an object; what it holds is not used), no key is there twice, the map is not empty,
-// and every shard is a plain name ending in .safetensors, so that it lies beside the index.
+// and every shard is a plain name ending in .safetensors, so that it lies in the folder of the
+// index.
 SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where);
 
 // The index in a file of at most 100 MB.

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 struct Kind {
   const char* name;
-  const char* payload;  // the key beside "kind"; null: none
+  const char* payload;  // the key next to "kind"; null: none
   std::shared_ptr<const Tokenizer> (*make)(const json& payload, const std::string& where);
 };
 

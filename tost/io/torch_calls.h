@@ -27,7 +27,7 @@ struct PickleListing {
 };
 
 // The opcodes of one pickle at the beginning of `bytes`, from first to last, whatever order they
-// would be refused in; at most `most` lines, and names for as long as the opcodes go on. The names
+// would be refused in; at most `most` lines, and the names up to the last opcode. The names
 // that STACK_GLOBAL takes from stack and memo are followed there; an import that cannot be followed
 // is counted. Never throws for what is in the bytes.
 PickleListing list_pickle(std::string_view bytes, size_t most);
