@@ -131,9 +131,9 @@ TEST_F(SequenceFile, RefusesWhatDoesNotFit) {
   expect_refused(changed("tost.coding", [](json& v) { v["max_length"] = 12.5; }),
                  "max_length of its coding has '12.5'");
   expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = 1e300; }),
-                 "where a whole number belongs");
+                 "where an integer belongs");
   expect_refused(changed("tost.coding", [](json& v) { v["vocab"] = UINT64_MAX; }),
-                 "where a whole number belongs");
+                 "where an integer belongs");
   expect_refused(changed("tost.config", [](json& v) { v["heads"] = 3; }), "heads");
   auto metadata = to_metadata(tiny_info());
   metadata.erase("tost.coding");

@@ -53,7 +53,7 @@ void expect_only_whole_folders(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     if (name == kLatestPointer || name == kBestPointer) continue;
-    EXPECT_GE(checkpoint_step(name), 0) << "left behind: " << name;
+    EXPECT_GE(checkpoint_step(name), 0) << "left over: " << name;
   }
 }
 

@@ -39,7 +39,7 @@ class CheckpointStore {
   // `directory` is made if missing. keep_last >= 1.
   CheckpointStore(std::filesystem::path directory, int64_t keep_last);
 
-  // Removes what killed saves left behind; gives the number of folders removed or put back.
+  // Removes what killed saves have left; gives the number of folders removed or put back.
   int64_t clean();
 
   // Replaces a checkpoint of the same step. Afterwards only the newest keep_last, the best

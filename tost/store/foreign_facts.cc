@@ -31,7 +31,7 @@ std::optional<int64_t> integer_argument(const TorchFile& file, const char* group
   if (value && *value >= 0 && *value <= double(kMost) && std::floor(*value) == *value) {
     return static_cast<int64_t>(*value);
   }
-  fail_data(group, ".", name, " is not a whole number from 0 to ", kMost, ".");
+  fail_data(group, ".", name, " is not an integer from 0 to ", kMost, ".");
 }
 
 std::string text_of(const TorchFile& file, std::optional<PickleId> id) {
@@ -39,10 +39,10 @@ std::string text_of(const TorchFile& file, std::optional<PickleId> id) {
   return std::string(file.tree()[*id].text);
 }
 
-// A whole number from 0 to kMost.
+// An integer from 0 to kMost.
 int64_t whole(const json& value, const char* key) {
   if (value.is_number_integer() && value >= 0 && value <= kMost) return value.get<int64_t>();
-  fail_data("it has ", json_text(value), " for ", key, "; a whole number from 0 to ", kMost,
+  fail_data("it has ", json_text(value), " for ", key, "; an integer from 0 to ", kMost,
             " is expected.");
 }
 
@@ -103,7 +103,7 @@ ModelFacts torch_facts(const TorchFile& file) {
 ModelFacts config_file_facts(const fs::path& path) {
   ModelFacts facts;
   facts.model_key = "architecture in config.json";
-  facts.no_heads = "no config.json beside it has n_head";
+  facts.no_heads = "no config.json in its folder has n_head";
   if (!is_plain_file(path)) return facts;
   const std::string where = cat("'", path.string(), "'");
   const json config =

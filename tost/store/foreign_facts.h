@@ -1,4 +1,4 @@
-// What checkpoints tell beside their weights: the training arguments in torch files, and the
+// What checkpoints hold in addition to weights: the training arguments in torch files, and the
 // config.json of model hubs. Free of torch.
 #pragma once
 

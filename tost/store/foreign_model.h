@@ -1,5 +1,5 @@
-// What names and shapes of the tensors that others have saved tell of a model, and what only the
-// facts beside them do. Free of torch.
+// What the names and shapes of tensors that others have saved tell of a model, and what only the
+// other facts of the checkpoint tell. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tost {
 
-// What a checkpoint tells beside its weights; nothing where it does not.
+// What a checkpoint holds in addition to its weights; empty where it holds nothing.
 struct ModelFacts {
   std::string model;                // the name of its architecture
   std::string model_key = "model";  // under which it stands, for messages
@@ -25,8 +25,8 @@ struct ModelFacts {
   std::vector<double> mean, std;
   std::vector<std::string> classes;
   std::string activation;  // of the MLP, by the names of Hugging Face
-  // What this program wrote beside the weights: to_json(ModelInfo) or to_json(LanguageInfo). Where
-  // it is there, it decides alone.
+  // The description that this program wrote: to_json(ModelInfo) or to_json(LanguageInfo). Where it
+  // is there, the other facts are not used.
   std::optional<nlohmann::json> description;
 };
 

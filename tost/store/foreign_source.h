@@ -1,5 +1,5 @@
 // Opening weights that others have saved: files of torch.save, read as data and never executed, and
-// safetensors files without this program's description, with the config.json beside them.
+// safetensors files without this program's description, with the config.json in their folder.
 //
 // In torch files weights lie under "model" (or timm's "state_dict"), averaged ones under
 // "model_ema" (or "state_dict_ema"); a file that is itself a dict of tensors holds raw weights. The

@@ -23,7 +23,7 @@ using Manifest = std::map<std::string, ManifestEntry>;  // by the file's name
 nlohmann::json make_manifest(const std::filesystem::path& folder);
 
 // Strict: throws a data Error naming `where` unless it is such an object whose names are those of
-// files beside it, weights, optimiser and state among them.
+// files in its folder, weights, optimiser and state among them.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 // {"bytes": N, "crc32c": "8 hex digits"}, as the lists have it of each file. Strict: throws a data
@@ -40,8 +40,8 @@ void verify_entry(const std::filesystem::path& path, const ManifestEntry& expect
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Checks one file against the manifest beside it, as above. Says nothing of a file beside which
-// there is none, or that it does not list.
+// Checks one file against the manifest in its folder, as above. A file without a manifest, or that
+// the manifest does not list, passes.
 void verify_file(const std::filesystem::path& file);
 
 // The checkpoint folder that the first of these pointers names (see follow_pointer()) that is

@@ -37,8 +37,7 @@ void expect_keys(const json& object, const std::vector<std::string>& keys,
 int64_t whole_number(const json& value, const std::string& what) {
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
-  if (!fits)
-    fail_data(what, " has ", shown(json_text(value), 40), " where a whole number belongs.");
+  if (!fits) fail_data(what, " has ", shown(json_text(value), 40), " where an integer belongs.");
   return value.get<int64_t>();
 }
 

@@ -34,8 +34,8 @@ std::string stored_kind(const std::map<std::string, std::string>& metadata,
 void expect_keys(const nlohmann::json& object, const std::vector<std::string>& keys,
                  const std::string& where);
 
-// The value of a whole number, where get<int64_t>() would take 12.5 too, and any number that is too
-// large. A data Error about `what` for anything else.
+// The value of an integer; get<int64_t>() would also accept 12.5 and any number that is too large.
+// A data Error about `what` for anything else.
 int64_t whole_number(const nlohmann::json& value, const std::string& what = "it");
 
 // Throws a usage Error unless the classes of the data that is called `data` are those of the model,

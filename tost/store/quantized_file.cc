@@ -47,16 +47,16 @@ QuantizedWeight rounded(const std::string& name, const Tensor& weight, bool four
             found.sizes(), " where ", wanted, " are needed.");
 }
 
-// One tensor of the file in whole numbers, of which the model has the sizes `wanted`.
+// One tensor of the file in integers, of which the model has the sizes `wanted`.
 Tensor expanded(const std::string& name, const Tensor& values, const StateDict& file,
                 const Tensor& wanted, const std::string& where) {
   const auto found = file.find(name + kScale);
   if (found == file.end()) {
-    fail_data(where, " holds '", name, "' in whole numbers but lacks '", name, kScale, "'.");
+    fail_data(where, " holds '", name, "' in integers but lacks '", name, kScale, "'.");
   }
   const Tensor& scales = found->second;
   if (wanted.dim() != 2 || !wanted.is_floating_point()) {
-    fail_data(where, " holds '", name, "' in whole numbers, which only matrices can be.");
+    fail_data(where, " holds '", name, "' in integers, which only matrices can be.");
   }
   const bool four = values.scalar_type() == torch::kByte;
   const int64_t out = wanted.size(0), in = wanted.size(1);

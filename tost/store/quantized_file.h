@@ -7,7 +7,7 @@
 //   bf16  NAME [out, in] bfloat16
 // in the form of ops/quantized_weight.h; everything else is float32 as ever. The metadata
 // "tost.precision" names the precision. Readers get the float32 numbers that the stored ones stand
-// for, and an engine of that precision finds the same whole numbers again.
+// for, and an engine of that precision rounds these to the same integers again.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct StoredWeights {
 // precision, a data Error naming the tensor where a weight is not finite.
 StoredWeights store_weights(const torch::nn::Module& module, const std::string& precision);
 
-// What was read from a file, with every pair of whole numbers and scales turned into the float32
+// What was read from a file, with every pair of integers and scales turned into the float32
 // tensor that `model` has under that name. Throws a data Error about `where` naming the tensor for
 // missing scales, wrong types or sizes, values that no weight has, and scales that are negative or
 // not finite.

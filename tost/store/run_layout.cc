@@ -34,7 +34,7 @@ fs::path follow_pointer(const fs::path& checkpoints, const char* pointer) {
   std::string name = read_file(file, 4096);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
   if (checkpoint_step(name) < 0 || !is_folder(checkpoints / name)) {
-    fail_data("'", file.string(), "' should name a checkpoint folder beside it but holds '",
+    fail_data("'", file.string(), "' should name a checkpoint folder next to it but holds '",
               name.substr(0, 60), "'; name a checkpoint folder yourself.");
   }
   return checkpoints / name;

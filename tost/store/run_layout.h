@@ -37,7 +37,7 @@ std::string checkpoint_name(int64_t step);
 int64_t checkpoint_step(const std::string& name);
 
 // The checkpoint folder that RUN/checkpoints/`pointer` names; empty where there is no such pointer.
-// Throws a data Error when the pointer's content is not the name of a checkpoint folder beside it.
+// Throws a data Error when the pointer's content is not the name of a checkpoint folder next to it.
 std::filesystem::path follow_pointer(const std::filesystem::path& checkpoints, const char* pointer);
 
 // Folders of finished checkpoints, newest first. Not verified.

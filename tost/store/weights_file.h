@@ -13,7 +13,7 @@ enum class Weights { kRaw, kEma };
 
 // The file that `path` means: itself, the model of a checkpoint folder (or the index of its shards,
 // safetensors_index.h), or that of the best (else the latest, else the newest intact) checkpoint of
-// a run folder. kEma: the averaged weights; a file of torch.save holds them beside the raw ones.
+// a run folder. kEma: the averaged weights; a file of torch.save may hold both.
 // Throws a data Error where there is none.
 std::filesystem::path find_model_file(const std::filesystem::path& path,
                                       Weights weights = Weights::kRaw);

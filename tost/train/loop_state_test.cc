@@ -23,7 +23,7 @@ TEST(LoopState, CountsAreWholeNumbers) {
       bad[json::json_pointer(place)] = value;
       const std::string message = data_error_of([&] { loop_state_from_json(bad, "state.json"); });
       EXPECT_NE(message.find("'state.json'"), std::string::npos) << place << " " << value;
-      EXPECT_NE(message.find("whole number"), std::string::npos) << message;
+      EXPECT_NE(message.find("where an integer belongs"), std::string::npos) << message;
     }
   }
   json bad = good;
