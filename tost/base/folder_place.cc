@@ -31,7 +31,7 @@ void FolderPlace::check() const {
   fail_data("'", folder_.string(), "' was ",
             found ? "replaced by another folder" : "removed or moved away",
             " while it was being written to, so that nothing more is written; put it back before "
-            "you go on.");
+            "you continue.");
 }
 
 }  // namespace tost

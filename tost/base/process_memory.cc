@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number behind `key` in a file of lines "key number ..."; 0 without one.
+// The number after `key` in a file of lines "key number ..."; 0 without one.
 int64_t entry(const fs::path& file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {

@@ -40,7 +40,7 @@ std::string csv_table(const std::vector<Row>& rows, const Flat& flat) {
   return text;
 }
 
-// {"rows": [...]} with json_of(row) for each row, a flat object that may hold lists besides.
+// {"rows": [...]} with json_of(row) for each row, a flat object that may also hold lists.
 template <class Row, class ToJson>
 nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
   nlohmann::json list = nlohmann::json::array();

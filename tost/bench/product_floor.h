@@ -37,7 +37,7 @@ struct ProductFloor {
 // Every product on weights of its own, in the network's order: the median of `repeat` passes of
 // each by at::mm and by at::linear (convolutions by at::mm of their rows and by at::conv2d,
 // channels last), the better of the two, and their sum. precision: fp32, bf16; int8 multiplies
-// whole numbers (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such
+// integers (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such
 // product. Products of many rows are timed in part and scaled.
 ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
                               int64_t repeat, torch::Device device = torch::kCPU);

@@ -21,7 +21,7 @@ namespace tost::testing {
 enum class PowerLoss {
   kNone,          // everything: the process died alone
   kDropUnsynced,  // nothing
-  kDropBytes,     // names, with the bytes that were secured behind them
+  kDropBytes,     // names, and of their files the bytes that were secured
 };
 
 // Follows every change below `root`, which exists; what is there at the start counts as secured.

@@ -1,4 +1,4 @@
-// Finds the data sets and reference numbers that lie beside the source tree and are not part of it.
+// Finds the data sets and reference numbers that lie next to the source tree, not in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace tost::testing {
 
-// TOST_SHARED from the environment, else ../shared beside the source tree (TOST_SOURCE_DIR is a
+// TOST_SHARED from the environment, else ../shared next to the source tree (TOST_SOURCE_DIR is a
 // compile definition of every test); it need not exist.
 inline std::filesystem::path shared_path(const std::string& relative) {
   const char* set = std::getenv("TOST_SHARED");

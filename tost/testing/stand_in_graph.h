@@ -1,5 +1,5 @@
 // Graphs of the device that stands in for a GPU, with what a CUDA graph does to a program:
-// capturing runs nothing, and leaves NaN (0 in whole numbers) where results will be; a replay
+// capturing runs nothing, and leaves NaN (in integers 0) where results will be; a replay
 // repeats the same calls on the same memory, with the host's numbers as they were; what waits for
 // the device, or brings memory of the host, cannot be captured.
 #pragma once
