@@ -1,5 +1,5 @@
-// How a causal call is spread over threads. Two schedules, one result: the passes do the same
-// arithmetic in the same order for a head whatever is done beside it.
+// How a causal call is spread over threads. Two schedules, one result: for a head, the passes do
+// the same arithmetic in the same order, whatever other threads do.
 #pragma once
 
 #include <cstdint>

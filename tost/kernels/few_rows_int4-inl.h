@@ -1,4 +1,4 @@
-// Weights of four bits against inputs of sixteen: whole numbers within a group, float32 over
+// Weights of four bits against inputs of sixteen: integers within a group, float32 over
 // groups. A group's 32 inputs are four planes of eight, and lane l of a group's eight 16-bit words
 // holds the weights of plane 0 to 3 at l, so one load of words meets four loads of inputs.
 #if defined(TOST_KERNELS_FEW_ROWS_INT4_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,8 +28,8 @@ HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
   }
 }
 
-// One row of inputs in whole numbers: planes [4][8 groups], each group's sum (with a vector of
-// zeros behind the last), and what they all are to be multiplied by.
+// One row of inputs as integers: planes [4][8 groups], each group's sum (with a vector of zeros
+// after the last), and the factor of them all.
 struct Int4Row {
   int16_t* planes;
   float* sums;

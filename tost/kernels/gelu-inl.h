@@ -103,7 +103,7 @@ HWY_INLINE VecOf<D> gelu_rough(D d, VecOf<D> x) {
 
 // GELU as max(x, 0) - r(|x|), r in pieces that are polynomials in |x|, the last of them 0: piece k
 // has k / kScale in its middle. Coefficients are looked up in registers, on the port that tile
-// products leave free; beside these only every second multiplication unit works.
+// products leave free. While these run, only every second multiplication unit is free.
 template <Activation>
 struct GeluPieces;
 

@@ -18,7 +18,7 @@ std::vector<std::string> supported_isas();
 // set.
 std::string current_isa();
 
-// Uses the named set from the next kernel call on, in every thread; "auto" goes back to the best
+// Uses the named set from the next kernel call on, in every thread; "auto" selects the best
 // one. Throws a usage Error that lists the names if this one is unknown or not supported here.
 void force_isa(std::string_view name);
 

@@ -33,7 +33,7 @@ template <bool kPartial, class T>
 HWY_INLINE void store_part(Vec value, T* p, size_t n) {
   store_lanes<kPartial>(Wide(), value, p, n);
 }
-// The first n lanes, zeros behind.
+// The first n lanes, then zeros.
 template <bool kPartial>
 HWY_INLINE Vec only_first(Vec value, size_t n) {
   if constexpr (kPartial) return hn::IfThenElseZero(hn::FirstN(Wide(), n), value);

@@ -93,8 +93,8 @@ class PanelProduct {
     const int64_t column = index * kPanelColumns;
     for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a_, column + v * kLanes, kLanes);
     const float* weight = args_.weight + index * args_.panel_stride;
-    // With every block of rows a part of the panel behind; then, or after the last panel, lines
-    // that are there already.
+    // Prefetches a part of the next panel with every block of rows. At its end, or after the last
+    // panel, it fetches lines that are there already.
     const auto* next = reinterpret_cast<const char*>(last ? weight : weight + args_.panel_stride);
     const char* end = next + (last ? 0 : args_.inputs * kPanelColumns * 4);
     for (int64_t row = 0; row < a_.rows; row += kRows) {

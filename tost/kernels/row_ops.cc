@@ -1,4 +1,4 @@
-// LayerNorm and rounding to whole numbers, row by row: a row is read several times, but from the
+// LayerNorm and rounding to integers, row by row: a row is read several times, but from the
 // L1 cache.
 #include "tost/kernels/row_ops.h"
 
@@ -57,7 +57,7 @@ struct Sums {
   }
 };
 
-// The lanes [0, lanes) of v, zeros behind.
+// The lanes [0, lanes) of v, then zeros.
 template <bool kPartial>
 HWY_INLINE WideVec first_lanes(WideVec v, int64_t lanes) {
   if constexpr (kPartial) {
@@ -235,7 +235,7 @@ HWY_INLINE RowRange range_of(const Row& row, int64_t width) {
   return {range.low.lowest(), range.high.highest(), range.broken.total()};
 }
 
-// Whole numbers in the order of the bfloat16 with these bits, NaN outermost; its own inverse.
+// Integers in the order of the bfloat16 with these bits, NaN outermost; its own inverse.
 template <class D>
 HWY_INLINE hn::Vec<D> in_order(D d, hn::Vec<D> bits) {
   return hn::Xor(bits, hn::And(hn::ShiftRight<15>(bits), hn::Set(d, 0x7FFF)));

@@ -1,5 +1,5 @@
 // LayerNorm, and the epilogues of matrix products in a network, on tiles of rows: bias, activation
-// and residual, and the rounding of rows to whole numbers.
+// and residual, and the rounding of rows to integers.
 //
 // A call works on the calling thread; the caller cuts rows into tiles that stay in its caches.
 // Strides are in elements, columns are adjacent, rows may be 0. Arithmetic is float32 whatever is
@@ -67,8 +67,8 @@ void quantize_rows(const QuantizeRowsArgs& args);
 //   value = activation(row_scale column_scale (sums - row_zero column_sum) + bias);
 //   out = value, or with `add`, which goes with no activation, out + gamma value.
 // The error of an activation stored as float32 is that of the plain float32 form; stored as
-// bfloat16 it is less than one unit there for results above 2^-6, less than 1e-4 for others; that
-// of integer sums, whose results become bytes next, at most 1.2e-3 besides.
+// bfloat16 it is less than one unit there for results above 2^-6, less than 1e-4 for others. For
+// integer sums, whose results become bytes next, it is at most 1.2e-3 more.
 struct FinishRowsArgs {
   int64_t rows = 0;
   int64_t columns = 0;

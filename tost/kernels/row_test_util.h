@@ -1,5 +1,5 @@
-// What the tests of row operations share: arrays of rows with marks behind, and every instruction
-// set.
+// What the tests of row operations share: arrays of rows with marks after their end, and every
+// instruction set.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline uint16_t to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// Rows of float32 or bfloat16 with a stride beyond their width and marks behind.
+// Rows of float32 or bfloat16 with a stride beyond their width and marks after their end.
 class RowsOf {
  public:
   static constexpr float kMark = -77;

@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-// Of each chunk the means and the squares around them, one behind the other.
+// Of each chunk the means, then the squares around them.
 template <class T>
 void moments_of_chunks(const ColumnMomentsArgs& a, int64_t begin, int64_t end) {
   const RowChunks chunks(a.rows);
@@ -71,8 +71,8 @@ void norm_gelu_rows(const NormGeluArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-// grad_z receives the gradients of p; their sums over rows, plain and times the normalised values,
-// stand one behind the other.
+// grad_z receives the gradients of p. Their sums over rows follow each other: plain, then times the
+// normalised values.
 template <class T, bool kGelu>
 void gelu_chunks(const NormGeluBackwardArgs& args, int64_t begin, int64_t end) {
   const NormGeluArgs a = args.forward;

@@ -1,4 +1,4 @@
-// Batch normalisation by the batch's own statistics and the GELU behind it, forward and backward.
+// Batch normalisation by the batch's own statistics and the GELU after it, forward and backward.
 //
 // Arrays are contiguous [rows, width], a row for each pixel of the batch (channels last), float32
 // or bfloat16; parameters, statistics and arithmetic are float32. As in mlp_grad.h, sums over rows

@@ -19,8 +19,8 @@ TssaShape shape_for(DType dtype) {
   return {dtype == DType::kFloat32 ? 2 : 4, 1027, 8, 128};
 }
 
-// A [B, N, C] array `offset` elements behind a cache line, the gap and 64 bytes at the end
-// canaries.
+// A [B, N, C] array `offset` elements after the start of a cache line; the gap and 64 bytes at the
+// end hold canaries.
 class Array {
  public:
   Array(const TssaShape& shape, DType dtype, int64_t offset)
@@ -60,7 +60,7 @@ class Array {
   Workspace memory_;
 };
 
-// y and grad_w of one form, `offset` elements behind a cache line.
+// y and grad_w of one form, `offset` elements after the start of a cache line.
 struct Results {
   Results(const TssaShape& shape, DType dtype, int64_t offset)
       : y(shape, dtype, offset), grad_w(shape, dtype, offset) {}

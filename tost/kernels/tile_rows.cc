@@ -86,8 +86,8 @@ HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
   if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
 }
 
-// Sums of a block that wait to be finished. All it needs is its own: a store of results could
-// change what stands behind a reference.
+// Sums of a block that wait to be finished. It copies all it needs: a store of results could change
+// what a reference refers to.
 template <class Sum, class Out, Finish kFinish>
 class Waiting {
  public:

@@ -12,12 +12,12 @@ namespace tost::kernels {
 // names a set below AVX-512.
 bool has_tiles();
 
-// Inputs are taken in steps of this many bytes: 32 bfloat16 or 64 whole numbers.
+// Inputs are taken in steps of this many bytes: 32 bfloat16 or 64 integers.
 inline constexpr int64_t kTileStep = 64;
 // Columns of a block of the weight.
 inline constexpr int64_t kTileColumns = 32;
 
-// Memory to bring to the L2 cache meanwhile, as much of it as fits beside the rest:
+// Memory to prefetch into the L2 cache meanwhile, as much of it as fits with the rest:
 // `pieces` times `bytes`, `stride` bytes from one to the next. A hint: results do not depend on it.
 struct FetchAhead {
   const char* data = nullptr;
@@ -28,9 +28,9 @@ struct FetchAhead {
 // [steps, 2, 16, 16, group]: step, half of the columns, group of inputs, column, input of the
 // group; a group is 2 bfloat16 or 4 int8, weights of one column that stand side by side.
 struct TileProductArgs {
-  // Rows, columns and all that becomes of the sums; these are never stored, `sums` stays null. They
-  // are whole numbers where column_scale is given: rows are uint8 and the weight int8 then, else
-  // both are bfloat16.
+  // Rows, columns and all that becomes of the sums. These are never stored: `sums` stays null. If
+  // column_scale is given, they are integers, rows are uint8 and the weight is int8. Else rows and
+  // weight are bfloat16.
   FinishRowsArgs finish;
   const void* x = nullptr;  // [rows, steps * kTileStep bytes]
   int64_t x_bytes = 0;      // from row to row

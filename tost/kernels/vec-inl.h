@@ -63,7 +63,7 @@ HWY_INLINE void store(D d, VecOf<D> value, Bf16* p) {
   hn::StoreU(narrow(d, value), HalfWords<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
-// The first n lanes, zeros behind; never touches memory past p + n. Highway 1.0.3 emulates masked
+// The first n lanes, then zeros; never touches memory past p + n. Highway 1.0.3 emulates masked
 // loads by full ones on most targets, so only those with true masks use them.
 template <class D, class T>
 HWY_INLINE VecOf<D> load_first(D d, const T* p, size_t n) {

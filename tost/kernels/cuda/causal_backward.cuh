@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 2 : 1>)
   write_chunk_sums<V, K>(cut, at, r, scratch, partial + at.chunk_channel(cut));
 }
 
-// Sums over the chunks behind.
+// Sums over the chunks after this one.
 struct Behind {
   const float* moment;  // [B, chunks, C]: of r
   const float* spread;  // [B, chunks, H]: of sum_i r S

@@ -1,6 +1,6 @@
 // What the causal kernels share. A block works on one head of one chunk of one sample, kCausalChunk
 // tokens: K adjacent tokens a row of threads, V channels a thread. Sums over the tokens before (or
-// behind) are formed in three steps: within the thread, over the rows of the block in shared
+// after) are formed in three steps: within the thread, over the rows of the block in shared
 // memory, and over the chunks by a scan kernel between two passes.
 #pragma once
 
@@ -85,7 +85,7 @@ __device__ __forceinline__ void add_row(const CausalCut& cut, const CausalPlace<
   for (int v = 0; v < V; ++v) sum[v] += pack.values[v];
 }
 
-// What the rows of threads before (or behind) this one have, in the order of the rows. `scratch`
+// Sums of the rows of threads before (or after) this one, in the order of the rows. `scratch`
 // holds rows x P floats, aligned for packs, and is free again afterwards.
 template <int V, int K, bool kBehind>
 __device__ __forceinline__ void sum_other_rows(const CausalCut& cut, const CausalPlace<V, K>& at,
@@ -245,8 +245,8 @@ __device__ __forceinline__ void energies(const CausalCut& cut, const CausalPlace
 // Adjacent chunks that a thread of scan_chunks() takes.
 inline constexpr int kScanChunks = 8;
 
-// before[b, chunk, i] = start + what stands in the chunks before (kBehind: behind) of partial
-// [B, chunks, width]; totals [b, i] (null: not wanted) what stands in all, start included. start
+// before[b, chunk, i] = start + the sum over the chunks before (kBehind: after) of partial
+// [B, chunks, width]; totals [b, i] (null: not wanted) the sum over all, start included. start
 // and totals are rows of `state_stride`, start may be null; they may be the same. Sums are float64.
 // `parts` threads share a column, as in column_sums.cuh. Each adds up kScanChunks chunks, and these
 // sums are added one after the other, however many threads there are: what is before a chunk does

@@ -41,7 +41,7 @@ const Case kCases[] = {{0, 8},
                        {9, 1028, false, 3},
                        {2, 640}};
 
-// An aligned array of either storage with marks behind.
+// An aligned array of either storage with marks after its end.
 class Array {
  public:
   Array(DType dtype, const Floats& values, int64_t offset = 0)
