@@ -33,10 +33,10 @@ class OutOfMemory : public std::bad_alloc {
 };
 
 // Blocks of 128 KiB and more are kept in classes an eighth of a power of two apart and given out
-// again, last released first; when the limit is reached the one longest unused goes back to the
-// system. From 2 MiB on blocks are aligned to huge pages and ask for them. Smaller blocks go
-// straight to malloc. Thread-safe; blocks may be released by another thread than the one that
-// asked. Content of a block is undefined.
+// again, last released first. At the limit the block that was unused longest is freed. From 2 MiB
+// on blocks are aligned to huge pages and ask for them. Smaller blocks go straight to malloc.
+// Thread-safe; blocks may be released by another thread than the one that asked. Content of a block
+// is undefined.
 class BlockCache {
  public:
   // One for the process, never destroyed, so that tensors may outlive static objects.

@@ -1,6 +1,6 @@
-// The inner operators behind mlp_grad.h, the same for every device: `Device` says how a kernel is
-// run there. What they take was checked by the callers, but for what would read beyond an
-// array.
+// The inner operators of mlp_grad.h, the same for every device: `Device` says how a kernel is run
+// there. Callers have checked their arguments; here only what would read beyond an array is
+// checked.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -46,8 +46,8 @@ void check_membership(const Tensor& x, const char* name, const Tensor& pi) {
   bool fits = pi.defined() && pi.dim() == x.dim() && pi.size(-1) == x.size(-2) && pi.size(-2) > 0;
   for (int64_t i = 0; fits && i < x.dim() - 2; ++i) fits = pi.size(i) == x.size(i);
   if (!fits) {
-    fail_usage("coding rate: pi must be [..., heads, tokens] beside ", name, " ", x.sizes(),
-               ", but ", pi.defined() ? cat("is ", pi.sizes()) : "is undefined", ".");
+    fail_usage("coding rate: pi must be [..., heads, tokens] for ", name, " ", x.sizes(), ", but ",
+               pi.defined() ? cat("is ", pi.sizes()) : "is undefined", ".");
   }
   if (!pi.is_floating_point()) {
     fail_usage("coding rate: pi must be of a floating-point dtype, but is ", pi.scalar_type(), ".");
@@ -64,7 +64,7 @@ void check_heads(const Tensor& w, int64_t heads) {
 void check_subspaces(const Tensor& z, const Tensor& u) {
   check_tokens(z, "z");
   if (!u.defined() || u.dim() != 3 || u.size(1) != z.size(-1) || u.numel() == 0) {
-    fail_usage("coding rate: u must be [heads, ", z.size(-1), ", width] beside z ", z.sizes(),
+    fail_usage("coding rate: u must be [heads, ", z.size(-1), ", width] for z ", z.sizes(),
                ", but ", u.defined() ? cat("is ", u.sizes()) : "is undefined", ".");
   }
   if (!u.is_floating_point()) {
@@ -98,8 +98,8 @@ Groups groups_of(const Tensor& membership) {
   return g;
 }
 
-// logdet(I + aᵀa) over the last two dimensions. Singular values that are mere rounding beside the
-// largest count as 0, so that repeated tokens stay so at any size. Only values are asked of the
+// logdet(I + aᵀa) over the last two dimensions. Singular values that are mere rounding errors of
+// the largest count as 0, so that repeated tokens stay so at any size. Only values are asked of the
 // decomposition, so repeated and vanishing ones have their gradient.
 Tensor log_det(const Tensor& a) {
   const auto finite = a.isfinite().all(-1).all(-1);

@@ -64,7 +64,7 @@ inline bool by_kernels(const at::Tensor& w) {
   return w.scalar_type() != at::kDouble && gpu_has_kernels(w.device().index());
 }
 
-// Makes results beside `like`.
+// Makes results on the device of `like`.
 inline auto gpu_empty(const at::Tensor& like) {
   return [options = like.options()](at::IntArrayRef sizes, at::ScalarType dtype) {
     return at::empty(sizes, options.dtype(dtype));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kCudaPrefix[] = "cuda:";
 
-// The number behind "cuda:", or nothing.
+// The number after "cuda:", or nothing.
 std::optional<int64_t> gpu_number(const std::string& name) {
   if (name == "cuda") return 0;
   if (name.rfind(kCudaPrefix, 0) != 0) return std::nullopt;

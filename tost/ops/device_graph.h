@@ -25,8 +25,8 @@ class DeviceGraph {
   // that depends on values; what it had recorded is dropped.
   void capture(function_ref<void()> work);
 
-  // Queues all of it again, with the values that its tensors have by then. Random numbers go on
-  // where the device's generator stands.
+  // Queues all of it again, with the values that its tensors have by then. Random numbers
+  // continue from the state of the device's generator.
   virtual void replay() = 0;
 
   // A graph that takes its memory from where this one did. The two must never run at once.
@@ -43,8 +43,8 @@ std::unique_ptr<DeviceGraph> make_device_graph(c10::Device device);
 // Whether anything is being captured, on any thread.
 bool capturing_graph();
 
-// choice: "on", "off", or "auto", which is "on" where graphs run and goes on without them where
-// something cannot be one. Throws a usage Error for other words, and for "on" where there are none.
+// choice: "on", "off", or "auto": as "on" where graphs run, but what cannot be captured
+// runs without a graph. Throws a usage Error for other words, and for "on" where there are none.
 bool graphs_wanted(const std::string& choice, c10::Device device);
 
 // Who makes the graphs of CUDA devices: set once, before main().

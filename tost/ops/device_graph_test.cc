@@ -104,7 +104,7 @@ class NotCapturable : public ::testing::Test {
     const Tensor x = numbers({1, 0, 2}, device);
     EXPECT_THROW(make_device_graph(device)->capture([&] { work(x); }), c10::Error) << what;
     EXPECT_FALSE(capturing_graph());
-    EXPECT_EQ((x + 1).sum().item<float>(), 6) << "after " << what;  // and all goes on
+    EXPECT_EQ((x + 1).sum().item<float>(), 6) << "after " << what;  // and the device still works
   }
 };
 

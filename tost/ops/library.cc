@@ -1,4 +1,4 @@
-// The operators of torch.ops.tost. Those with an underscore stand behind mlp_grad.h and
+// The operators of torch.ops.tost. Those with an underscore are used by mlp_grad.h and
 // softmax_gradient.h.
 #include <torch/library.h>
 

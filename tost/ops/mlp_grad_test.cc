@@ -82,8 +82,8 @@ TEST(AdamWStep, AgreesWithItsDefinition) {
   });
 }
 
-// Every square and every sum in float64: small numbers count beside a large one, and what float32
-// squares to infinity stays finite.
+// Every square and every sum is float64: small numbers next to a large one are not lost, and what
+// float32 squares to infinity stays finite.
 TEST(SumOfSquares, IsInFloat64) {
   on_every_instruction_set([](torch::ScalarType type, int64_t, int64_t) {
     for (const int64_t count : {1, 7, 31, 32, 33, 16384, 40000}) {

@@ -108,7 +108,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pac
   if (bias.defined()) bias_ = bias.detach().to(at::kFloat).clone();
 }
 
-// Leaves whole numbers, or where these are not multiplied what they stand for.
+// Leaves integers, or the floats they stand for if integers are not multiplied here.
 void PackedLinear::round_to_int8(at::Tensor& weight) {
   const QuantizedWeight rounded = quantize_int8(weight);
   column_scale_ = rounded.scales.to(at::kFloat).flatten().contiguous();
@@ -352,7 +352,7 @@ class PackedLinear::Run {
   PackedRows x_;
   const PackedResult& result_;
   void* sums_;
-  const int32_t* column_sum_ = nullptr;  // of the weights of these inputs, whole numbers
+  const int32_t* column_sum_ = nullptr;  // of the weights of these inputs, integers
   const int64_t first_input_, inputs_;
   const bool biased_;
 };
@@ -368,7 +368,7 @@ void PackedLinear::accumulate(const PackedRows& x, float* sums, int64_t stride, 
   if (x.rows == 0 || count == 0) return;
   const PackedResult onto{.data = sums, .stride = stride, .add = true, .next = next};
   const Run run(*this, x, onto, scratch, {first, count}, /*biased=*/false);
-  // Whole numbers and what is never stored are added as they are finished.
+  // Integer sums and sums that are never stored are added when they are finished.
   if (tiles_ || (native_ && packing_ == Packing::kInt8) || run.fused()) {
     return run.panels(0, panels_);
   }

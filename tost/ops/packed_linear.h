@@ -42,15 +42,15 @@ class PackedLinear {
 
   PackedLinear() = default;
   // weight [out, in] floating on the CPU, bias [out] or undefined; both are copied. kInt8: weights
-  // become whole numbers as quantize_int8() makes them. Throws a usage Error for other shapes, a
-  // data Error for weights that are not finite where they are to become whole numbers.
+  // become integers as in quantize_int8(). Throws a usage Error for other shapes, and a data Error
+  // if weights that are to become integers are not finite.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Packing packing);
 
   int64_t inputs() const { return inputs_; }
   int64_t outputs() const { return outputs_; }
   Packing packing() const { return packing_; }
   bool defined() const { return outputs_ > 0; }
-  // Whether a row's result is the same bit for bit however many rows stand beside it.
+  // Whether a row's result is the same bit for bit whatever the number of rows.
   bool rows_alone() const { return tiles_; }
   // Of the weights in memory.
   int64_t bytes() const;
@@ -67,7 +67,7 @@ class PackedLinear {
 
   // The whole product of these rows on the calling thread, or its panels [first, last). Does not
   // allocate after the first calls with a number of rows (kernels are compiled then and kept per
-  // thread). A row's result does not depend on how many stand beside it, to rounding: for the same
+  // thread). To rounding, a row's result does not depend on the number of rows; for the same
   // number of rows it is the same bit for bit.
   void run(const PackedRows& x, const PackedResult& result, void* scratch) const {
     run(x, result, scratch, 0, panels_);

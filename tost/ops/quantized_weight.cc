@@ -49,7 +49,7 @@ int rounded(float w, float scale, int most) {
 at::Tensor checked(const at::Tensor& weight) {
   if (weight.dim() != 2 || !weight.is_cpu() ||
       (weight.scalar_type() != at::kFloat && weight.scalar_type() != at::kBFloat16)) {
-    fail_usage("Only float32 and bfloat16 matrices on the CPU can be rounded to whole numbers, ",
+    fail_usage("Only float32 and bfloat16 matrices on the CPU can be rounded to integers, ",
                "found ", weight.scalar_type(), " ", weight.sizes(), ".");
   }
   return weight.detach().to(at::kFloat).contiguous();
@@ -58,7 +58,7 @@ at::Tensor checked(const at::Tensor& weight) {
 void check_finite(const at::Tensor& scales) {
   const auto wide = scales.to(at::kFloat);
   if (wide.isfinite().all().item<bool>()) return;
-  fail_data("Weights that are not finite cannot be rounded to whole numbers.");
+  fail_data("Weights that are not finite cannot be rounded to integers.");
 }
 
 // body(row) for every row, on all threads.

@@ -14,7 +14,7 @@ namespace tost {
 
 struct QuantizedWeight {
   // [out, in] int8; or [out, (in + 1) / 2] uint8: value + 8 of input 2 j in the low, of 2 j + 1 in
-  // the high half of byte j, 8 behind the last.
+  // the high half of byte j, 8 after the last.
   at::Tensor values;
   at::Tensor scales;   // [out] float32; or [out, (in + 31) / 32] bfloat16
   int64_t inputs = 0;  // in

@@ -8,8 +8,8 @@
 namespace tost {
 
 // The sum of the losses of logits [n, V] in nats over the targets [n] int64 that are not -1, the
-// others being below V; the logits become its gradient times `scale` (a float64 scalar beside
-// them): (softmax - onehot) scale, zeros where the target is -1. Without a scale they are left
+// others being below V; the logits become its gradient times `scale` (a float64 scalar on their
+// device): (softmax - onehot) scale, zeros where the target is -1. Without a scale they are left
 // undefined. Arithmetic is float32 for float32 and 16-bit logits. Under autograd and autocast: not
 // for callers who have not left both.
 at::Tensor softmax_gradient(const at::Tensor& logits, const at::Tensor& targets,

@@ -30,7 +30,7 @@ TEST(GpuOperators, GiveCrossEntropyAndItsGradientAsTorchDoes) {
                   3e-6 * size);
       EXPECT_NEAR(softmax_gradient(own, targets.to(device), scale).item<double>(), size,
                   3e-6 * size);
-      // Beside the largest of each row, but for that of the target.
+      // Relative to the largest of each row, but for that of the target.
       const Tensor off = (own.cpu().to(torch::kDouble) - wanted).abs();
       const Tensor others =
           wanted.abs().scatter(1, targets.clamp_min(0).unsqueeze(1), 0.0).amax(1, true);

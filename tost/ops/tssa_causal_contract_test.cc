@@ -147,7 +147,7 @@ TEST(CausalContract, KeepsLittleForBackward) {
     return static_cast<double>(after - before - static_cast<int64_t>(y.nbytes())) /
            static_cast<double>(w.nbytes());
   };
-  // Besides w itself: pi (1/64), the sums before each chunk (2/64) and the state (4/256).
+  // In addition to w itself: pi (1/64), the sums before each chunk (2/64) and the state (4/256).
   EXPECT_LT(kept_by(tssa_causal), 0.07);
   EXPECT_GT(kept_by(tssa_causal_plain), 5);
 }

@@ -1,4 +1,4 @@
-// The two inner operators behind tssa_causal, called through the dispatcher, and their plain
+// The two inner operators of tssa_causal, called through the dispatcher, and their plain
 // forms for float64.
 #pragma once
 

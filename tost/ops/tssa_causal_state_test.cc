@@ -109,8 +109,8 @@ TEST(CausalState, LaterTokensChangeNothing) {
   kernels::force_isa("auto");
 }
 
-// Mean and variance of the last tokens are small beside the sums of the first: what float32 sums
-// lose.
+// Mean and variance of the last tokens are small next to the sums of the first: float32 sums lose
+// them.
 Tensor long_tokens(int64_t tokens) {
   torch::manual_seed(0);
   auto w = torch::randn({1, tokens, 8});

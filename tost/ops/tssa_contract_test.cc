@@ -171,7 +171,7 @@ TEST(TssaContract, KeepsLittleForBackward) {
     return static_cast<double>(after - before - static_cast<int64_t>(y.nbytes())) /
            static_cast<double>(w.nbytes());
   };
-  // Besides w itself: pi (1/64) and the statistics (2/256).
+  // In addition to w itself: pi (1/64) and the statistics (2/256).
   EXPECT_LT(kept_by(tssa), 0.03);
   EXPECT_GT(kept_by(tssa_plain), 2);
 }

@@ -1,4 +1,4 @@
-// The two inner operators behind tssa, called through the dispatcher.
+// The two inner operators of tssa, called through the dispatcher.
 #pragma once
 
 #include <ATen/core/Tensor.h>
