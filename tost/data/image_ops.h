@@ -1,4 +1,4 @@
-// The picture operations behind colour jitter and RandAugment, agreeing with Pillow's ImageEnhance,
+// The picture operations of colour jitter and RandAugment. They agree with Pillow's ImageEnhance,
 // ImageOps and Image.transform within one grey level. All keep size and channels. Free of torch.
 #pragma once
 

@@ -44,7 +44,7 @@ struct Grammar {
 
   // What is wrong, or nullptr.
   const char* take(int code) {
-    if (complete) return "goes on behind a complete expression";
+    if (complete) return "continues after a complete expression";
     if (code < 10) {
       finish_one();
     } else if (code == kListOpsClose) {

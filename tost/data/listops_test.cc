@@ -61,10 +61,10 @@ TEST(ListOpsTest, AnyBlankSeparates) {
 
 TEST(ListOpsTest, SaysWhatIsWrong) {
   EXPECT_TRUE(contains(wrong_with("[MIN 4 2"), "leaves 1 brackets open"));
-  EXPECT_TRUE(contains(wrong_with("[MIN 4 2 ] ]"), "behind a complete expression"));
+  EXPECT_TRUE(contains(wrong_with("[MIN 4 2 ] ]"), "after a complete expression"));
   EXPECT_TRUE(contains(wrong_with("]"), "not opened"));
   EXPECT_TRUE(contains(wrong_with("[MIN ]"), "without arguments"));
-  EXPECT_TRUE(contains(wrong_with("4 5"), "behind a complete expression"));
+  EXPECT_TRUE(contains(wrong_with("4 5"), "after a complete expression"));
   EXPECT_TRUE(contains(wrong_with(""), "empty"));
   EXPECT_TRUE(contains(wrong_with("( )"), "empty"));
   EXPECT_TRUE(contains(wrong_with("[MUL 1 2 ]"), "'[MUL'"));

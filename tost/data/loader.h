@@ -106,7 +106,7 @@ class ImageLoader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Makes one batch from its place in an epoch: the pure function behind ImageLoader.
+// Makes one batch from its place in an epoch: the pure function that ImageLoader calls.
 
 class BatchMaker {
  public:

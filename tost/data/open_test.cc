@@ -149,7 +149,7 @@ TEST_F(OpenTest, SplitsWithoutTraining) {
   EXPECT_TRUE(contains(refusal(spec, "validation"), "has no validation split; it has test."));
   write("val/dog/3.png", picture(6));
   EXPECT_EQ(open_image_dataset(spec, "validation")->label(0), 0);
-  // Beside other classes, "test" is one.
+  // Next to other classes, "test" is one.
   write("other/4.png", picture(8));
   EXPECT_EQ(image_dataset_splits(spec), (std::vector<std::string>{"train", "validation"}));
 }

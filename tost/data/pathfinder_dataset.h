@@ -32,7 +32,7 @@ class GeneratedPathfinder : public ImageDataset {
   int64_t size_;
 };
 
-// Whether `folder` has the release's layout: metadata/N.npy beside imgs/.
+// Whether `folder` has the release's layout: metadata/N.npy next to imgs/.
 bool is_pathfinder_archive(const std::string& folder);
 
 // Every picture that metadata/*.npy lists, in the order of the files' numbers. In spite of their

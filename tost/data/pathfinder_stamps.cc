@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kFine = 2;  // fine pixels a pixel: the antialiasing of every official size
 
-// Places are rounded as seen from here, where what is a rounding error off a whole number is one.
+// Added before rounding: a place that is a rounding error off an integer becomes that integer.
 constexpr int64_t kFar = 1000;
 
 struct Plane {

@@ -90,7 +90,7 @@ std::vector<int64_t> parse_counts(const std::string& text, const std::string& wh
     int64_t value = 0;
     if (!read_number(part, value) || value < 1 || value > kMostCount) {
       fail_usage(what, " is '", text,
-                 "' but must be whole numbers of at least 1 with commas between, such as 64,128 "
+                 "' but must be integers of at least 1 with commas between, such as 64,128 "
                  "or 1k,16k.");
     }
     counts.push_back(thousands ? value * 1024 : value);

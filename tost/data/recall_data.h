@@ -61,7 +61,7 @@ class RecallSource {
 
 // mqar (Arora, Eyuboglu et al., arXiv 2312.04927, with the official generator's rules): `pairs`
 // keys from 1 ... vocab/2 - 1, each followed by its value from vocab/2 ... vocab - 1, both without
-// repetition; then every key once more as a query, at an even place behind the pairs, where its
+// repetition; then every key once more as a query, at an even place after the pairs, where its
 // value is to be predicted. Other places hold random ids.
 //
 // needle: sentences with "The code of KEY is 12345. " among them, and at the end
@@ -80,7 +80,7 @@ std::unique_ptr<RecallSource> open_recall(const RecallSpec& spec);
 
 // Lists of recall cases as they are written in settings and flags.
 
-// "64, 128" or "1k,16k" (k: 1,024) → whole numbers of at least 1. Throws a usage Error naming
+// "64, 128" or "1k,16k" (k: 1,024) → integers of at least 1. Throws a usage Error naming
 // `what` for anything else and for an empty list.
 std::vector<int64_t> parse_counts(const std::string& text, const std::string& what);
 // "0, 0.5, 1" → numbers from 0 to 1.

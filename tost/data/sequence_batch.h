@@ -10,7 +10,7 @@
 namespace tost {
 
 struct SequenceBatch {
-  torch::Tensor ids;             // [B, N] int64, padding 0 behind each sequence
+  torch::Tensor ids;             // [B, N] int64, padding 0 after each sequence
   torch::Tensor lengths;         // [B] int64
   torch::Tensor second;          // [B, M] of pairs; undefined for single sequences
   torch::Tensor second_lengths;  // [B]

@@ -52,7 +52,7 @@ struct SequenceSpec {
   //   text        class folders, in train/, test/ or alone; TSV: label, text
   //   retrieval   TSV: label, id, id, text, text
   //   pixels      any set of pictures, in grey, row after row
-  //   pathfinder  metadata/N.npy beside imgs/, in train/, val/, test/ or alone, also in
+  //   pathfinder  metadata/N.npy next to imgs/, in train/, val/, test/ or alone, also in
   //               curv_contour_length_N/ (curv_baseline/ for 6); idx files named easy, intermediate
   //               or hard. Of a set alone 80 % are for training, 10 % each for the other splits.
   std::string format = "auto";

@@ -201,7 +201,7 @@ SequenceSource of_directory(const SequenceSpec& spec) {
   if (SequenceSource source; spec.format == "auto" || spec.format == "pathfinder") {
     if (find_pathfinder(spec, source)) return source;
     if (spec.format == "pathfinder") {
-      fail_data("'", spec.path, "' holds no Pathfinder: neither metadata/ beside imgs/, nor ",
+      fail_data("'", spec.path, "' holds no Pathfinder: neither metadata/ next to imgs/, nor ",
                 level_folder(spec.contour_length), ", nor ", level_name(spec.contour_length),
                 "-images-idx3-ubyte.");
     }

@@ -54,7 +54,7 @@ Opened pixels(std::unique_ptr<ImageDataset> pictures, const SequenceSpec& spec) 
   return std::make_unique<PixelSequences>(std::move(cached), format, spec.max_length);
 }
 
-// Expressions are kept; 64 bytes are for what stands beside each.
+// Expressions are kept in memory, each with about 64 bytes more.
 void check_memory(int64_t needed) {
   const int64_t available = available_bytes();
   if (available == 0 || needed <= available) return;

@@ -59,7 +59,7 @@ SequenceRows read_text_folders(const std::string& directory,
 std::vector<std::string> text_classes(const std::string& directory);
 
 // The classes of a table: label<TAB>text, or label<TAB>id<TAB>id<TAB>text<TAB>text for `pairs`.
-// Whole numbers in their order, else by name; "1.0" counts as 1.
+// In numeric order if all are integers ("1.0" counts as 1), else by name.
 std::vector<std::string> table_classes(const std::string& path, bool pairs);
 
 // The table itself; classes as above. Throws a data Error naming the line of a missing column, an

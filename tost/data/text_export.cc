@@ -26,8 +26,8 @@ fs::path without_slashes(fs::path path) {
   return path;
 }
 
-// A folder that becomes OUT when all is well, and vanishes otherwise. It is made inside a new one
-// beside OUT, so that nothing is touched that was there before, and has the usual permissions.
+// A folder that becomes OUT when all is well, and vanishes otherwise. It is made in a new folder
+// next to OUT, so that nothing that exists is touched, and has the usual permissions.
 class FolderInProgress {
  public:
   explicit FolderInProgress(const fs::path& out) : out_(out) {

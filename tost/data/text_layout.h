@@ -22,7 +22,7 @@ struct TextLayout {
   bool single = false;  // one file without splits of its own
   bool input_txt = false;
   std::map<std::string, TextPart> parts;  // of train, validation, test, those there are
-  std::filesystem::path tokenizer_file;   // tokenizer.json beside token files; empty: none
+  std::filesystem::path tokenizer_file;   // tokenizer.json next to token files; empty: none
 };
 
 // `path`: a .bin or another single file (text), or a folder, recognised in this order by

@@ -76,8 +76,8 @@ std::shared_ptr<const Tokenizer> find_gpt2(const Choice& choice, const TextLayou
   for (const fs::path& place : {folder, folder.parent_path() / "gpt2-bpe"}) {
     if (has_gpt2(place)) return load_gpt2_tokenizer(place.string());
   }
-  fail_usage("GPT-2's vocabulary is neither in '", folder.string(), "' nor in gpt2-bpe beside it; ",
-             kGive);
+  fail_usage("GPT-2's vocabulary is neither in '", folder.string(),
+             "' nor in gpt2-bpe next to it; ", kGive);
 }
 
 std::shared_ptr<const Tokenizer> make_chars(const TextLayout& layout) {

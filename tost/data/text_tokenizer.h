@@ -1,4 +1,4 @@
-// The tokenizer that a name asks for, made from or found beside the text.
+// The tokenizer that a name asks for, made from the text or found next to it.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ void check_tokenizer_name(const std::string& name);
 //   auto       chars for a folder whose text is input.txt, in UTF-8 and up to 16 MiB; else bytes
 //   chars      the characters of all splits
 //   words:N    N ids in all: the most frequent words of the training text, <unk> and <eos>
-//   gpt2       its vocabulary from TOST_GPT2, the folder of the data, or gpt2-bpe/ beside that
+//   gpt2       its vocabulary from TOST_GPT2, the folder of the data, or gpt2-bpe/ next to that
 //   gpt2:PATH  from there (see load_gpt2_tokenizer)
 //   file:PATH  see read_tokenizer_file()
 std::shared_ptr<const Tokenizer> make_text_tokenizer(const std::string& name,
@@ -27,8 +27,8 @@ std::shared_ptr<const Tokenizer> make_text_tokenizer(const std::string& name,
 std::shared_ptr<const Tokenizer> find_token_tokenizer(const std::string& name,
                                                       const TextLayout& layout);
 
-// As make_text_tokenizer(), where `data` need not be a text: only chars and words:N throw a usage
-// Error where it is none or empty, and only gpt2 without a path looks beside it.
+// As make_text_tokenizer(), but `data` need not be a text: only chars and words:N throw a usage
+// Error if it is none or empty, and only gpt2 without a path uses its folder.
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const std::string& data,
                                                  double holdout);
 

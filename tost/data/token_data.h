@@ -19,7 +19,7 @@ class TokenSource {
   // `name` stands for it in messages.
   TokenSource(const std::vector<int32_t>& ids, std::string name);
   // Tokens [begin, begin + count) of the file. Throws a data Error unless they are all below vocab;
-  // files above 1 GiB are judged as they are read.
+  // files above 1 GiB are checked as they are read.
   TokenSource(std::shared_ptr<const TokenFile> file, int64_t begin, int64_t count, int64_t vocab);
 
   int64_t size() const { return size_; }
