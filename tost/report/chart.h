@@ -32,7 +32,7 @@ struct Axis {
   // NaN: from the data; y is rounded outwards to a tick.
   double low = std::nan(""), high = std::nan("");
   bool logarithmic = false;  // needs positive values; others are left out
-  bool integer = false;      // ticks at whole numbers alone (layers)
+  bool integer = false;      // ticks only at integers (layers)
 };
 
 struct LineChart {
@@ -62,7 +62,7 @@ struct HeatMap {
   std::string title{};
   int64_t rows = 0, columns = 0;
   std::vector<double> values{};  // [rows * columns]
-  double low = 0, high = 1;      // ends of the colours; a bar beside shows them
+  double low = 0, high = 1;      // ends of the colours; a bar at the side shows them
   ColorMap map = ColorMap::kSequential;
   std::vector<std::string> row_names{}, column_names{};  // empty: numbers
   bool show_values = false;  // in the cells, which then have room for them

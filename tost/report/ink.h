@@ -1,4 +1,4 @@
-// The colours behind the roles of drawing.h, on light and on dark ground.
+// The colours of the roles of drawing.h, on light and on dark ground.
 #pragma once
 
 #include <array>

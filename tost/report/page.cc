@@ -200,7 +200,7 @@ void Page::chart(const std::string& name, const Drawing& drawing, const std::str
 void Page::charts(const std::vector<std::pair<std::string, Drawing>>& named,
                   const std::string& caption) {
   if (named.empty()) return;
-  std::string html = "<figure><div class=\"beside\">";
+  std::string html = "<figure><div class=\"charts\">";
   for (const auto& [name, drawing] : named) {
     html += "<div id=\"fig_" + name + "\">" + chart_html(drawing) + "</div>";
     add_panel(name, drawing);

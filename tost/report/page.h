@@ -80,7 +80,7 @@ class Page {
   void facts(const std::vector<std::pair<std::string, std::string>>& rows);  // name, value
   void table(const Table& table);
   void chart(const std::string& name, const Drawing& drawing, const std::string& caption = "");
-  // Charts beside each other where there is room.
+  // Charts side by side where there is room.
   void charts(const std::vector<std::pair<std::string, Drawing>>& named,
               const std::string& caption = "");
   void picture(const std::string& name, const Image& image, const std::string& alt, double width,
@@ -125,9 +125,9 @@ class Page {
 // report is computed. Whether there is an earlier report to replace.
 bool check_report_folder(const std::filesystem::path& folder, bool overwrite);
 
-// Writes `folder`/index.html, report.json and panels/NAME.png; a new report is written beside and
-// renamed into place, so that a failure leaves what was there. An existing folder is a usage Error
-// unless it holds nothing, or `overwrite` is set and it is an earlier report.
+// Writes `folder`/index.html, report.json and panels/NAME.png; a new report is written to a folder
+// next to it and renamed into place, so that a failure leaves what was there. An existing folder is
+// a usage Error unless it holds nothing, or `overwrite` is set and it is an earlier report.
 void save_report(const std::filesystem::path& folder, const Page& page,
                  const nlohmann::json& numbers, bool overwrite);
 

@@ -67,8 +67,8 @@ linear-gradient(to left,var(--surface) 40%,transparent) right/3rem 100% local,
 linear-gradient(to right,var(--muted),transparent) left/.6rem calc(100% - 4px),
 linear-gradient(to left,var(--muted),transparent) right/.6rem calc(100% - 4px);background-repeat:no-repeat}
 .scroll svg{max-width:100%;min-width:var(--least);height:auto}
-.beside{display:flex;flex-wrap:wrap;gap:1.6rem 2.4rem;align-items:flex-start}
-.beside>div{max-width:100%;min-width:0}
+.charts{display:flex;flex-wrap:wrap;gap:1.6rem 2.4rem;align-items:flex-start}
+.charts>div{max-width:100%;min-width:0}
 table{border-collapse:collapse}
 .data{width:max-content;font-size:.93rem;font-variant-numeric:tabular-nums}
 .data th,.data td{max-width:26rem;padding:.42rem 1.1rem .42rem 0;text-align:left;vertical-align:baseline}

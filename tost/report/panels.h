@@ -15,7 +15,7 @@ Drawing colored_text_panel(const std::vector<ColoredText>& runs);
 // The drawing with an empty margin on every side.
 Drawing with_margin(Drawing drawing, double margin);
 
-// How strongly the ground behind a run of text is coloured, so that text in the page's own colour
+// How strongly the background of a run of text is coloured, so that text in the page's own colour
 // stays legible on light and on dark ground.
 double ground_opacity(double strength);
 

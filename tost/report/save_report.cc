@@ -51,7 +51,7 @@ void write_synced(const fs::path& path, std::string_view bytes) {
 void write_files(const fs::path& folder, const Page& page, const nlohmann::json& numbers) {
   make_directories(folder / "panels");
   write_synced(folder / "index.html",
-               page.html("Every number of this page stands in report.json beside it, every figure "
+               page.html("Every number of this page is in report.json next to it, every figure "
                          "as a picture in panels/."));
   write_synced(folder / "report.json", report_json(numbers));
   for (const auto& [name, png] : page.panels()) {

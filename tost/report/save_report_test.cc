@@ -79,7 +79,7 @@ TEST(SaveReport, WritesEverythingAndNothingElse) {
   EXPECT_EQ(json::parse(read_file(folder / "report.json", 1000))["n"], 1);
   EXPECT_EQ(
       read_file(folder / "index.html", 1 << 20),
-      small_page("one", 2).html("Every number of this page stands in report.json beside it, every "
+      small_page("one", 2).html("Every number of this page is in report.json next to it, every "
                                 "figure as a picture in panels/."));
 }
 
@@ -121,8 +121,7 @@ TEST(SaveReport, OnlySavedPagesSpeakOfFilesBesideThem) {
   const testing::TempDir dir;
   save_report(dir.path() / "report", small_page("one"), {}, false);
   const std::string saved = read_file(dir.path() / "report" / "index.html", 1 << 20);
-  EXPECT_NE(saved.find("<footer>Every number of this page stands in report.json"),
-            std::string::npos);
+  EXPECT_NE(saved.find("<footer>Every number of this page is in report.json"), std::string::npos);
   EXPECT_EQ(small_page("one").html().find("<footer"), std::string::npos);
   EXPECT_NE(small_page("one").html("a <b>").find("<footer>a &lt;b&gt;</footer>"),
             std::string::npos);
