@@ -1,5 +1,5 @@
-// How fast batches are made for training, beside a plain decode of the same files and beside the
-// rate at which a training step consumes them, in the same process.
+// How fast batches are made for training, compared with a plain decode of the same files and with
+// the rate at which a training step consumes them, in the same process.
 #pragma once
 
 #include <atomic>

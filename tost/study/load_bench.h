@@ -1,4 +1,4 @@
-// Time to load a model file beside the time to read its bytes, in the same process.
+// Time to load a model file, compared with the time to read its bytes in the same process.
 #pragma once
 
 #include <cstdint>

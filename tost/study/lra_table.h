@@ -62,7 +62,7 @@ std::map<std::string, std::vector<SweepStep>> lra_steps(const LraPlan& plan,
 
 // Each task's sweep in a folder of its name below options.out (see run_sweep), and after each the
 // table over all: lra.md, lra.csv, lra.json and index.html. What is done is kept, so that the same
-// call goes on where it was stopped. Throws as run_sweep; settings that no run can have show before
+// call resumes where it was stopped. Throws as run_sweep; settings that no run can have show before
 // the first begins.
 LraResult run_lra(const LraPlan& plan, const std::string& title, const SweepOptions& options,
                   SweepListener& listener, const std::atomic<bool>* stop = nullptr);

@@ -1,6 +1,6 @@
 // Whole networks in every combination of batch, length, threads and precision, with the engine and
-// without: time, spread, rate, memory, and beside them the network's matrix products alone and the
-// time to read its weights once, in the same process.
+// without: time, spread, rate and memory, and for comparison the network's matrix products alone
+// and the time to read its weights once, in the same process.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Speed and memory of the TSSA operator, each figure beside its reference in the same process.
+// Speed and memory of the TSSA operator, each figure with its reference in the same process.
 #pragma once
 
 #include <cstdint>

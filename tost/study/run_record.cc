@@ -177,7 +177,7 @@ std::string action_name(RunAction action) {
     case RunAction::kTrain:
       return "train";
     case RunAction::kResume:
-      return "go on";
+      return "resume";
     case RunAction::kRedo:
       return "train again";
     case RunAction::kScore:

@@ -54,13 +54,13 @@ void write_record(const std::filesystem::path& run, const RunRecord& record);
 
 enum class RunAction { kTrain, kResume, kRedo, kScore, kKeep };
 
-// What is to be done where `record` was found (null: nothing). What failed goes on from its last
+// What is to be done where `record` was found (null: nothing). What failed resumes from its last
 // checkpoint, since a full disk fails too; what failed and now has other settings, and with
 // `overwrite` what failed or was made with others, begins again. Other settings are else a usage
 // Error naming `where` and the first that differs.
 RunAction choose_action(const RunRecord* record, const nlohmann::json& settings,
                         const nlohmann::json& pretrain, const nlohmann::json& scored_by,
                         bool overwrite, const std::string& where);
-std::string action_name(RunAction action);  // "train", "go on", "train again", "score", "keep"
+std::string action_name(RunAction action);  // "train", "resume", "train again", "score", "keep"
 
 }  // namespace tost

@@ -14,7 +14,7 @@ struct MembershipCheck {
   // equally likely. NaN for one head.
   double entropy = 0;
   double least_share = 0, largest_share = 0;  // mean of Π over tokens, times H, of single heads
-  bool finite = false;                        // all of Π, y and the sums behind them
+  bool finite = false;                        // all of Π, y and the sums they are made of
   double pi_error = 0;                        // largest deviation of Π from float64
   double y_error = 0;  // the same of the operator's output, relative to the largest output
 };

@@ -13,7 +13,7 @@ struct PlannedRun {
   std::string variant;
   int64_t seed = 0;
   nlohmann::json settings;
-  std::optional<nlohmann::json> pretrain;  // of a first stage, whose model `settings` goes on with
+  std::optional<nlohmann::json> pretrain;  // of a first stage, whose model `settings` starts from
   // Below the sweep's folder: runs/VARIANT/seed-N, and runs/VARIANT/seed-N-pretrain.
   std::filesystem::path folder, pretrain_folder;
 };

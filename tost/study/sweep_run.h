@@ -47,10 +47,10 @@ class SweepListener {
 std::vector<SweepStep> sweep_steps(const SweepSpec& spec, const SweepPlan& plan,
                                    const SweepOptions& options);
 
-// Runs that are done are kept; interrupted ones go on from their checkpoint, to the same bits; of
-// trained ones the score alone is made again where the rule changed. A run that fails is recorded
-// with its sentence, and the others go on. When `stop` becomes true the running training saves and
-// the call returns; the next one goes on. After every run the files of results are written (see
+// Runs that are done are kept; interrupted ones resume from their checkpoint, to the same bits. Of
+// trained ones the score alone is made again if the rule has changed. If a run fails, its message
+// is recorded, and the others continue. When `stop` becomes true the running training saves and the
+// call returns; the next call resumes it. After every run the files of results are written (see
 // sweep_report.h). Throws as sweep_steps, a usage Error while another process runs a sweep in the
 // folder, and a data Error when the folder cannot be written.
 SweepResult run_sweep(const SweepSpec& spec, const SweepOptions& options, SweepListener& listener,

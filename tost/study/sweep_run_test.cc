@@ -89,7 +89,7 @@ TEST(SlowSweepRun, InterruptedAndTakenUpGivesTheSame) {
   EXPECT_FALSE(half.steps[2].record);
   Watcher second;
   const SweepResult rest = run_sweep(tiny(), {.out = two.path()}, second);
-  EXPECT_EQ(second.actions, (std::vector<std::string>{"go on", "train", "train"}));
+  EXPECT_EQ(second.actions, (std::vector<std::string>{"resume", "train", "train"}));
   EXPECT_EQ(scores(rest), scores(expected));
 
   Watcher third;
@@ -143,7 +143,7 @@ TEST(SlowSweepRun, ARunThatCouldNotBeReplacedIsNotGoneOnWith) {
     }
   }
   const SweepResult result = run_sweep(spec, {.out = out}, watcher);
-  EXPECT_EQ(watcher.actions.back(), "go on");
+  EXPECT_EQ(watcher.actions.back(), "resume");
   ASSERT_EQ(result.failed, 0) << result.steps[0].record->error;
   EXPECT_EQ(result.steps[0].record->curve.steps, (std::vector<int64_t>{2, 4}));
 }
@@ -163,7 +163,7 @@ TEST(SlowSweepRun, AFailureIsRecordedAndTheOthersGoOn) {
   EXPECT_EQ(result.steps[1].record->state, RunState::kDone);
   Watcher second;
   run_sweep(spec, {.out = dir.path()}, second);
-  EXPECT_EQ(second.actions, (std::vector<std::string>{"go on"}));  // fails as before
+  EXPECT_EQ(second.actions, (std::vector<std::string>{"resume"}));  // fails as before
   EXPECT_THROW(run_sweep(spec, {.out = dir.path(), .only = {"goood"}}, second), Error);
   // A model that cannot be scored need not be trained again.
   spec.split = "validation";

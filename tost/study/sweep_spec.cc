@@ -65,7 +65,7 @@ class Reader {
   std::vector<int64_t> integers(const char* key, int64_t low, int64_t high) const {
     std::vector<int64_t> numbers;
     for (const ordered_json& value : list(key)) {
-      const std::string wanted = cat("a list of different whole numbers from ", low, " to ", high);
+      const std::string wanted = cat("a list of different integers from ", low, " to ", high);
       if (!value.is_number_integer()) fail(key, wanted, value);
       // As a double first: unsigned values beyond int64 would turn negative.
       const double number = value.get<double>();

@@ -50,7 +50,7 @@ struct SweepSpec {
 // seeds, pretrain, corruptions {kinds, strengths, split}, score {split}, plot dots|curve|lines.
 // seeds and one of variants and grid are needed. Strict: usage Errors naming `where` for unknown
 // keys (nearest offered), wrong types, names that cannot be folders, and what is given twice. The
-// settings themselves are judged by make_plan().
+// settings themselves are checked by make_plan().
 SweepSpec sweep_spec_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
 // Throws also a data Error for a file that cannot be read, a usage Error for one that is not JSON

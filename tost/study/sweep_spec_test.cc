@@ -73,7 +73,7 @@ TEST(SweepSpec, NamesWhatIsWrong) {
   says(refusal_with("seeds", ordered_json::array()), "at least one entry");
   says(refusal_with("seeds", {1, 1}), "names 1 twice");
   says(refusal_with("seeds", {-1}), "from 0 to");
-  says(refusal_with("seeds", {1.5}), "whole numbers");
+  says(refusal_with("seeds", {1.5}), "different integers");
   says(refusal_with("seeds", {uint64_t{1} << 63}), "found 9223372036854775808");
   says(refusal_with("title", 3), "'title' must be a text, found 3");
   says(refusal_with("settings", 3), "'settings' must be an object");

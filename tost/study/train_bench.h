@@ -1,5 +1,5 @@
-// Time and memory of whole training steps of an image or language model, beside the matrix products
-// alone, the plain form and its softmax twin, in the same process.
+// Time and memory of whole training steps of an image or language model, compared with the matrix
+// products alone, the plain form and the softmax counterpart, in the same process.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ struct TrainBenchRow {
 void check_train_bench(const TrainBenchOptions& options);
 
 // Attention's own products are not part of the floor. Step, floor and plain form alternate; the
-// twin follows. `report` is called with each row as it is done. Uses the threads torch is set to.
-// Throws the usage Errors of check_train_bench(), one for graphs "on" that cannot be, and a data
-// Error if the plain form's loss differs.
+// softmax counterpart follows. `report` is called with each row as it is done. Uses the threads
+// torch is set to. Throws the usage Errors of check_train_bench(), one for graphs "on" that cannot
+// be, and a data Error if the plain form's loss differs.
 std::vector<TrainBenchRow> run_train_bench(const TrainBenchOptions& options,
                                            const std::function<void(const TrainBenchRow&)>& report);
 
