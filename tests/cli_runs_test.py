@@ -221,7 +221,7 @@ class Words(Runs):
         self.error("train", *TINY, *out, "--threads", "4096", exit_code=2, says="threads is 4096; 0 (all cores) to ")
         self.error("bench", "load", "--threads", "4096", exit_code=2, says="threads is 4096")
         for flag in ("--image-size", "--block", "--shard-bytes"):
-            self.error("convert", "a", "b", flag, "-3", exit_code=2, says=f"{flag}: '-3' is not a whole number from 1 on.")
+            self.error("convert", "a", "b", flag, "-3", exit_code=2, says=f"{flag}: '-3' is not an integer from 1 on.")
 
 
 if __name__ == "__main__":

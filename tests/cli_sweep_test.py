@@ -79,7 +79,7 @@ class Sweep(cli_test.Case):
         if process.returncode == 0:
             self.skipTest("finished before the signal came")
         self.assertEqual(process.returncode, 130, err)
-        self.assertIn("the same command goes on", out)
+        self.assertIn("the same command resumes", out)
         self.sweep(SWEEP, "--quiet", out="parts")
         self.assertEqual(self.numbers("parts"), whole)
 

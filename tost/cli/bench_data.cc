@@ -1,4 +1,4 @@
-// tost bench data: how fast batches are made, beside plain decoding and what a step consumes.
+// tost bench data: how fast batches are made, compared with plain decoding and what a step needs.
 #include <ATen/Parallel.h>
 
 #include <iomanip>

@@ -1,4 +1,4 @@
-// tost bench decode: a decoding step beside one read of the weights.
+// tost bench decode: a decoding step compared with one read of the weights.
 #include <ATen/Parallel.h>
 
 #include <cstdio>

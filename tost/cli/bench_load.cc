@@ -1,4 +1,4 @@
-// tost bench load: loading a model file beside one read of its bytes.
+// tost bench load: loading a model file compared with one read of its bytes.
 #include <ATen/Parallel.h>
 
 #include <cstdio>

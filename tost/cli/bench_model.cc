@@ -1,4 +1,4 @@
-// tost bench model: whole networks beside their matrix products alone and one read of their
+// tost bench model: whole networks compared with their matrix products alone and one read of their
 // weights.
 #include <algorithm>
 #include <iomanip>

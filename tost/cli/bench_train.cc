@@ -1,4 +1,4 @@
-// tost bench train: whole training steps beside their matrix products alone.
+// tost bench train: whole training steps compared with their matrix products alone.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ void print_row(const TrainBenchRow& row) {
             << " ms  " << row.floor_gflop / row.floor_ms * 1e3 << " GFLOP/s\n";
   print_cost("step", row.step, row.floor_ms);
   print_cost("  plain form", row.plain, row.floor_ms);
-  print_cost("  softmax twin", row.twin, row.floor_ms);
+  print_cost("  softmax model", row.twin, row.floor_ms);
   std::cout << std::flush;
 }
 
@@ -142,7 +142,7 @@ void add_bench_train_command(CLI::App& bench) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App* command = bench.add_subcommand(
       "train",
-      "A training step against its matrix products, the model's plain form and its softmax twin");
+      "A training step against its matrix products, the plain form and the softmax counterpart");
   add_value(*command, "--model", options->model, "Preset of an image or language model");
   command->add_option("--mixer", options->mixer, "Token mixer instead of the preset's");
   add_value(*command, "--batch", options->batch, "Sequences or images (0: 1 or 16)");
@@ -153,7 +153,8 @@ void add_bench_train_command(CLI::App& bench) {
   add_value(*command, "--precision", options->precisions, "fp32, bf16 or both");
   add_value(*command, "--repeat", options->bench.repeat, "Rounds; medians are reported");
   command->add_flag("--plain,!--no-plain", options->bench.plain, "Measure the plain form (on)");
-  command->add_flag("--twin,!--no-twin", options->bench.twin, "Measure the softmax twin (on)");
+  command->add_flag("--twin,!--no-twin", options->bench.twin,
+                    "Measure the softmax counterpart (on)");
   add_device_option(*command, options->run);
   add_graphs_option(*command, options->run);
   command->get_option("--graphs")

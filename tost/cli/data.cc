@@ -174,7 +174,7 @@ void add_sheet(CLI::App& data) {
   command->add_option("--count", options->count, "Pictures (default: six rows)");
   add_value(*command, "--columns", options->columns, "Pictures a row, at most 10,000");
   add_value(*command, "--scale", options->scale, "Enlargement, 1 to 64");
-  command->add_flag("--masks", options->masks, "Show each picture's mask beside it");
+  command->add_flag("--masks", options->masks, "Show each picture's mask next to it");
   add_sequence_options(*command, options->sequences.spec);
   add_run_options(*command, options->run);
   add_example(*command, "  tost data sheet --data shapes --masks --out shapes.png");

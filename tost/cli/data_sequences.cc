@@ -69,7 +69,7 @@ std::string percent(int64_t part, int64_t whole) {
   return out.str();
 }
 
-// Four digits that count, none behind whole numbers.
+// Four significant digits; integers and large numbers without a fraction.
 std::string number(double value) {
   std::ostringstream out;
   if (value == std::floor(value) || std::abs(value) >= 1000) {

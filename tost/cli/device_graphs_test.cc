@@ -145,7 +145,7 @@ TEST(TextsByGraphs, AreReplayedAndKeptApart) {
   model->extend(prompt, a);
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(model->extend(next, a).equal(wanted[size_t(i)])) << i;
   EXPECT_EQ(graphs->replays(), 2);
-  b = a;  // both go on from here, alternating
+  b = a;  // both continue from here, alternating
   for (int i = 4; i < 6; ++i) {
     EXPECT_TRUE(model->extend(next, a).equal(wanted[size_t(i)])) << i;
     EXPECT_TRUE(model->extend(next, b).equal(wanted[size_t(i)])) << i;
@@ -189,7 +189,7 @@ TEST(TextsByGraphs, MakeRoomForOtherBatches) {
   EXPECT_EQ(replayed(3, 2), 2);
   EXPECT_EQ(replayed(2, 3), 1);  // captured again
 
-  // Held states are not a place for others: the modules go on, or a sentence says it.
+  // Held states leave no place for others: the modules run instead, or a message says it.
   std::vector<LanguageState> held(size_t(most) + 1);
   for (LanguageState& state : held) {
     twin->extend(torch::zeros({1, 2}, torch::kLong), state);
@@ -225,7 +225,7 @@ TEST(TextsByGraphs, AreRefusedWhereTheStateGrows) {
   EXPECT_EQ(state.position, 4);
 }
 
-// `auto` goes on, `on` says why not.
+// `auto` runs without graphs, `on` says why there are none.
 TEST(GraphsThatCannotBe, EndWhatDemandsThem) {
   TOST_TEST_GPU(device);
   if (built_with_cuda()) GTEST_SKIP() << "a real GPU captures";

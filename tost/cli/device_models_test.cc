@@ -1,4 +1,4 @@
-// Every model on a GPU, real or stood in for: the numbers of the CPU, and no tensor left behind on
+// Every model on a GPU or on the stand-in: the numbers are those of the CPU, and no tensor stays on
 // it.
 #include <gtest/gtest.h>
 

@@ -138,7 +138,7 @@ TEST(RunsOnGpu, SlowResumedGoOnAsUninterrupted) {
   EXPECT_TRUE(newest_checkpoint(dir.path() / "whole").parts.back().tensors.contains("random.cuda"));
 }
 
-// Without anything random on the device its steps are those of the CPU, and go on there.
+// Without random numbers on the device its steps are those of the CPU, which can resume the run.
 TEST(RunsOnGpu, SlowTrainAsOnTheCpuAndGoOnThere) {
   TOST_TEST_GPU(device);
   const testing::TempDir dir;

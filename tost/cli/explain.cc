@@ -51,9 +51,9 @@ void add_explain_command(CLI::App& app) {
   command->add_option("--title", options->title, "Of the page (default: from the model's name)");
   add_data_options(*command, options->data, false);
   command->get_option("--data")->description(
-      "Data behind the statistics (default: what the run was trained on)");
+      "Data of the statistics (default: what the run was trained on)");
   command->add_option("--split", options->split,
-                      "Shown beside train: validation or test (default: the first that is there)");
+                      "Shown next to train: validation or test (default: the first that is there)");
   add_value(*command, "--samples", options->samples, "Pictures or windows of each split");
   command
       ->add_option("--layers", options->layers,

@@ -22,7 +22,7 @@ struct ExplainCommand {
   bool quiet = false;
   DataSpec data = {.path = ""};  // path "": what the run was trained on
   std::string split;             // empty: validation, else test
-  int64_t samples = 256;         // pictures or windows behind every statistic, of each split
+  int64_t samples = 256;         // pictures or windows of each split for every statistic
   std::vector<int64_t> layers;   // from 1; empty: first, middle and last
   std::vector<int64_t> heads;    // from 1; empty: all
   bool bound = false;

@@ -45,7 +45,7 @@ CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, json& v
         flag_names(field), [&values, field](const std::string& text) {
           values[field.key] = value_from_text(field, text);
         });
-    option->type_name("");  // so that nothing but the field judges the text
+    option->type_name("");  // so that only the field checks the text
   }
   describe_field(*option, field, "");
   return option->take_last();

@@ -9,13 +9,13 @@
 
 namespace tost {
 
-// The flag writes into `values`, which outlives the command; its text is judged by the field alone.
+// The flag writes into `values`, which outlives the command; only the field checks its text.
 CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, nlohmann::json& values);
 
 // Adds the choices of `other` that `field` lacks.
 void join_choices(FieldInfo& field, const FieldInfo& other);
 
-// What help says of the field: how its value is written, `usual` behind it where it is not empty,
+// What help says of the field: how its value is written, then "=" and `usual` if it is not empty,
 // and its help with the names that are possible, unless those are many models.
 void describe_field(CLI::Option& option, const FieldInfo& field, const std::string& usual);
 

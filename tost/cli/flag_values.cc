@@ -28,8 +28,8 @@ std::string judge_text(const std::string& text) {
 std::string judge_count(const std::string& text) {
   int64_t value = 0;
   if (text.empty()) return judge_text(text);
-  if (!read_number(text, value)) return cat("'", text, "' is not a whole number of this size.");
-  return value < 0 ? cat(value, " is negative; a whole number from 0 on is expected.") : "";
+  if (!read_number(text, value)) return cat("'", text, "' is not an integer of this size.");
+  return value < 0 ? cat(value, " is negative; an integer from 0 on is expected.") : "";
 }
 
 std::string judge_number(const std::string& text) {
@@ -70,9 +70,8 @@ void note_data_name(const CLI::App& command, const std::string& text) {
 
 std::string at_least_one(const std::string& text) {
   int64_t value = 0;
-  return read_number(text, value) && value >= 1
-             ? ""
-             : cat("'", text, "' is not a whole number from 1 on");
+  return read_number(text, value) && value >= 1 ? ""
+                                                : cat("'", text, "' is not an integer from 1 on");
 }
 
 void note_data_names(CLI::App& app) {

@@ -7,11 +7,11 @@
 namespace tost {
 
 // Gives the flags and arguments of `app` and of its subcommands checks by their type, unless a
-// table of settings judges them. A whole number is written in decimal digits and is at least 0; a
+// table of settings checks them. An integer is written in decimal digits and is at least 0; a
 // number is finite; no value is empty, as that of an unset variable is.
 void check_flag_values(CLI::App& app);
 
-// A check of an option: why the text is not a whole number from 1 on; empty where it is one.
+// A check of an option: why the text is not an integer from 1 on; empty where it is one.
 std::string at_least_one(const std::string& text);
 
 // Lets every flag that names data say in a line on stderr that a folder of the working directory is

@@ -84,7 +84,7 @@ std::vector<Prompt> read_prompts(const GenerateFlags& o, bool may_be_empty) {
     }
     return {{std::move(text), cat("'", o.prompt_file, "'")}};
   }
-  if (!o.prompt_given && may_be_empty) return {{"", "The prompt"}};  // a session goes on by itself
+  if (!o.prompt_given && may_be_empty) return {{"", "The prompt"}};  // a session needs no prompt
   return {{o.prompt, "The prompt"}};
 }
 
@@ -98,7 +98,7 @@ void check_options(const GenerateFlags& o) {
   }
   if (o.session.empty()) return;
   if (o.samples != 1 || !o.prompts_file.empty()) {
-    fail_usage("--session goes on with one text; leave out --samples and --prompts.");
+    fail_usage("--session continues one text; leave out --samples and --prompts.");
   }
   // Noticed now rather than when all is written.
   const auto folder = absolute_path(o.session).parent_path();
@@ -232,11 +232,11 @@ void add_text_options(CLI::App& command, GenerateFlags& o) {
   command.add_option("--stop", o.generate.stop, "End a text before this string; may be repeated")
       ->take_all()
       ->expected(1);
-  command.add_flag("--ignore-end", o.generate.ignore_end, "Go on past an end-of-text token");
-  command.add_option(
-      "--session", o.session,
-      "File that keeps the state: goes on where it stopped (after --prompt, if given), saves when "
-      "done");
+  command.add_flag("--ignore-end", o.generate.ignore_end, "Continue past an end-of-text token");
+  command.add_option("--session", o.session,
+                     "File that keeps the state: continues where it stopped (after --prompt, if "
+                     "given), saves when "
+                     "done");
   add_value(command, "--past-block", o.generate.past_block,
             "With learned positions, past their number: stop or slide");
 }

@@ -72,7 +72,7 @@ void print_result(const LraResult& result, const LraFlags& options) {
     return print_json(report);
   }
   if (result.interrupted) {
-    std::cout << "stopped, and saved; the same command goes on\n";
+    std::cout << "stopped, and saved; the same command resumes\n";
   } else {
     std::cout << lra_markdown(result.table) << "\n";
   }
@@ -134,7 +134,7 @@ void add_lra_command(CLI::App& app) {
       *command,
       "  tost lra all --data text=imdb --data retrieval=aan --data image=cifar10 --out lra\n"
       "  tost lra listops --reduced --out lra-small --threads 1\n"
-      "Runs that are done are kept; one that was interrupted goes on.");
+      "Runs that are done are kept; one that was interrupted is resumed.");
   command->callback([options] { run_lra_command(*options); });
 }
 

@@ -1,7 +1,7 @@
 // The program is a thin shell around libtost_program.so. OpenMP's runtime decides how its threads
 // wait when it is loaded, before any main() that links it could say so. Its default, to spin, is
-// ruinous where another process wants the same cores: measured here, a training run beside two busy
-// processes fell from 360 to 13 images a second. Not to spin at all costs a wake-up for every
+// ruinous where another process wants the same cores: measured here, a training run next to two
+// busy processes fell from 360 to 13 images a second. Not to spin at all costs a wake-up for every
 // parallel region: decoding, which has a hundred short ones a token, took 9.5 ms instead of 7.0. So
 // they spin for some 20 microseconds and then sleep.
 #include <dlfcn.h>

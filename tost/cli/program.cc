@@ -182,7 +182,7 @@ int run_program(int argc, char** argv) {
     // A reader that goes away is no reason to die half-way; see after_output().
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);
-    // Freed blocks of this size go back to the system, so that what is resident is what is in use.
+    // Returns freed blocks of this size to the system, so that what is resident is what is in use.
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     install_caching_allocator();
     build_commands(app);

@@ -1,4 +1,4 @@
-// tost serve: models behind an HTTP interface, and a page to look at.
+// tost serve: models with an HTTP interface, and a page to look at.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -235,8 +235,9 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--port", o.port, "0: any free one")->capture_default_str();
   command->add_option("--key-file", o.key_file,
                       "Holds the key that requests must show (or the variable TOST_API_KEY does)");
-  command->add_option("--allow-host", o.app.hosts,
-                      "Name of this server in the header Host, behind a proxy; may be repeated");
+  command->add_option(
+      "--allow-host", o.app.hosts,
+      "Name of this server in the header Host, if a proxy forwards to it; may be repeated");
   command->add_option("--chat-template", o.chat_template,
                       "JSON file that makes conversations texts; without it there is no chat");
   command->add_option("--sessions", o.session_folder, "Folder where sessions outlive the server");

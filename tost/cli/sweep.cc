@@ -41,7 +41,7 @@ void print_result(const SweepSpec& spec, const SweepPlan& plan, const SweepResul
     return print_json(report);
   }
   if (result.interrupted) {
-    std::cout << "stopped, and saved; the same command goes on\n";
+    std::cout << "stopped, and saved; the same command resumes\n";
   } else {
     std::cout << results_markdown(spec, summary, result.steps) << "\n";
   }
@@ -97,7 +97,7 @@ void add_sweep_command(CLI::App& app) {
   add_example(*command,
               "  tost sweep sweeps/width.json --out width --threads 1\n"
               "  tost sweep sweeps/width.json --out width --only heads-8 --dry-run\n"
-              "Runs that are done are kept; one that was interrupted goes on.");
+              "Runs that are done are kept; one that was interrupted is resumed.");
   command->callback([options] { run_sweep_command(*options); });
 }
 

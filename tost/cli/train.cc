@@ -166,7 +166,7 @@ void print_result(const TrainResult& result, const TrainFlags& options, int64_t 
   }
   if (result.interrupted) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
-              << show_events(result.events) << ", saved; go on with: tost train --out "
+              << show_events(result.events) << ", saved; resume with: tost train --out "
               << quoted(options.out) << " --resume\n";
     return;
   }
@@ -218,7 +218,7 @@ void add_train_command(CLI::App& app) {
   command->add_option("--out", options->out, "Run folder to write")->required()->group("What");
   command->add_option("--config", options->config_file, "JSON file of settings; flags override it")
       ->group("What");
-  command->add_flag("--resume", options->resume, "Go on with the run in --out")->group("What");
+  command->add_flag("--resume", options->resume, "Resume the run in --out")->group("What");
   command->add_flag("--overwrite", options->overwrite, "Replace the run in --out")->group("What");
   command->add_flag("--json", options->as_json, "One JSON object on stdout instead of text")
       ->group("What");

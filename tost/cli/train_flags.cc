@@ -9,8 +9,8 @@
 namespace tost {
 namespace {
 
-// Every setting once, as wide as all kinds that have it; the chosen kind judges its value more
-// narrowly.
+// Every setting once, with the widest range of all kinds that have it; the chosen kind checks its
+// value by its own range.
 std::vector<FieldInfo> widest_fields() {
   std::vector<FieldInfo> all;
   for (const RunKind& kind : run_kinds()) {
