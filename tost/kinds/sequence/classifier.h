@@ -17,7 +17,7 @@ namespace tost {
 
 // A padded batch of sequences.
 struct SequenceInput {
-  torch::Tensor ids;  // [B, N] int64, 1 ... vocab - 1; behind each sequence anything, 0 as a rule
+  torch::Tensor ids;      // [B, N] int64, 1 ... vocab - 1; after each sequence anything, usually 0
   torch::Tensor lengths;  // [B] int64, 1 ... N: its tokens; undefined: N each
 };
 

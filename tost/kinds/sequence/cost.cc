@@ -59,9 +59,9 @@ double parameters_of(const SequenceConfig& c) {
   return total;
 }
 
-// Per token, what a block keeps beside its mixer: the inputs of both norms, the mixer's output and
-// the input of GELU; with dropout, where its parts are functions of their own, also the MLP's
-// output, the inputs of its two maps, and what dropout kept.
+// Per token, what a block keeps in addition to its mixer: the inputs of both norms, the mixer's
+// output and the input of GELU. With dropout its parts are separate functions and also keep the
+// MLP's output, the inputs of its two maps, and what dropout kept.
 double kept_by_block(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
   return c.dropout > 0 ? 5.5 * dim + 2 * hidden : 3 * dim + hidden;

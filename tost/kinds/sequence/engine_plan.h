@@ -15,7 +15,7 @@ struct SequenceItem {
   int64_t rows = 0;   // its tokens, and the class token in front where there is one
 };
 
-// Items [first, first + count), whose rows lie one behind the other.
+// Items [first, first + count), whose rows lie one after the other.
 struct SequenceGroup {
   int64_t first = 0, count = 0;
   int64_t rows = 0;

@@ -44,7 +44,7 @@ std::shared_ptr<SequenceClassifier> used_model(const SequenceConfig& config) {
   return model;
 }
 
-// Random tokens; behind each sequence stands what no model may read.
+// Random tokens; after each sequence stands what no model may read.
 SequenceInput batch_of(const SequenceConfig& config, const std::vector<int64_t>& lengths,
                        int64_t padding = 3, int seed = 8) {
   torch::manual_seed(seed);

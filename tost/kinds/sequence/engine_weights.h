@@ -23,8 +23,7 @@ struct SequenceWeights {
 };
 
 // `products` is what the blocks compute with; where that is int8, the head stays in bfloat16.
-// Throws a data Error naming the tensor where weights that are not finite would become whole
-// numbers.
+// Throws a data Error naming the tensor where weights that are not finite would become integers.
 SequenceWeights pack_sequence_weights(const SequenceClassifier& model, Packing products);
 
 // Memory of the sequence engine, kept from call to call.

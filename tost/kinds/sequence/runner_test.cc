@@ -96,7 +96,7 @@ TEST(SequenceRunner, AQuantisedFileComputesWhatTheEngineMakesOfTheWhole) {
   SequenceRunner of_file(*loaded.model, "int8", true), of_model(*model, "int8", true);
   SequenceRunner plain(*model, "fp32", false);
   const Tensor found = of_file.logits(small_batch());
-  // The head alone differs: the file has it in whole numbers, the engine in bfloat16.
+  // The head alone differs: the file has it in integers, the engine in bfloat16.
   expect_near(found, of_model.logits(small_batch()), "int8");
   expect_near(found, plain.logits(small_batch()), "int8");
 }

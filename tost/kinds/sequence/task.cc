@@ -30,8 +30,8 @@ int64_t longest(const SequenceDataset& dataset) {
 
 SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const SequenceConfig& from) {
   if (!config.mixer.empty() && config.mixer != from.mixer) {
-    fail_usage("'", config.from, "' was trained with mixer ", from.mixer, " and cannot go on with ",
-               config.mixer, ".");
+    fail_usage("'", config.from, "' was trained with mixer ", from.mixer,
+               " and cannot continue with ", config.mixer, ".");
   }
   const SequenceConfig changed = changed_sequence_config(config, from);
   const json before = to_json(from), after = to_json(changed);
@@ -41,7 +41,7 @@ SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const Sequen
     // Without a table of positions it is a limit of data alone.
     if (std::string_view(key) == "max_length" && from.positions != "learned") continue;
     fail_usage("'", config.from, "' was trained with ", key, " ", json_text(before[key]),
-               " and cannot go on with ", json_text(after[key]), "; leave the setting out.");
+               " and cannot continue with ", json_text(after[key]), "; leave the setting out.");
   }
   return changed;
 }

@@ -71,7 +71,7 @@ FieldTable<S> make_sequence_fields() {
                "steps between evaluations (0: evaluate_every)");
 }
 
-// What each field of SequenceConfig that stands beside model_options is for.
+// What each field of SequenceConfig that is also a setting of its own is for.
 const std::vector<std::pair<const char*, const char*>>& sequence_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"dim", "width"},
