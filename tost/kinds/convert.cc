@@ -98,7 +98,8 @@ void change(PortableModel& model, const std::string& layout, const ConvertOption
   if (options.block != 0) change_block(model, options.block);
   if (layout == "nanogpt" || layout == "gpt2") {
     fold_layer_scale(model, layout == "gpt2");
-    notes.push_back("LayerScale is folded into the projections; training would go on without it");
+    notes.push_back(
+        "LayerScale is folded into the projections; further training would not have it");
     if (layout == "nanogpt" && model.language->config.activation != "gelu") {
       notes.push_back("the model has the approximate GELU, and nanoGPT computes the exact one");
     }

@@ -1,6 +1,6 @@
 // Models from one checkpoint layout into another. Weights are moved bit for bit unless a smaller
-// type, another size or folded scales are asked for, and what this program knows of a model beside
-// its weights travels along: back again it is the same model.
+// type, another size or folded scales are asked for. All else that this program knows of a model is
+// kept: converted back it is the same model.
 #pragma once
 
 #include <cstdint>

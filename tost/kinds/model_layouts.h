@@ -47,7 +47,7 @@ void fold_layer_scale(PortableModel& model, bool with_biases);
 void write_torch_layout(const PortableModel& model, const std::filesystem::path& file,
                         const std::string& prefix);
 
-// The files of the folders hub, timm and gpt2 beside model.safetensors, by name.
+// The other files of the folders hub, timm and gpt2, next to model.safetensors, by name.
 std::map<std::string, std::string> hub_files(const PortableModel& model, const std::string& dtype);
 std::map<std::string, std::string> timm_files(const PortableModel& model);
 std::map<std::string, std::string> gpt2_files(const PortableModel& model, const std::string& dtype);

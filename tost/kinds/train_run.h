@@ -1,4 +1,4 @@
-// A training run from settings to a finished run folder: the call behind `tost train`.
+// A training run from settings to a finished run folder: the call that `tost train` makes.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct TrainRun {
 // What is trained follows from the values (see choose_run_kind), or from the folder of a resumed
 // run. Layout of the folder: tost/store/run_layout.h. Throws usage and data Errors as described at
 // the configurations, RunFolder, the tasks and Trainer. A new run that fails before its first step
-// leaves no folder behind, and where it was to replace another, that one.
+// leaves no folder, or the one that it was to replace.
 TrainResult train(const TrainRun& run, TrainListener& listener,
                   const std::atomic<bool>* stop = nullptr);
 

@@ -1,5 +1,5 @@
-// Writes small random models as ONNX files, each with inputs and the outputs of this program beside
-// it, for tests/python/test_onnx.py. usage: write_onnx_cases FOLDER
+// Writes small random models as ONNX files, each with inputs and the outputs of this program next
+// to it, for tests/python/test_onnx.py. usage: write_onnx_cases FOLDER
 #include <iostream>
 
 #include "tost/base/error.h"
