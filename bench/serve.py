@@ -7,9 +7,9 @@ Starts `tost serve MODEL` on a free port, measures and ends it. Needs only Pytho
 
   texts     tokens a second of one text, and of --streams texts at a time
   prompts   time to the first token: a prompt of one token, and of --tokens tokens that are known already
-  sessions  resident memory of --count sessions of --tokens tokens each, beside the bytes that /metrics counts; with
+  sessions  resident memory of --count sessions of --tokens tokens each, and the bytes that /metrics counts; with
             --flags "--sessions FOLDER --idle-seconds N" also after they have gone to disk
-  hostile   times of an honest client alone, then for --seconds beside clients that send and read badly
+  hostile   times of an honest client alone, then for --seconds next to clients that send and read badly
 """
 import argparse
 import base64
@@ -204,11 +204,11 @@ def hostile(server, o):
     before, stop, counted = server.resident(), multiprocessing.Event(), multiprocessing.Queue()
     hostile_ones = multiprocessing.Process(target=attackers, args=(server.port, o.streams, stop, counted), daemon=True)
     hostile_ones.start()
-    beside = honest(server, o.seconds, wanted)
+    crowded = honest(server, o.seconds, wanted)
     stop.set()
     connections = counted.get()
     hostile_ones.join()
-    for name, t in (("alone", quiet), (f"beside {o.streams} hostile clients", beside)):
+    for name, t in (("alone", quiet), (f"next to {o.streams} hostile clients", crowded)):
         t.sort()
         print(f"an honest client {name}: {len(t)} texts, p50 {t[len(t) // 2]:.1f} ms, p99 {t[int(0.99 * len(t))]:.1f} ms")
     print(f"{connections} hostile connections; resident memory {before / 2**20:.0f} MiB before, "

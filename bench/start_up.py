@@ -2,7 +2,7 @@
 
     bench/start_up.py [TOST] [REPEAT]
 
-Beside it `tost --version`, which loads the same libraries and computes nothing.
+For comparison `tost --version`, which loads the same libraries and computes nothing.
 """
 
 import os

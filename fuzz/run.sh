@@ -66,7 +66,7 @@ out=build/fuzz
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 mkdir -p "$out/objects"
 
-# Objects are shared by targets and kept between runs; beside each the files it was made of.
+# Objects are shared by targets and kept between runs, each with the list of files it was made of.
 compile() {
   local source=$1 object=build/fuzz/objects/${1//\//_}.o parts
   if [ -e "$object" ] && [ -e "$object.d" ]; then

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-# The rooms downstairs, and what each may include beside itself.
+# The rooms downstairs, and what each may include in addition to itself.
 DOWNSTAIRS = {
     "base": set(),
     "testing": {"ops", "base"},

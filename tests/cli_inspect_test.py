@@ -158,9 +158,9 @@ class Inspect(cli_test.Case):
             same = self.inspect(path.parent / "state.safetensors", "--stats")
             rows = {row["name"].replace("_orig_mod.", ""): row for row in report["tensors"]}
             for row in same["tensors"]:
-                twin = rows["model." + row["name"]]
+                other = rows["model." + row["name"]]
                 for key in ["dtype", "shape", "min", "max", "nan"]:
-                    self.assertEqual(twin[key], row[key], (path, row["name"], key))
+                    self.assertEqual(other[key], row[key], (path, row["name"], key))
             self.assertEqual(report["models"][0]["dim"], 32)
             self.assertEqual(report["models"][0]["depth"], 2)
             self.assertIn("model       ", run("inspect", path).stdout)

@@ -21,7 +21,7 @@ LONG = ["--epochs", "1000", "--evaluate-every", "1000", "--checkpoint-every-step
 
 class Runs(cli_test.Case):
     def start(self, out, *more, **options):
-        """A training that has saved a checkpoint and goes on."""
+        """A training that has saved a checkpoint and continues."""
         process = subprocess.Popen([cli_test.TOST, "train", *TINY, *LONG, "--out", str(out), *more],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(lambda: process.poll() is None and (process.kill(), process.communicate()))
@@ -39,7 +39,7 @@ class Runs(cli_test.Case):
         return out / "checkpoints" / (out / "checkpoints/latest").read_text().strip()
 
 
-class Beside(Runs):
+class SecondProcess(Runs):
     def test_a_second_training_is_refused_and_reading_is_not(self):
         out = self.dir / "run"
         first = self.start(out)
@@ -58,7 +58,7 @@ class Beside(Runs):
         process = self.start(out)
         process.send_signal(signal.SIGHUP)
         time.sleep(0.01)
-        process.send_signal(signal.SIGHUP)  # as the shell does besides
+        process.send_signal(signal.SIGHUP)  # as the shell also does
         done, errors = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 130, errors)
         step = int(self.saved(out).name.split("-")[1])

@@ -17,7 +17,7 @@ class Case:
     size: int  # side of a picture, or tokens of the text
     steps: int = 1  # tokens of a call of decode
     threads: int = 2
-    weights: str = ""  # safetensors files; the input stands beside logits of this program
+    weights: str = ""  # safetensors files; that of the input also holds this program's logits
     input: str = ""
 
     @property

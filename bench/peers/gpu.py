@@ -1,4 +1,4 @@
-"""TSSA on a GPU beside its peers: layers at given lengths, and whole networks.
+"""TSSA on a GPU compared with its peers: layers at given lengths, and whole networks.
 
 Layers: official-formula PyTorch (eager, torch.compile), the operator torch.ops.tost, and softmax
 attention by PyTorch's fused kernels and flash-attn. Networks: the same within predictions and
@@ -152,7 +152,7 @@ class Entry:
         try:
             self.work.run()  # takes back memory that was released for the program
             self.times += [self.timer.ms(self, self.work.run) for _ in range(repeat)]
-        except Exception as error:  # beside the others, memory may no longer do
+        except Exception as error:  # with the others, memory may run out
             self.drop(error)
 
 

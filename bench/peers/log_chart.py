@@ -100,7 +100,7 @@ def rising_ticks(low, high):
 
 
 def spaced(values, place):
-    """Those whose names have room beside each other, the first and the last among them."""
+    """Those whose names have room next to each other, the first and the last among them."""
     half = lambda v: text_width(number(v), TICK_SIZE) / 2 + 4  # noqa: E731
     kept = []
     for v in sorted(values):

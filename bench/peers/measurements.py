@@ -31,9 +31,9 @@ def _check_row(where, row):
     check(row.get("contestant") in CONTESTANTS, "contestant",
           "one of " + ", ".join(CONTESTANTS))
     for key in ("batch", "tokens"):
-        check(whole(row.get(key)), key, "a whole number above 0")
+        check(whole(row.get(key)), key, "an integer above 0")
     for key in ("dim", "heads"):
-        check(row.get(key) is None or whole(row[key]), key, "a whole number above 0, or null")
+        check(row.get(key) is None or whole(row[key]), key, "an integer above 0, or null")
     check(row.get("failed") is None or text(row["failed"]), "failed", "a text, or null")
     check(row.get("peak_mib") is None or positive(row["peak_mib"]), "peak_mib",
           "a number above 0, or null")

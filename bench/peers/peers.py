@@ -1,4 +1,4 @@
-"""Whole networks, this program beside its peers: same weights, same inputs, same threads.
+"""Whole networks, this program compared with its peers: same weights, same inputs, same threads.
 
 Every contestant's logits are compared with those of eager PyTorch before anything is timed; one that
 deviates by more than its precision allows is not timed. Then all of them take turns.

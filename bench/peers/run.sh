@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Times official-formula PyTorch, torch.compile, ONNX Runtime and OpenVINO beside this program, on the
-# same weights and inputs. Arguments go to peers.py (`run.sh --help`).
+# Times official-formula PyTorch, torch.compile, ONNX Runtime, OpenVINO and this program on the same
+# weights and inputs. Arguments go to peers.py (`run.sh --help`).
 #   PEERS_VENV=DIR      the virtual environment (default build/peers), made where it is missing
 #   PEERS_PYTHON=PYTHON a python that has torch, so that it is not downloaded again; default: that of
 #   TOST_TORCH          (a torch package folder, or a python that has torch), else .venv, else none

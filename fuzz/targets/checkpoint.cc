@@ -1,5 +1,5 @@
-// What a checkpoint holds beside tensors: its manifest, the state of the loop, and the pointer to
-// it.
+// What a checkpoint holds in addition to tensors: its manifest, the state of the loop, and the
+// pointer to it.
 #include <filesystem>
 #include <fstream>
 

@@ -1,4 +1,4 @@
-// The architecture of weights from elsewhere: the config.json beside them, the arguments in a torch
+// The architecture of weights from elsewhere: the config.json next to them, the arguments in a torch
 // file, and the names and shapes of the tensors.
 #include <sstream>
 

@@ -9,7 +9,7 @@ void try_safetensors(std::string_view input) {
     return or_refuse([&] {
       for (const auto& [shard, names] : parse_safetensors_index(input, "fuzz").shards) {
         promise(!names.empty(), "a tensor in every shard");
-        promise(shard.find('/') == shard.npos && shard != "..", "shards beside the index");
+        promise(shard.find('/') == shard.npos && shard != "..", "shards next to the index");
       }
     });
   }

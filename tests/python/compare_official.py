@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program beside the official code (github.com/RobinWu218/ToST) on checkpoints of full size.
+"""Compares the program with the official code (github.com/RobinWu218/ToST) on checkpoints of full size.
 
 usage: compare_official.py CODE TOST [--pictures FILE...] [--text FILE --gpt2 FOLDER]
                            [--vision NAME] [--vision-checkpoint FILE] [--language-checkpoint FILE] [--threads N]

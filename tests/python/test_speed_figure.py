@@ -89,7 +89,7 @@ def test_both_axes_are_logarithmic():
         assert ticks[name][1] == pytest.approx(at + 4, abs=0.1)
     for name, at in (("256", x0), ("1,024", x1), ("16,384", x2)):
         assert ticks[name][0] == pytest.approx(at, abs=0.1)
-    # Memory stands beside it, over the same numbers of tokens.
+    # Memory is drawn next to it, over the same numbers of tokens.
     assert found["50 MiB"][0] - x0 == pytest.approx(found["500 MiB"][0] - x1, abs=30)
     assert found["50 MiB"][0] > 540
 
@@ -190,10 +190,10 @@ WRONG = {
     "row": (report([row(), 3]), "row 2: 'rows' must be a list of objects"),
     "contestant": (report([row("jax")]), "row 1: 'contestant' must be one of tost operator, "),
     "job": (report([row(job="rest")]), "'job' must be forward or training"),
-    "tokens": (report([row(tokens=0)]), "'tokens' must be a whole number above 0"),
-    "large": (report([row(tokens=10**400)]), "'tokens' must be a whole number above 0"),
-    "truth": (report([row(tokens=True)]), "'tokens' must be a whole number above 0"),
-    "heads": (report([row(heads=2.5)]), "'heads' must be a whole number above 0, or null"),
+    "tokens": (report([row(tokens=0)]), "'tokens' must be an integer above 0"),
+    "large": (report([row(tokens=10**400)]), "'tokens' must be an integer above 0"),
+    "truth": (report([row(tokens=True)]), "'tokens' must be an integer above 0"),
+    "heads": (report([row(heads=2.5)]), "'heads' must be an integer above 0, or null"),
     "nan": (report([row(ms=float("nan"))]), "'peak_mib' must be a number above 0, or null"),
     "negative": (report([row(low_ms=-1)]), "'median_ms' must be a number above 0"),
     "order": (report([row(high_ms=0.5)]), "'median_ms' must be a number above 0 from low_ms"),

@@ -1,6 +1,6 @@
 """GPT-2's BPE gives the ids of the reference files, and those of tiktoken where it is installed.
 
-Run by ctest with the probe program as TOST_PROBE; the data lies in TOST_SHARED, else beside the source tree.
+Run by ctest with the probe program as TOST_PROBE; the data lies in TOST_SHARED, else next to the source tree.
 """
 
 import hashlib
