@@ -28,7 +28,7 @@ function(tost_cuda_objects target)
   foreach(source IN LISTS ARGN)
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.cu.o)
-    # What ptxas says of registers and spills is kept beside the object.
+    # What ptxas says of registers and spills is kept next to the object.
     add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d
       COMMAND sh -c "${TOST_NVCC} $* > ${object}.txt 2>&1 || { cat ${object}.txt; exit 1; }" nvcc
               ${flags} -MD -MF ${object}.d -c ${source} -o ${object}

@@ -10,14 +10,14 @@ if(NOT tost_cudart)
   file(GLOB tost_cudart ${TOST_CUDA_HOME}/lib64/libcudart.so)
 endif()
 if(NOT tost_cudart)
-  message(FATAL_ERROR "No libcudart beside torch in '${TOST_TORCH_DIR}' nor in '${TOST_CUDA_HOME}'.")
+  message(FATAL_ERROR "No libcudart next to torch in '${TOST_TORCH_DIR}' nor in '${TOST_CUDA_HOME}'.")
 endif()
 list(GET tost_cudart 0 tost_cudart)
 tost_import_library(tost_cudart_runtime ${tost_cudart})
 if(NOT TARGET tost_torch_cuda)
   add_library(tost_torch_cuda INTERFACE IMPORTED GLOBAL)
   target_link_libraries(tost_torch_cuda INTERFACE tost_torch_cpu tost_c10_cuda tost_cudart_runtime)
-  # Nothing calls libtorch_cuda by name, yet its kernels have to be there; what it needs itself it finds beside it.
+  # Nothing calls libtorch_cuda by name, yet its kernels have to be there; what it needs itself it finds next to it.
   target_link_options(tost_torch_cuda INTERFACE
     "LINKER:--push-state,--no-as-needed,${TOST_TORCH_DIR}/lib/libtorch_cuda.so,--pop-state" LINKER:--allow-shlib-undefined)
 endif()

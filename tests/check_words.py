@@ -9,8 +9,8 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ["tost", "docs", "scripts", "tests", "bench", "fuzz", "examples"]
-SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".md", ".txt"}
+FOLDERS = ["tost", "python", "docs", "scripts", "tests", "bench", "fuzz", "examples", "cmake"]
+SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".md", ".txt", ".cmake"}
 HEADER = "| write | meaning | not | left |"
 NAMES = re.compile(r"`([^`]+)`")
 C_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}

@@ -1,4 +1,4 @@
-"""Fixtures: seeds, and recorded numbers that lie beside the source tree and are not part of it."""
+"""Fixtures: seeds, and recorded numbers that lie next to the source tree, not in it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a process as a whole does: without kernels, beside other libraries of the same name, while exporting."""
+"""What a process as a whole does: without kernels, next to other libraries of the same name, while exporting."""
 
 import os
 import pathlib

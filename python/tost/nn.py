@@ -1,4 +1,4 @@
-"""Layers with the parameter names of the official code, so that its weights load and these weights go back."""
+"""Layers with the parameter names of the official code, so that weights of either load in the other."""
 
 from typing import NamedTuple, Optional
 

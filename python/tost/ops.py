@@ -28,9 +28,9 @@ def _plain(w):
 def tssa(w, temp, lengths=None):
     """Token statistics self-attention of projected tokens.
 
-    w [B, N, C], any strides; temp [H, 1], H dividing C; lengths [B] int64, how many tokens of a sample are its own, the
-    first ones (None: all). Returns y [B, N, C] of w's dtype and the memberships pi [B, H, N] in float32 (float64 for
-    float64), both 0 at tokens that are no one's own. Differentiable in w and temp through both, twice and more.
+    w [B, N, C], any strides; temp [H, 1], H dividing C; lengths [B] int64, the valid length of each sample (None: N).
+    Returns y [B, N, C] of w's dtype and the memberships pi [B, H, N] in float32 (float64 for float64), both 0 at padding.
+    Differentiable in w and temp through both, twice and more.
     """
     _inputs.check(w, temp, lengths)
     if not (torch.compiler.is_compiling() or _exporting() or _transformed()):
