@@ -27,7 +27,7 @@ class TSSA(nn.Module):
     """Token statistics self-attention, the official AttentionTSSA of vision models.
 
     Takes tokens [B, N, C], or maps [B, C, H, W] whose pixels are the tokens, in any strides, and returns the same
-    shape. `lengths` [B] says how many tokens of a sample are its own. With `return_memberships` the result is a pair
+    shape. `lengths` [B] are the valid lengths of the samples. With `return_memberships` the result is a pair
     with the memberships, [B, heads, N] or [B, heads, H, W].
     """
 

@@ -13,9 +13,9 @@
 //   means        y = -(w Pi D) + H Pi mu,  mu_ki = sum_j Pi_jk w_jki / (N_k + 1e-8)
 //   length_free  a_jk = (N / P) sum_i v_jki^2, N the sample's tokens: of size 1 whatever N is
 //
-// With lengths, only the first lengths[b] tokens of sample b are its own. Sums go over those alone;
-// the others are neither read nor charged for, and y, pi and grad_w are 0 there. A sample of length
-// 0 has statistics 0.
+// lengths[b] is the valid length of sample b. Sums go over its first lengths[b] tokens alone; the
+// padding after them is not read and costs nothing, and y, pi and grad_w are 0 there. A sample of
+// length 0 has statistics 0.
 //
 // Layout is token-major, as a projection leaves it: w[b, j, k P + i], with strides for batch and
 // token and unit stride in the channels. Storage is float32 or bfloat16 (round to nearest even on

@@ -12,15 +12,14 @@
 namespace tost {
 
 // w [B, N, C] float32, bfloat16 or float64, any strides; temp [H, 1], H dividing C; lengths [B]
-// int64, 0 to N each, how many tokens of a sample are its own, the first ones (missing: all).
-// Returns y [B, N, C] contiguous, of w's dtype, and the memberships pi [B, H, N], float32 (float64
-// for a float64 w), both 0 at padding, which the kernels do not even read.
-// Equations: kernels/tssa.h. Differentiable in both inputs through both outputs,
-// twice and more. float32 and bfloat16 run the fused CPU kernels (float32 arithmetic; results do
-// not depend on the number of threads); float64 runs the plain form. Kept for backward: w, pi
-// and 2 C + H numbers a sample. Autocast leaves the operator alone: w keeps the dtype its
-// projection gave it, temp stays float32. Throws a usage Error for wrong ranks, dtypes, lengths
-// out of range, or heads that do not divide C.
+// int64, the valid length of each sample, 0 to N (missing: N). Returns y [B, N, C] contiguous, of
+// w's dtype, and the memberships pi [B, H, N], float32 (float64 for a float64 w), both 0 at
+// padding, which the kernels do not even read. Equations: kernels/tssa.h. Differentiable in both
+// inputs through both outputs, twice and more. float32 and bfloat16 run the fused CPU kernels
+// (float32 arithmetic; results do not depend on the number of threads); float64 runs the plain
+// form. Kept for backward: w, pi and 2 C + H numbers a sample. Autocast leaves the operator alone:
+// w keeps the dtype its projection gave it, temp stays float32. Throws a usage Error for wrong
+// ranks, dtypes, lengths out of range, or heads that do not divide C.
 std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp,
                                         const std::optional<at::Tensor>& lengths = {});
 

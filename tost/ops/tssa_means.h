@@ -24,7 +24,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_means(const at::Tensor& w, const at::Ten
                                               const TssaAdditions& additions);
 
 // The plain form in ATen, any floating dtype and device. With `sums`, w holds a part of each
-// sample's tokens, lengths how many of these are its own.
+// sample's tokens, and lengths are the valid lengths of these parts.
 std::tuple<at::Tensor, at::Tensor> tssa_means_plain(const at::Tensor& w, const at::Tensor& temp,
                                                     const std::optional<at::Tensor>& lengths,
                                                     const TssaAdditions& additions,

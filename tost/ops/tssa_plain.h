@@ -14,18 +14,19 @@ namespace tost {
 // w [B, N, C], temp [H, 1], H dividing C. Returns y [B, N, C] with w's dtype and the memberships
 // pi [B, H, N]. Half-width w is computed in float32, and pi is then float32.
 // Source: the official vision code (arXiv 2412.17810), its dropout left out.
-// With lengths [B] int64, only the first lengths[b] tokens of sample b are its own: every sum goes
-// over those alone, and y and pi are 0 at the others, whatever stands there.
+// lengths [B] int64 are valid lengths: every sum goes over the first lengths[b] tokens of sample b
+// alone, and y and pi are 0 at the padding after them, whatever stands there.
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
 // The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
-// With `sums`, w holds a part of each sample's tokens, lengths how many of these are its own.
+// With `sums`, w holds a part of each sample's tokens, and lengths are the valid lengths of these
+// parts.
 at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
                         const std::optional<at::Tensor>& lengths = {},
                         const TokenSums* sums = nullptr);
 
-// Whether a token is its sample's own: [B, tokens] bool from lengths [B].
+// Whether a token is valid, not padding: [B, tokens] bool from lengths [B].
 at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens);
 
 // dtype of pi and of the statistics for a w of this dtype: float64 for float64, else float32.

@@ -11,8 +11,8 @@ torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& leng
   return lengths;
 }
 
-// This process's tokens of padded sequences, and how many of these are their own. Padding makes the
-// parts equal.
+// This process's tokens of padded sequences, and their valid lengths. Padding makes the parts
+// equal.
 void take_tokens(const BatchShare& share, torch::Tensor& ids, torch::Tensor& lengths) {
   if (share.token_parts == 1 || !ids.defined()) return;
   const int64_t tokens = ids.size(1), part = (tokens + share.token_parts - 1) / share.token_parts;
