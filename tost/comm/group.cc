@@ -1,4 +1,4 @@
-// c10d's store and Gloo behind Group.
+// Implements Group with c10d's store and Gloo.
 #define USE_C10D_GLOO 1
 #include "tost/comm/group.h"
 

@@ -190,7 +190,7 @@ Packing packing_of(const std::string& precision) {
 
 void check_roundable(const Tensor& weight, const std::string& name) {
   if (weight.isfinite().all().item<bool>()) return;
-  fail_data("Tensor '", name, "' has values that are not finite and cannot become whole numbers; ",
+  fail_data("Tensor '", name, "' has values that are not finite and cannot become integers; ",
             "use fp32 or bf16, or an earlier checkpoint.");
 }
 

@@ -1,5 +1,5 @@
-// Tiles of rows through the maps of a transformer block: what stands before its mixer and behind
-// it. Between these the engines let tokens meet.
+// Tiles of rows through the maps of a transformer block, before its mixer and after it. The mixer
+// itself is run by the engines.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct TokenBlockWeights {
 
 // Copies, but for a mixer that is called as a module, which is shared. `name` stands before the
 // names of the block's tensors ("blocks.0.") in the data Error for weights that are not finite
-// where they are to become whole numbers.
+// where they are to become integers.
 TokenBlockWeights token_block_weights(const Block& block, Packing packing, const std::string& name);
 
 // That Error, where one of the values is not finite.

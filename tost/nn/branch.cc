@@ -155,7 +155,7 @@ Tensor map_and_add(const Tensor& x, const Tensor& y, const Linear& map, const Te
 
 namespace {
 
-// Places among the inputs; a matrix's working copy stands behind it.
+// Places among the inputs; a matrix's working copy follows it.
 enum Input : size_t {
   kX,
   kNormWeight,
@@ -170,7 +170,7 @@ enum Input : size_t {
   kKeep,
   kInputs
 };
-// And behind them among the saved.
+// Places after them among the saved tensors.
 enum Kept : size_t { kMean = kInputs, kRstd, kHidden };
 
 struct Form {

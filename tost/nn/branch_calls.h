@@ -32,8 +32,8 @@ torch::ScalarType compute_type(const Tensor& x);
 // A matrix in that type: itself, its working copy, or a rounded one.
 Tensor in_type(const Tensor& weight, const Tensor& working, torch::ScalarType type);
 
-// A matrix's gradient goes to its working copy, which stands behind it among the inputs, where that
-// asks for one.
+// A matrix's gradient goes to its working copy, which follows it among the inputs, if that requires
+// a gradient.
 void give_weight(torch::autograd::variable_list& result, size_t place, const Tensor& working,
                  Tensor gradient);
 

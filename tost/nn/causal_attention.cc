@@ -42,9 +42,9 @@ Tensor visible(int64_t queries, int64_t keys, int64_t window, torch::Device devi
   return window > 0 ? seen.logical_and(j > i - window) : seen;
 }
 
-// `kept` with `fresh` behind it along the tokens. Appends in place where the rows of kept's buffer
-// have room and nobody else holds it, else moves to a buffer twice as long: a token costs no copy
-// of the cache.
+// `kept` followed by `fresh` along the tokens. Appends in place if the rows of kept's buffer have
+// room and nothing else holds it, else moves to a buffer twice as long: a token costs no copy of
+// the cache.
 Tensor append(const Tensor& kept, const Tensor& fresh) {
   if (!kept.defined() || kept.size(2) == 0) return fresh.clone(at::MemoryFormat::Contiguous);
   const int64_t width = fresh.size(3), old = kept.size(2), count = old + fresh.size(2);

@@ -8,8 +8,8 @@
 
 namespace tost {
 
-// Projections and the optional convolution on q, k and v. Keys as in the official twin: c_attn,
-// c_proj.
+// Projections and the optional convolution on q, k and v. Keys as in the official softmax model:
+// c_attn, c_proj.
 class CausalAttention : public TokenMixer {
  public:
   explicit CausalAttention(const CausalMixerConfig& config);

@@ -26,8 +26,8 @@ struct CausalMixerOptions {
   std::string decay = "none";
   // Membership times H, so that a uniform one is 1.
   bool scale_pi = false;
-  // First moments beside the second ones (TSSA): none; tokens: running membership-weighted means
-  // (GroupMeans) of the projected tokens; values: of a projection of their own.
+  // First moments in addition to the second ones (TSSA): none; tokens: running membership-weighted
+  // means (GroupMeans) of the projected tokens; values: of a projection of their own.
   std::string means = "none";
   // Multiplies the output by a gate computed from the block's input.
   bool gate = false;

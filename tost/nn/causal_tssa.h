@@ -33,7 +33,7 @@ class CausalStatisticsMixer : public TokenMixer {
 };
 
 // State: "statistics" [B, 2C + H] float64, whatever the context; with decay "energy" [B, H, P] and
-// "moments" [B, H, P + 1] instead; with means "means" [B, H, P + 1] besides.
+// "moments" [B, H, P + 1] instead; with means also "means" [B, H, P + 1].
 class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);

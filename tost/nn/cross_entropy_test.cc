@@ -64,7 +64,7 @@ TEST(HeadCrossEntropy, ManyPiecesOfLargeLogits) {
   for (size_t i = 0; i < wanted.size(); ++i) EXPECT_LT(distance(found[i], wanted[i]), 1e-5);
 }
 
-// Judged by torch's own error in the same precision.
+// The limit is torch's own error in the same precision.
 TEST(HeadCrossEntropy, UnderAutocastErrsNoMoreThanTorch) {
   const Case c = make_case(64, 32, 500, torch::kFloat);
   const auto exact = expected(c);

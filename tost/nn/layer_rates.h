@@ -50,7 +50,7 @@ struct LayerRates {
   bool defined() const { return compression_before.defined(); }
 };
 
-// What is computed of LayerRates beside the compression.
+// What is computed of LayerRates in addition to the compression.
 struct WantedRates {
   bool released = true, theory = true, objective = true;
 };

@@ -24,7 +24,7 @@ Tensor gated_output(Tensor y, const Linear& out, torch::ScalarType dtype) {
   const int64_t channels = y.size(0), batch = y.size(1), tokens = y.size(2);
   // The product reads its rows as columns of the memory they lie in: nothing is turned around.
   const auto rows = torch::gelu(y).to(dtype).reshape({channels, batch * tokens}).t();
-  y.reset();  // not beside the larger output
+  y.reset();  // freed before the larger output is made
   return torch::glu(out.forward(rows), -1).view({batch, tokens, -1});
 }
 

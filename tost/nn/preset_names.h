@@ -9,7 +9,7 @@ namespace tost {
 // In the order in which they were added.
 const std::vector<std::string>& preset_names();
 
-// Each kind adds its own before main(), beside its table of presets.
+// Each kind adds its own before main(), next to its table of presets.
 struct PresetNames {
   explicit PresetNames(const std::vector<std::string>& names);
 };

@@ -31,7 +31,7 @@ int64_t chunk_length(int64_t batch, int64_t tokens) {
   return (tokens + chunks - 1) / chunks;
 }
 
-// x [B, T, C] → [C, B, chunks * length], zeros behind the tokens.
+// x [B, T, C] → [C, B, chunks * length], zeros after the tokens.
 Tensor channels_first(const Tensor& x, int64_t length) {
   const int64_t tokens = x.size(1), padding = (length - tokens % length) % length;
   const auto turned = x.permute({2, 0, 1});

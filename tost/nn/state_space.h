@@ -40,7 +40,7 @@ torch::Tensor states_before(const torch::Tensor& ends, const torch::Tensor& rate
 struct StateSpaceShape {
   int64_t channels = 0;        // C
   int64_t states = 16;         // N complex ones a channel, each standing for its conjugate too
-  bool bidirectional = false;  // a second set of output weights reads the tokens behind
+  bool bidirectional = false;  // a second set of output weights reads later tokens
 };
 
 // Every channel c with its own step Δ and rates A_n = -exp(log_a_real) + i a_imag, discretised by

@@ -30,7 +30,7 @@ struct MixerTrace {
 // constant in size, softmax's grows with the context. An empty map stands for "nothing seen".
 using MixerState = std::map<std::string, torch::Tensor>;
 
-// Everything a call may bring besides its tokens. Null means: not wanted, costs nothing.
+// Everything a call may bring in addition to its tokens. Null means: not wanted, costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
   // Valid tokens of each sequence, the first ones [B] int64, 1 to N; the others are padding.
@@ -82,8 +82,8 @@ class TokenMixer : public torch::nn::Module {
   // convolution, for which x is a whole sequence; undefined as above.
   virtual torch::Tensor project(const torch::Tensor&) const { return {}; }
 
-  // Draws those weights that a new mixer leaves uninitialised beside Linear's, from torch's default
-  // generator.
+  // Draws the weights, other than Linear's, that a new mixer leaves uninitialised, from torch's
+  // default generator.
   virtual void draw_weights() {}
 };
 
