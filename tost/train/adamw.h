@@ -71,7 +71,7 @@ class AdamW {
   WorkingCopy* copy_of(const torch::Tensor& p) const;
 
   std::vector<ParamGroup> groups_;
-  std::vector<std::vector<Moments>> moments_;  // beside groups_
+  std::vector<std::vector<Moments>> moments_;  // in the order of groups_
   AdamWOptions options_;
   torch::Tensor lr_, divisor_;                                  // on a GPU; else undefined
   std::map<const void*, std::shared_ptr<WorkingCopy>> copies_;  // by parameter

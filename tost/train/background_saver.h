@@ -1,4 +1,4 @@
-// Writes checkpoints on a thread of its own while training goes on.
+// Writes checkpoints on a thread of its own while training continues.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,7 @@ class BackgroundSaver {
   void run_here(const Checkpoint& checkpoint, bool best);
   bool failed_before();  // waits
   void join();
-  void collect();  // what the thread has left behind
+  void collect();  // what the thread has left
 
   CheckpointStore& store_;
   std::vector<std::chrono::milliseconds> pauses_;

@@ -22,7 +22,7 @@ const char* type_name(FieldType type) {
     case FieldType::kBool:
       return "true or false";
     case FieldType::kInteger:
-      return "a whole number";
+      return "an integer";
     case FieldType::kNumber:
       return "a number";
     case FieldType::kText:
@@ -104,7 +104,7 @@ std::string absolute_setting(const std::string& path) {
   const fs::path whole = absolute_path(path);
   fs::path plain = whole.lexically_normal();
   if (plain.filename().empty()) plain = plain.parent_path();
-  // Behind a link, ".." leads elsewhere than it is spelled.
+  // After a link, ".." is not the folder that it is spelled as.
   const bool same = !path_exists(whole) || canonical_path(whole) == canonical_path(plain);
   return same ? plain.string() : whole.string();
 }

@@ -9,18 +9,18 @@
 
 namespace tost {
 
-inline constexpr int64_t kGuardWindow = 128;  // accepted steps a new one is judged by
+inline constexpr int64_t kGuardWindow = 128;  // accepted steps a new one is compared with
 inline constexpr int64_t kGuardLeast = 32;    // and how many there must be
 
 struct GuardState {
-  // Of the last accepted steps, oldest first, at most kGuardWindow; beside each other.
+  // Of the last accepted steps, oldest first, at most kGuardWindow of each.
   std::vector<double> losses = {}, norms = {};
   int64_t skipped = 0;  // steps in all
   int64_t skipped_in_row = 0;
   int64_t rollbacks = 0;
   double lr_factor = 1;
   int64_t data_ahead = 0;  // steps whose batches were skipped
-  // The last checkpoint that the settings asked for, the one a run goes back to; -1 before it. One
+  // The last checkpoint that the settings asked for, the one a run rolls back to; -1 before it. One
   // made because the run was stopped is none: a run that was never stopped would not have it.
   int64_t rollback_step = -1;
 

@@ -104,7 +104,7 @@ TEST(Guards, TheLogKeepsEventsFromBeforeARollback) {
     const std::string text = read_file(copy, 10000);
     return std::count(text.begin(), text.end(), '\n');
   };
-  EXPECT_EQ(kept(10, 1), 3) << "the line of step 10, the event left behind, and the rollback";
+  EXPECT_EQ(kept(10, 1), 3) << "the line of step 10, the event that was left, and the rollback";
   EXPECT_EQ(kept(15, 1), 4);
   EXPECT_EQ(kept(10, 0), 1) << "killed before the rollback was saved";
   EXPECT_EQ(kept(20, 2), 5);

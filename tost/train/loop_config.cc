@@ -52,9 +52,9 @@ void add_record_fields(FieldTable<LoopConfig>& t) {
   t.integer("checkpoint_every_steps", &C::checkpoint_every_steps, 0, kMany, kFree,
             "steps between further checkpoints (0: none)")
       .integer("keep_last", &C::keep_last, 1, 100000, kFree,
-               "newest checkpoints kept, beside the best one")
+               "newest checkpoints kept, in addition to the best one")
       .flag("background_saves", &C::background_saves, kFree,
-            "write checkpoints while training goes on, from a copy of the run's state in memory")
+            "write checkpoints while training continues, from a copy of the run's state in memory")
       .integer(
           "save_retries", &C::save_retries, 0, 10, kFree,
           "further attempts at a checkpoint that cannot be written, after 0.5, 2, 8, 10, 10, ... s")
@@ -69,10 +69,11 @@ void add_guard_fields(FieldTable<LoopConfig>& t) {
            "skip steps whose loss or gradient norm lies more than so many standard deviations "
            "above the mean of the last 128 steps (0: none)")
       .integer("outlier_limit", &C::outlier_limit, 0, kMany, kWarn,
-               "steps skipped in a row before the run ends or goes back")
-      .integer("rollbacks", &C::rollbacks, 0, 1000000, kWarn,
-               "times the run goes back to its last checkpoint, past the batches since, instead of "
-               "ending on a loss that is not finite or too many skipped steps")
+               "steps skipped in a row before the run ends or rolls back")
+      .integer(
+          "rollbacks", &C::rollbacks, 0, 1000000, kWarn,
+          "times the run rolls back to its last checkpoint, past the batches since, instead of "
+          "ending on a loss that is not finite or too many skipped steps")
       .number("rollback_lr", &C::rollback_lr, 1e-6, 1, kWarn,
               "what each of them multiplies the learning rate by from there on")
       .number("data_timeout", &C::data_timeout, 0, 1e8, kFree,

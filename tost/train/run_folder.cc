@@ -38,7 +38,7 @@ bool is_checkpoint_entry(const fs::path& path) {
 }
 
 // What a run wrote there but its configuration, relative to the folder. Nothing else is touched:
-// people keep notes and more beside their runs.
+// people keep notes and more next to their runs.
 std::vector<fs::path> run_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& name : names_in(folder)) {
@@ -136,7 +136,7 @@ void RunFolder::check() const {
     if (is_taken(run_ / kCheckpointFolder)) {
       fail_usage(
           "'", run_.string(), "' holds checkpoints but no ", kConfigFile,
-          ", so that it is not a run that could go on or be replaced; move it away, or choose "
+          ", so that it is not a run that could be resumed or replaced; move it away, or choose "
           "another folder.");
     }
     if (mode_ != RunMode::kResume) return;
@@ -149,9 +149,10 @@ void RunFolder::check() const {
                run_.string(), "' is left alone; choose another folder.");
   }
   if (mode_ == RunMode::kOverwrite) return;
-  fail_usage("'", run_.string(),
-             "' already holds a run; go on with --resume, replace it with --overwrite, or choose "
-             "another folder.");
+  fail_usage(
+      "'", run_.string(),
+      "' already holds a run; resume it with --resume, replace it with --overwrite, or choose "
+      "another folder.");
 }
 
 void RunFolder::open() {

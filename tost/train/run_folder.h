@@ -1,4 +1,4 @@
-// Starting a run folder, or finding one to go on with. Layout: tost/store/run_layout.h, and while a
+// Starting a run folder, or finding one to resume. Layout: tost/store/run_layout.h, and while a
 // process trains there RUN/.lock and RUN/.replaced.
 #pragma once
 

@@ -17,7 +17,7 @@ class RunLog {
  public:
   // Writes nothing: of a process that leaves the log to another.
   RunLog() = default;
-  // Goes on after first_step steps and so many rollbacks: what was logged beyond that is dropped.
+  // Continues after first_step steps and so many rollbacks; lines logged beyond that are dropped.
   RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks, std::string unit);
 
   // {"kind": "train", "step", "epoch", "loss", "accuracy", "lr", "UNIT_per_s", "wait_share"}

@@ -1,4 +1,4 @@
-// Runs of seconds on one core, and what they left behind.
+// Runs of seconds on one core, and what they have written.
 #pragma once
 
 #include <filesystem>

@@ -49,7 +49,7 @@ class SharedStep {
   // Over the processes that hold the same rows; null where each has whole sequences.
   const TokenSums* token_sums() const { return token_group_ ? &token_sums_ : nullptr; }
   // The loss of one of this process's batches, NaN where it is not finite on another process that
-  // holds the same rows: all of them go on to its backward, or none.
+  // holds the same rows: all of them run its backward, or none.
   double agreed(double loss);
 
   void begin();

@@ -64,7 +64,7 @@ class Trainer {
 
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
-  // can reach the weights, unless the configuration's guards skip the step or go back (guards.h).
+  // can reach the weights, unless the configuration's guards skip the step or roll back (guards.h).
   // So is a number of the state that is not finite, before it is evaluated or saved.
   // Throws DataTimeout, see there, when no batch comes for data_timeout seconds, be it of training
   // or of an evaluation; everything up to the last whole step is then saved.
@@ -121,11 +121,11 @@ class Trainer {
   void pass_messages();
 
   // trainer_guards.cc
-  bool pass_over(const BadStep& bad, double lr);  // false where the run went back
+  bool pass_over(const BadStep& bad, double lr);  // false where the run was rolled back
   bool state_is_sound();                          // the same
   void report_skipped(const BadStep& bad, double lr);
-  // False where there is nothing to go back to. `failed` is the step whose batches are the last to
-  // be skipped.
+  // False where there is no checkpoint to roll back to. `failed` is the step whose batches are the
+  // last to be skipped.
   bool roll_back(int64_t failed, const std::string& reason);
   std::string what_is_kept();
   void load_batch(bool starts_epoch);

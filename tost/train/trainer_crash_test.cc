@@ -143,7 +143,7 @@ TEST(TrainerCrashSlow, StoppedAtEveryCallAndResumedItIsTheSameRun) {
   EXPECT_EQ(began, (std::set<int64_t>{0, 2, 4, 6})) << "every checkpoint must have been met";
 }
 
-// The checkpoint it goes back to is written again, and later ones removed, with stops in between:
+// The checkpoint it rolls back to is written again, and later ones removed, with stops in between:
 // one at each call with an even number, and one at each with an odd one.
 class TrainerRollbackCrashSlow : public ::testing::TestWithParam<int64_t> {};
 

@@ -53,8 +53,8 @@ std::string Trainer::what_is_kept() {
       has_checkpoint() ? "the last checkpoint is kept" : "there is no checkpoint yet", ": ");
 }
 
-// Gradients are judged at every step; what else can leave the finite numbers (statistics of batch
-// norm, weights at an absurd learning rate) is judged here.
+// Gradients are checked at every step; what else can leave the finite numbers (statistics of batch
+// norm, weights at an absurd learning rate) is checked here.
 bool Trainer::state_is_sound() {
   std::optional<std::string> bad = first_not_finite(checkpoint());
   if (group_ != nullptr) {
@@ -197,7 +197,7 @@ void Trainer::end_waiting(bool in_step) {
       cat("No batch has come for ", config_.data_timeout, " s (data_timeout) ",
           in_step ? cat("at step ", state_.step + 1)
                   : cat("in the evaluation after step ", state_.step),
-          "; ", kept, ": check the disk or network the data lies on, and go on with --resume."));
+          "; ", kept, ": check the disk or network the data lies on, and resume with --resume."));
 }
 
 }  // namespace tost

@@ -19,7 +19,7 @@ using testing::log_lines;
 using testing::run_toy;
 using testing::ToyTask;
 
-// Ten epochs of six steps, so that there is something to judge by.
+// Ten epochs of six steps, so that there are enough steps to compare with.
 LoopConfig config() {
   LoopConfig c = testing::toy_config();
   c.epochs = 10;

@@ -1,4 +1,4 @@
-// What the trainers of a run's processes tell each other besides gradients.
+// What the trainers of a run's processes send each other in addition to gradients.
 #include <cmath>
 
 #include "tost/base/random.h"

@@ -28,7 +28,7 @@ Checkpoint make_checkpoint(const LoopState& state, const torch::nn::Module& mode
 // nothing where all are finite. One read of the memory.
 std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 
-// What a checkpoint holds beside the model and torch's generators.
+// What a checkpoint holds in addition to the model and torch's generators.
 struct Restored {
   LoopState state;
   StateDict moments, average;  // average: empty where none is asked for
@@ -39,7 +39,7 @@ struct Restored {
 Restored restore_model(const Checkpoint& checkpoint, const std::filesystem::path& where,
                        torch::nn::Module& model, bool averaged);
 
-// What a forward pass changes beside gradients: the model's buffers and torch's generators.
+// What a forward pass changes in addition to gradients: the model's buffers and torch's generators.
 class StepStart {
  public:
   explicit StepStart(const torch::nn::Module& model);  // a copy of both

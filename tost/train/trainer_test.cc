@@ -124,7 +124,7 @@ TEST(Trainer, NonFiniteLossStopsAndKeepsTheLastCheckpoint) {
   }
 }
 
-// With a checkpoint after every step, and also where nothing but the judgement needs the norm.
+// With a checkpoint after every step, and also where only the check needs the norm.
 TEST(Trainer, NonFiniteGradientReachesNeitherWeightsNorCheckpoints) {
   for (const double clip : {1.0, 0.0}) {
     const testing::TempDir dir;

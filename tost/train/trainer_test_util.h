@@ -1,4 +1,4 @@
-// Runs of the toy task, and what they left behind.
+// Runs of the toy task, and what they have written.
 #pragma once
 
 #include <ATen/Parallel.h>
