@@ -21,7 +21,7 @@ namespace tost {
 
 struct AppConfig {
   std::string key;                 // that requests must show; empty: none
-  std::vector<std::string> hosts;  // names in Host besides localhost and addresses
+  std::vector<std::string> hosts;  // names in Host other than localhost and addresses
   std::optional<ChatTemplate> chat;
   int64_t most_new_tokens = 4096;  // of a text
   int64_t most_texts = 16;         // of a request

@@ -106,7 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       while (!server_->draining && co_await serve_one()) {
       }
     } catch (const std::exception&) {
-      // Memory that there is not: this connection ends, others may go on.
+      // Out of memory: this connection ends, others may continue.
     }
     co_await linger();
   }

@@ -62,7 +62,7 @@ struct LanguageService::Row {
     ids.insert(ids.end(), request.prompt.begin(), request.prompt.end());
     session.pending.clear();
     if (request.keep && request.config.max_tokens == 0 && ids.size() > 1) {
-      left = ids.back();  // so that there is something to go on from
+      left = ids.back();  // so that there is something to continue from
       ids.pop_back();
     }
     for (const int64_t id : session.seen) sampler.note(id);

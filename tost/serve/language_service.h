@@ -32,7 +32,7 @@ struct TextEnd {
   std::string reason;      // length, stop (or an end-of-text token), interrupted, failed
   std::string error = {};  // a sentence, where it failed
   int64_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
-  TextSession session = {};  // what goes on from here, where it was asked for
+  TextSession session = {};  // the session from here on, if it was asked for
 };
 
 // Called on the model's thread, so each returns soon.

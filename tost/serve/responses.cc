@@ -1,4 +1,4 @@
-// /v1/responses: an answer is stored as the state after it, and the next one goes on from there.
+// /v1/responses: an answer is stored as the state after it, and the next one continues from it.
 #include "tost/io/parse_json.h"
 #include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"

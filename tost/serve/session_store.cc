@@ -164,7 +164,7 @@ std::map<std::string, SessionStore::Entry>::iterator SessionStore::oldest(bool s
   return oldest;
 }
 
-// False where there is none besides `but`.
+// False where there is none other than `but`.
 bool SessionStore::spill_oldest(const Entry* but) {
   const auto found = lock_ ? oldest(true) : entries_.end();
   if (found == entries_.end() || &found->second == but) return false;

@@ -20,7 +20,7 @@ json to_json(const SessionInfo& info) {
           {"busy", info.busy}};
 }
 
-// Reads a prompt and nothing more; what is stored goes on from there.
+// Reads a prompt and nothing more; the stored session continues from there.
 class NewSession : public TextAnswer {
  public:
   NewSession(const Call& call, const ServedModel& model) : TextAnswer(call, model, 1, false) {}
