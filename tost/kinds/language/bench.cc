@@ -34,7 +34,7 @@ BenchRunner prefill_runner(const Extend& extend, const Tensor& ids) {
   return runner;
 }
 
-// Every repetition goes on from the same place.
+// Every repetition continues from the same place.
 BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTask& task) {
   auto start = std::make_shared<LanguageState>(), state = std::make_shared<LanguageState>();
   extend(ids.narrow(1, 0, task.size), *start);

@@ -1,4 +1,4 @@
-// Time of a decoding step beside the time to read the model's weights once, in the same process.
+// Time of a decoding step, and of reading the model's weights once, in the same process.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class LanguageEngine : public LanguageReader {
  public:
   // Shares the model's tensors, which must not change while the engine lives; the model itself is
   // not needed after this. Throws a usage Error for an unknown precision, a data Error naming the
-  // tensor where weights that are not finite would become whole numbers.
+  // tensor where weights that are not finite would become integers.
   explicit LanguageEngine(const LanguageModel& model, const std::string& precision = "fp32");
   ~LanguageEngine() override;
   LanguageEngine(const LanguageEngine&) = delete;
@@ -36,7 +36,7 @@ class LanguageEngine : public LanguageReader {
   const LanguageConfig& config() const;
   const std::string& precision() const { return precision_; }
 
-  // As LanguageModel::extend(), with the same state: each may go on where the other stopped.
+  // As LanguageModel::extend(), with the same state: each may continue where the other stopped.
   // Result float32.
   torch::Tensor extend(const torch::Tensor& ids, LanguageState& state) override;
   // One token of each of several texts at their own positions: ids[i] after *states[i], another

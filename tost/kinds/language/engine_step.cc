@@ -95,7 +95,7 @@ void LanguageStep::reserve(int threads) {
   if (!own_.defined() || own_.numel() < wanted) own_ = torch::empty({wanted}, torch::kByte);
 }
 
-// A thread's scratch: rows after a norm, behind them inputs for weights of four bits.
+// A thread's scratch: rows after a norm, then inputs for weights of four bits.
 float* LanguageStep::normed(int thread) {
   return reinterpret_cast<float*>(own_.mutable_data_ptr<uint8_t>() + thread * own_bytes_);
 }

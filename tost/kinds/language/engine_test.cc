@@ -124,7 +124,7 @@ TEST(LanguageEngine, Float32IsTheModelToRounding) {
   }
 }
 
-// Steps compute on the rounded weights exactly; many tokens at once may round activations besides.
+// Steps compute on the rounded weights exactly; many tokens at once may also round activations.
 TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
   for (const auto& config : configs()) {
     const auto model = model_of(config);

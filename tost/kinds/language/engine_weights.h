@@ -18,7 +18,7 @@ namespace tost {
 // fp32, bf16, int8, int4. Throws a usage Error for anything else.
 kernels::WeightType weight_type(const std::string& precision);
 
-// One linear map. Weights in whole numbers are rounded as quantized_weight.h says.
+// One linear map. Integer weights are rounded as quantized_weight.h says.
 struct StepWeight {
   StepWeight() = default;
   // weight [out, in], bias [out] or undefined, float32; a float32 weight is shared, not copied.

@@ -188,7 +188,7 @@ void add_layer_curves(Page& page, const TextReport& report) {
   if (!report.splits.empty()) add_norms(page, report);
 }
 
-// The variational bound beside the exact rate, and what a layer's step does to its objective.
+// The variational bound and the exact rate, and what a layer's step does to its objective.
 
 namespace {
 

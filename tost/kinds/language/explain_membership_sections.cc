@@ -29,7 +29,7 @@ bool has_pi(const TextLayer& layer) {
   return layer.pi.defined();
 }
 
-// Every token in the colour of its likeliest head; stronger the further above 1/H.
+// Every token in the colour of its most likely head; stronger the further above 1/H.
 std::vector<ColoredText> likeliest_heads(const TextReport& report, const TextLayer& layer) {
   const Tensor pi = layer.pi[0].nan_to_num(0);
   const auto [best, head] = pi.max(0);

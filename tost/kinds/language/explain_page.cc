@@ -111,7 +111,7 @@ void add_text_facts(Page& page, const TextReport& report) {
     const double likely = report.trace.likely.to(torch::kDouble).mean().item<double>();
     rows.emplace_back("Its loss", cat(number_text(mean, 3), " nats a token, perplexity ",
                                       number_text(std::exp(mean), 2), "; ",
-                                      number_text(100 * likely, 1), " % predicted as likeliest"));
+                                      number_text(100 * likely, 1), " % predicted as most likely"));
   }
   for (const auto& split : report.splits) {
     const auto& s = split.statistics;

@@ -88,7 +88,7 @@ void add_missing(TextReport& report, const TextExplainOptions& options) {
   }
   if (!without.empty()) {
     report.left_out.push_back(cat("No memberships, spectra or rates of layers ",
-                                  join(without, ", "), ": their mixers have no groups. Surprise, ",
+                                  join(without, ", "), ": their mixers have no groups. Surprisal, ",
                                   "norms, own effect and influence are shown all the same."));
   }
   if (!uniform.empty()) {

@@ -28,7 +28,7 @@ struct Passage {
 };
 
 // The tokens of `text`, whose beginning alone is looked at (256 KiB), then at most `max_tokens` and
-// the model's block. `more`: the text goes on behind what was read. Throws a usage Error for no
+// the model's block. `more`: the text continues after what was read. Throws a usage Error for no
 // text, a data Error for text that the tokenizer cannot express (naming `source`), or a model
 // without tokenizer.
 Passage passage_of_text(const LanguageInfo& info, std::string_view text, const std::string& source,

@@ -29,7 +29,7 @@ struct TextLayer {
 struct TextTrace {
   torch::Tensor loss;    // -log p in nats of each token but the first given those before [B, T - 1]
   torch::Tensor likely;  // bool: no token was likelier [B, T - 1]
-  torch::Tensor guess;   // the likeliest token of all in its place [B, T - 1] int64
+  torch::Tensor guess;   // the most likely token in its place [B, T - 1] int64
   std::vector<TextLayer> layers;
 };
 

@@ -36,7 +36,7 @@ constexpr int64_t kPromptPiece = 4096;
 
 using Prompts = std::vector<std::vector<int64_t>>;
 
-// From here on what a prompt took while it was cut and read goes back to the system at once.
+// From this length on, memory for cutting and reading a prompt is returned to the system at once.
 constexpr int64_t kLongPrompt = 4096;
 
 // One text being written.

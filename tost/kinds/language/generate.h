@@ -16,9 +16,9 @@ struct GenerateConfig {
   SamplingConfig sampling;
   int64_t max_tokens = 256;       // new ones; 0: only the prompt is read
   std::vector<std::string> stop;  // strings that end a text; not part of it
-  bool ignore_end = false;        // go on past an end-of-text token
+  bool ignore_end = false;        // continue past an end-of-text token
   // Past the block of a model with learned positions: "stop" refuses beforehand, "slide" reads the
-  // last half block again and goes on from there.
+  // last half block again and continues from there.
   std::string past_block = "stop";
   uint64_t seed = 0;
 };
@@ -26,7 +26,7 @@ struct GenerateConfig {
 // Throws a usage Error naming the setting.
 void check_generate(const GenerateConfig& config);
 
-// What is needed to go on writing a text: the state, what the model has not read yet, and what the
+// What is needed to continue a text: the state, what the model has not read yet, and what the
 // settings look back to.
 struct TextSession {
   LanguageState state;
@@ -59,12 +59,12 @@ struct GenerateResult {
 using OnText = std::function<bool(int64_t text, const std::string& piece)>;
 
 // Continues prompts [ids]; those with the same number of tokens are written together. Text r draws
-// from Random(seed, r, session draws), whatever is written beside it. Prompts are let go once read.
-// With `session` there is one prompt, which may be empty where the session has something pending;
-// it is read after what the session has seen, and the session moves on. `stop` ends all texts after
-// the present token, or after the present 512 tokens of a prompt. Throws usage Errors for settings
-// and for texts that would not fit the block, data Errors for prompts the model cannot read; the
-// session is then as before.
+// from Random(seed, r, session draws), whatever other texts are written. Prompts are let go once
+// read. With `session` there is one prompt, which may be empty where the session has something
+// pending; it is read after what the session has seen, and the session moves on. `stop` ends all
+// texts after the present token, or after the present 512 tokens of a prompt. Throws usage Errors
+// for settings and for texts that would not fit the block, data Errors for prompts the model cannot
+// read; the session is then as before.
 GenerateResult generate(LanguageModel& model, const Tokenizer& tokenizer,
                         std::vector<std::vector<int64_t>> prompts, const GenerateConfig& config,
                         TextSession* session = nullptr, const OnText& on_text = {},

@@ -181,7 +181,7 @@ TEST_F(Generate, TogetherIsAsAlone) {
   EXPECT_EQ(both.texts[0].ids, run({{1, 2, 3}}, config).texts[0].ids);
   EXPECT_EQ(both.texts[1].ids, run({{9, 8, 7}}, config).texts[0].ids);
   EXPECT_EQ(both.stats.prompt_tokens, 6);
-  // Drawn, too, whatever stands beside it.
+  // The same with random draws, whatever the other texts are.
   config.sampling.temperature = 1;
   EXPECT_EQ(run({{4}, {1, 2, 3}, {5, 5}}, config).texts[1].ids,
             run({{7, 7, 7}, {1, 2, 3}}, config).texts[1].ids);
@@ -234,7 +234,7 @@ TEST_F(Generate, SlidingReadsTheLastHalfBlockAnew) {
   EXPECT_EQ(run({{10, 20, 30}}, config).texts[0].ids, Ids(all.begin() + 3, all.end()));
 }
 
-// Stopped before the first token is drawn: what was not read is read first when it goes on.
+// Stopped before the first token is drawn: what was not read is read first when it continues.
 TEST_F(Generate, StoppedPromptGoesOn) {
   make("none");
   const Ids prompt(5000, 65);

@@ -1,6 +1,6 @@
-// Causal language models: token ids in, logits of the next token out. ToST-GPT and its softmax twin
-// (arXiv 2412.17810, Table 4) with the official code's names, and models without a limit of
-// context.
+// Causal language models: token ids in, logits of the next token out. ToST-GPT and its softmax
+// counterpart (arXiv 2412.17810, Table 4) with the official code's names, and models without a
+// limit of context.
 #pragma once
 
 #include <cstdint>
@@ -102,7 +102,7 @@ std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
                                                    WeightInit init = WeightInit::kOfficial);
 
 // {tost_gpt,gpt,tost_means}_{base,medium,large,char,char_gpu,words}: the official models, their
-// softmax twins, and ours on group means.
+// softmax counterparts, and ours on group means.
 std::vector<std::string> language_preset_names();
 // tost_recall and, without positions and with a convolution, tost_recall_stream: small models for
 // tasks of recall, which language_preset() gives too.

@@ -229,7 +229,7 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
   EXPECT_EQ(bytes_after("softmax+window1", 299), 0);  // only the current token is seen
 }
 
-// A state may be copied and both copies go on: neither writes into the other's memory.
+// A state may be copied and both copies continue: neither writes into the other's memory.
 TEST(LanguageModel, CopiesOfAStateAreIndependent) {
   for (const char* name : {"softmax", "softmax+window", "softmax+window1", "tssa+gate",
                            "tssa-means+full", "linear", "delta+full", "ssm"}) {

@@ -1,4 +1,4 @@
-// A causal language model as an ONNX graph that goes on from a state.
+// A causal language model as an ONNX graph that continues from a state.
 #pragma once
 
 #include "tost/kinds/language/model.h"

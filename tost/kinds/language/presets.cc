@@ -48,7 +48,7 @@ void make_means(const LanguageSize& size, LanguageConfig& c) {
 }
 
 // Two blocks as in arXiv 2312.04927; vocabulary and block follow the task.
-// The streaming one goes on beyond the lengths it was trained at.
+// The streaming one works beyond the lengths it was trained at.
 LanguageConfig recall_preset(bool stream) {
   LanguageConfig c;
   c.name = stream ? "tost_recall_stream" : "tost_recall";

@@ -20,7 +20,7 @@ struct RecallDistances {
 struct RecallScores {
   RecallCase size = {};
   int64_t samples = 0, tokens = 0;              // tokens: those that are asked for
-  double accuracy = 0;                          // share of tokens that are the likeliest
+  double accuracy = 0;                          // share of tokens that are the most likely
   double exact = 0;                             // share of samples with all tokens right
   double loss = 0;                              // nats a token
   std::vector<RecallDistances> distances = {};  // quarters of the tokens, near to far

@@ -23,8 +23,8 @@ constexpr int64_t kBatchesAnEpoch = 1000;
 
 LanguageConfig fine_tuned_config(const RecallTrainConfig& config, const LanguageConfig& from) {
   if (!config.mixer.empty() && config.mixer != from.mixer) {
-    fail_usage("'", config.from, "' was trained with mixer ", from.mixer, " and cannot go on with ",
-               config.mixer, ".");
+    fail_usage("'", config.from, "' was trained with mixer ", from.mixer,
+               " and cannot continue with ", config.mixer, ".");
   }
   return changed_recall_config(config, from);
 }

@@ -21,7 +21,7 @@ void add_task_fields(FieldTable<R>& t) {
       .text("pairs", &R::pairs, kFixed, "keys with a value (mqar), such as 4,8: one a length")
       .integer("vocab", &R::vocab, 3, int64_t{1} << 24, kFixed, "tokens of mqar and copying")
       .number("power", &R::power, 1e-9, 16, kFixed,
-              "queries of mqar: weight k^(power - 1) of the k-th place behind the pairs")
+              "queries of mqar: weight k^(power - 1) of the k-th place after the pairs")
       .flag("random_filler", &R::random_filler, kFixed,
             "random tokens between the queries of mqar, not zeros")
       .integer("distractors", &R::distractors, 0, 1000, kFixed, "needles with other keys")

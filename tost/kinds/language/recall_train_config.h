@@ -13,7 +13,7 @@ struct RecallTrainConfig : LoopConfig {
   std::string recipe = "mqar";
 
   std::string model = "tost_recall";
-  std::string from;   // a model file to go on from; its architecture is kept
+  std::string from;   // a model file to start from; its architecture is kept
   std::string mixer;  // "": the preset's
   nlohmann::json model_options = nlohmann::json::object();  // further fields of LanguageConfig
 

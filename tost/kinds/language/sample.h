@@ -13,13 +13,13 @@ namespace tost {
 struct SampleRequest {
   std::string prompt;
   int64_t tokens = 0;
-  double temperature = 1;  // 0: always the likeliest token
+  double temperature = 1;  // 0: always the most likely token
   uint64_t seed = 0, stream = 0;
 };
 
 // The prompt and what the model writes after it, as valid UTF-8. A pure function of model and
-// request; torch's generators are left alone. Beyond max_context() the model goes on from the last
-// half of it.
+// request; torch's generators are left alone. Beyond max_context() the model continues from the
+// last half of it.
 std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
                         const SampleRequest& request);
 

@@ -25,7 +25,7 @@ struct TokenScores {
 
 // For hidden [B, T, C] (LanguageModel::hidden) and targets [B, T] int64: one score for each target
 // that is not -1, in row-major order. Logits are made for a few thousand tokens at a time and
-// judged in float32.
+// scored in float32.
 TokenScores score_targets(const LanguageModel& model, const torch::Tensor& hidden,
                           const torch::Tensor& targets);
 

@@ -40,8 +40,8 @@ int64_t rows_for(int64_t vocabulary) {
 
 LanguageConfig fine_tuned_config(const LanguageTrainConfig& config, const LanguageConfig& from) {
   if (!config.mixer.empty() && config.mixer != from.mixer) {
-    fail_usage("'", config.from, "' was trained with mixer ", from.mixer, " and cannot go on with ",
-               config.mixer, ".");
+    fail_usage("'", config.from, "' was trained with mixer ", from.mixer,
+               " and cannot continue with ", config.mixer, ".");
   }
   return changed_language_config(config.mixer, config.model_options, from);
 }

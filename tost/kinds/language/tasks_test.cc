@@ -55,7 +55,7 @@ PredictedText predict_tokens(LanguageModel& model, const std::string& text, int6
   return result;
 }
 
-// Ten bytes that the model finds likeliest.
+// Ten bytes, each the most likely one.
 std::string greedy(LanguageModel& model, const std::string& context, int64_t room) {
   Ids ids = room == 0 ? bytes_of(context) : tail(bytes_of(context), room);
   std::string made;

@@ -14,7 +14,7 @@ class TextStream {
   // `held`: what an earlier stream held back at its pause().
   explicit TextStream(std::vector<std::string> stop_strings = {}, std::string held = {});
 
-  // The text that `bytes` make certain: valid UTF-8, nothing of a stop string or behind it.
+  // The text that `bytes` make certain: valid UTF-8, nothing of a stop string or after it.
   std::string push(std::string_view bytes);
   bool stopped() const { return stopped_; }  // a stop string came
 

@@ -28,7 +28,7 @@ void check_own_tokenizer(const std::string& name, const LanguageInfo& info,
   const std::string kind = info.tokenizer->kind();
   const std::string own = kind == "words" ? cat("words:", info.tokenizer->vocab_size()) : kind;
   if (name == own || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
-  fail_usage("'", file, "' was trained with tokenizer ", own, " and cannot go on with ", name,
+  fail_usage("'", file, "' was trained with tokenizer ", own, " and cannot continue with ", name,
              "; leave tokenizer out.");
 }
 

@@ -61,7 +61,7 @@ TEST_F(ChosenTokenizer, IsNoOtherThanTheModelsOwn) {
   LoadedLanguage language = language_;
   for (const char* same : {"", "auto", "bytes"}) choose_tokenizer({.name = same}, language);
   expect_part(usage_error_of([&] { choose_tokenizer({.name = "gpt2"}, language); }),
-              "was trained with tokenizer bytes and cannot go on with gpt2");
+              "was trained with tokenizer bytes and cannot continue with gpt2");
   EXPECT_EQ(&needed_tokenizer(language.info, "x"), language_.info.tokenizer.get());
   language.info.tokenizer = nullptr;
   expect_part(data_error_of([&] { needed_tokenizer(language.info, "it cannot speak"); }),

@@ -39,11 +39,11 @@ FieldTable<L> make_language_fields() {
       .text("sample_prompt", &L::sample_prompt, kFree, "what samples begin with")
       .integer("sample_tokens", &L::sample_tokens, 1, 1'000'000, kFree, "tokens a sample")
       .number("sample_temperature", &L::sample_temperature, 0, 100, kFree,
-              "temperature of samples (0: the likeliest token)");
+              "temperature of samples (0: the most likely token)");
   return t.include(loop_fields()).include(step_fields());
 }
 
-// What each field of LanguageConfig that stands beside model_options is for.
+// What each field of LanguageConfig that is also a setting of its own is for.
 const std::vector<std::pair<const char*, const char*>>& language_shorthand_help() {
   static const std::vector<std::pair<const char*, const char*>> kHelp = {
       {"block", "context in tokens"},
@@ -57,7 +57,7 @@ const std::vector<std::pair<const char*, const char*>>& language_shorthand_help(
       {"conv", "taps of a causal convolution on the projected tokens (0: none)"},
       {"decay", "forgetting of the statistics, a rate a head: none, fixed, learned"},
       {"scale_pi", "memberships times heads"},
-      {"means", "first moments beside the second ones: none, tokens, values"},
+      {"means", "first moments in addition to the second ones: none, tokens, values"},
       {"gate", "output gate"},
       {"window", "tokens that softmax sees (0: all)"},
       {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
