@@ -93,7 +93,7 @@ void validate(const VisionConfig& c) {
     fail_usage("There is no architecture '", c.architecture, "'; it is transformer or linear.");
   } else if (c.registers != 0) {
     fail_usage("The linear model has no tokens that ", c.registers,
-               " registers could stand beside; leave 'registers' at 0.");
+               " registers could be added to; leave 'registers' at 0.");
   }
 }
 

@@ -24,7 +24,8 @@ struct VisionConfig {
   double mlp_ratio = 4;
   double layer_scale = 1;  // initial value; officially 1 for depth 12, 1e-5 for depth 24
   double drop_path = 0;    // stochastic depth, the same in every block, none in class attention
-  // Learned tokens beside the patches, for what belongs to no patch (arXiv 2309.16588); 0 to 64.
+  // Learned tokens in addition to the patches, for what belongs to no patch (arXiv 2309.16588); 0
+  // to 64.
   int64_t registers = 0;
   bool qkv_bias = true;
   bool tokens_norm = true;  // class attention normalises patch tokens too (see transformer.h)

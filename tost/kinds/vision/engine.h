@@ -26,7 +26,7 @@ class VisionEngine {
   // than tssa and none is shared). precision: fp32, bf16 or int8; what the CPU lacks is computed in
   // float32 on the same rounded weights and tokens. Throws a usage Error for other names and for
   // models it does not support, a data Error naming the tensor where weights that are not finite
-  // would become whole numbers.
+  // would become integers.
   VisionEngine(const ImageClassifier& model, const std::string& precision);
   ~VisionEngine();
   VisionEngine(const VisionEngine&) = delete;

@@ -189,7 +189,7 @@ std::string segmentation_finding(const Segmentation& s) {
       cat("Chosen on half of the pictures, the best mask is ",
           best.complement ? "the complement of " : "",
           s.head.second ? "the patches whose membership is above its mean in head "
-                        : "the patches whose likeliest head is head ",
+                        : "the patches whose most likely head is head ",
           best.group, " of layer ", s.head.layer, ". On the other half it scores IoU ",
           with_deviation(best.iou, best.deviation, int64_t(best.ious.size())),
           " (± the deviation over pictures), masks of its size placed at random ",

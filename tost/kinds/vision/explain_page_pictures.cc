@@ -28,7 +28,7 @@ std::vector<std::string> head_names(const VisionReport& report) {
   return names;
 }
 
-// Side of a thumb on the page so that about `across` of them fit beside each other.
+// Side of a thumb on the page so that about `across` of them fit side by side.
 double thumb_side(size_t across) {
   return std::clamp(760.0 / double(std::max<size_t>(across, 1)), 56.0, 150.0);
 }
@@ -65,8 +65,8 @@ void add_facts(Page& page, const PictureMaps& maps, const Preprocess& preprocess
   page.facts(rows);
 }
 
-// One layer's maps of the heads, all at the scale 1/H - span ... 1/H + span, then the likeliest
-// head, the entropy and the norms.
+// One layer's maps of the heads, all at the scale 1/H - span ... 1/H + span, then the most
+// likely head, the entropy and the norms.
 std::vector<Thumb> grid_row(const VisionReport& report, const PictureMaps& maps, size_t layer_index,
                             double span) {
   const PictureLayer& layer = maps.layers[layer_index];
@@ -79,7 +79,7 @@ std::vector<Thumb> grid_row(const VisionReport& report, const PictureMaps& maps,
                    "", cat("membership in head ", head, where)});
   }
   row.push_back(
-      {groups_image(layer.likeliest, maps.rows, maps.columns), "", cat("likeliest head", where)});
+      {groups_image(layer.likeliest, maps.rows, maps.columns), "", cat("most likely head", where)});
   row.push_back({map_image(layer.entropy, maps.rows, maps.columns,
                            layer.entropy.min().item<double>(), layer.entropy.max().item<double>()),
                  cat("mean ", near_one(layer.entropy.mean().item<double>())),
@@ -95,7 +95,7 @@ void add_grid(Page& page, const VisionReport& report, const PictureMaps& maps, s
   ThumbGrid grid;
   grid.name = panel("memberships", index);
   grid.column_names = head_names(report);
-  grid.column_names.insert(grid.column_names.end(), {"likeliest head", "entropy", "norm"});
+  grid.column_names.insert(grid.column_names.end(), {"most likely", "entropy", "norm"});
   grid.side = std::min(thumb_side(grid.column_names.size()), 96.0);
   for (size_t i = 0; i < maps.layers.size(); ++i) {
     const double span = (maps.layers[i].memberships - middle).abs().max().item<double>();
@@ -103,7 +103,7 @@ void add_grid(Page& page, const VisionReport& report, const PictureMaps& maps, s
     grid.rows.push_back(grid_row(report, maps, i, std::isfinite(span) ? span : 1));
   }
   grid.caption = cat(
-      "Memberships around the even share 1/H = ", shown(middle, 3),
+      "Memberships around the uniform membership 1/H = ", shown(middle, 3),
       " (the neutral colour), in each row at one scale for all heads, whose half width stands at "
       "its left. Entropies from each map's lowest (dark) to its highest, below it the mean divided "
       "by log H: 1 is undecided. Norms from 0 to the layer's longest token.");
@@ -119,7 +119,7 @@ void add_maps_over_picture(Page& page, const VisionReport& report, const Picture
     ThumbGrid grid;
     grid.name = cat(panel("memberships-over-picture", index), "-layer-", number);
     grid.column_names = head_names(report);
-    grid.column_names.emplace_back("likeliest head");
+    grid.column_names.emplace_back("most likely");
     grid.side = thumb_side(grid.column_names.size());
     auto& row = grid.rows.emplace_back();
     for (const int64_t head : report.heads) {
@@ -130,7 +130,7 @@ void add_maps_over_picture(Page& page, const VisionReport& report, const Picture
     }
     row.push_back({blend(to_channels(to_channels(picture, 1), 3),
                          groups_image(layer.likeliest, maps.rows, maps.columns), 0.6, false),
-                   "", cat("likeliest head in layer ", number, " over ", maps.input.name)});
+                   "", cat("most likely head in layer ", number, " over ", maps.input.name)});
     grid.caption = cat("Layer ", number,
                        ": each map from its own lowest (dark) to its own highest membership ",
                        "(bright), the range written below it; heads without influence would show ",
@@ -199,7 +199,7 @@ void add_picture(Page& page, const VisionReport& report, size_t index, const Map
   add_class_attention(page, report, maps, index, plan);
 }
 
-// Of all heads: any of them may be a patch's likeliest, shown in maps of its own or not.
+// Of all heads: any of them may be a patch's most likely one, shown in maps of its own or not.
 void add_head_colors(Page& page, const VisionReport& report) {
   std::vector<ColoredText> runs;
   for (int64_t head = 1; head <= report.info.config.heads; ++head) {
@@ -208,7 +208,7 @@ void add_head_colors(Page& page, const VisionReport& report) {
     runs.push_back({.text = " "});
   }
   page.colored_text("head-colors", runs,
-                    cat("Colours in the maps of the likeliest head, the one of all ",
+                    cat("Colours in the maps of the most likely head, the one of all ",
                         report.info.config.heads, " heads with the largest membership",
                         report.info.config.heads > 16 ? "; they repeat after 16." : "."));
 }

@@ -21,13 +21,13 @@ Drawing score_chart(const Segmentation& scores) {
   chart.x = {.label = "layer", .integer = true};
   chart.y = {.label = "IoU", .low = 0};
   chart.series = {
-      score_series("likeliest head", scores, [](const auto& l) { return l.hard.iou; }),
+      score_series("most likely head", scores, [](const auto& l) { return l.hard.iou; }),
       score_series("membership above its mean", scores, [](const auto& l) { return l.soft.iou; }),
       score_series("k-means, projected tokens", scores,
                    [](const auto& l) { return l.k_means_w.iou; }),
       score_series("k-means, layer output", scores, [](const auto& l) { return l.k_means_z.iou; }),
       score_series(
-          "likeliest head's size at random", scores, [](const auto& l) { return l.hard.chance; },
+          "most likely head's size at random", scores, [](const auto& l) { return l.hard.chance; },
           /*dashed=*/true)};
   chart.horizontal = {{scores.average_object.iou, "average object"},
                       {scores.object_share, "every token"}};
@@ -75,7 +75,7 @@ Table score_table(const Segmentation& scores) {
 
 Table head_table(const Segmentation& scores, const VisionReport& report) {
   Table table;
-  table.header = {"layer",          "head", "IoU of likeliest",
+  table.header = {"layer",          "head", "IoU of most likely",
                   "IoU above mean", "AUC",  "average precision"};
   for (const int64_t layer : report.layers) {
     const auto& heads = scores.layers[size_t(layer - 1)].heads;

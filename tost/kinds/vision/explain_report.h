@@ -26,7 +26,7 @@ namespace tost {
 
 struct SplitStatistics {
   std::string split;
-  int64_t pictures = 0, right = 0;  // right: whose likeliest class is theirs
+  int64_t pictures = 0, right = 0;  // right: whose most likely class is theirs
   std::vector<LayerStatistics> layers;
   std::optional<Segmentation> segmentation;
 };

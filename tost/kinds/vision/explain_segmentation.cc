@@ -14,7 +14,7 @@ constexpr bool chooses(size_t picture) {
   return picture % 2 == 0;
 }
 
-constexpr int64_t kMostFitted = 20'000;  // tokens behind the centres of k-means
+constexpr int64_t kMostFitted = 20'000;  // tokens that the centres of k-means are fitted to
 
 std::vector<double> doubles(const Tensor& values) {
   const auto flat = values.to(torch::kDouble).contiguous();

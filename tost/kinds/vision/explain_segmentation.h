@@ -1,7 +1,7 @@
-// Do memberships find the object? Scores against known masks, beside chance and k-means.
+// Do memberships find the object? Scores against known masks, with those of chance and k-means.
 //
-// A candidate mask is "the tokens whose likeliest head is k", "the tokens whose membership in k is
-// above its mean over the picture", or the complement of either (a head may well stand for the
+// A candidate mask is "the tokens whose most likely head is k", "the tokens whose membership in k
+// is above its mean over the picture", or the complement of either (a head may well stand for the
 // background). The candidate is chosen on one half of the pictures, by its mean intersection over
 // union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
 // are heads, its centres come from the first half too, and its clusters and their complements are
@@ -38,7 +38,7 @@ struct MaskScore {
 };
 
 struct HeadScore {
-  double hard_iou = 0, soft_iou = 0;      // of likeliest head; of membership above its mean
+  double hard_iou = 0, soft_iou = 0;      // of most likely head; of membership above its mean
   double auc = 0, average_precision = 0;  // of the membership as a score; 0.5 is chance for auc
 };
 

@@ -1,4 +1,4 @@
-// Image classifiers behind one interface: images in, logits out.
+// The interface of all image classifiers: images in, logits out.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tost {
 // Intermediate results of a forward pass; what a model or mixer does not have stays empty or
 // undefined. Tensors are not detached: run under NoGradGuard to
 // look, without it to differentiate. Patch tokens are row-major over rows x columns (N of them);
-// the R registers of a model that has them stand behind the patches in M = N + R tokens.
+// the R registers of a model that has them follow the patches in M = N + R tokens.
 struct VisionTrace {
   int64_t rows = 0, columns = 0;
   int64_t registers = 0;                       // R

@@ -15,8 +15,8 @@
 
 namespace tost {
 
-// What a model file says about itself beside its weights, so that the file alone is enough to use
-// it.
+// What a model file says about itself in addition to its weights, so that the file alone is enough
+// to use it.
 
 struct ModelInfo {
   VisionConfig config;

@@ -33,7 +33,7 @@ class PatchStem : public torch::nn::Module {
   std::vector<Stage> stages_;
 };
 
-// Batch norm in training and the GELU behind it as one differentiable function, which keeps its
+// Batch norm in training and the GELU after it as one differentiable function, which keeps its
 // input alone.
 
 // GELU(norm(z)), or norm(z) without `gelu`, for z [B, C, Y, X] channels-last; updates the running

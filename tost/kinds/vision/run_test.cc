@@ -300,7 +300,7 @@ TEST(VisionRun, FinetuningResumedBeforeItsFirstCheckpointHasTheSourcesWeights) {
   EXPECT_EQ(train(second, json::object(), RunMode::kResume).step, 1);
   fs::rename(first, dir.path() / "moved");
   EXPECT_EQ(train(second, {{"max_steps", 2}}, RunMode::kResume).step, 2);
-  // The statistics of batch normalisation go on even where the learning rate is 0.
+  // The statistics of batch normalisation change even where the learning rate is 0.
   const auto x = load_model_file(dir.path() / "moved", Weights::kRaw).model->named_parameters();
   const auto y = load_model_file(second, Weights::kRaw).model->named_parameters();
   for (const auto& p : x) EXPECT_TRUE(torch::equal(p.value(), y[p.key()])) << p.key();

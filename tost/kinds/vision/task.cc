@@ -70,7 +70,7 @@ ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from
     source = *from;
     if (!config.mixer.empty() && config.mixer != source.config.mixer) {
       fail_usage("'", config.from, "' was trained with mixer ", source.config.mixer,
-                 " and cannot go on with ", config.mixer, ".");
+                 " and cannot continue with ", config.mixer, ".");
     }
   }
   ModelInfo info;

@@ -24,8 +24,8 @@ class FourierPosition : public torch::nn::Module {
 
   static constexpr int64_t kChannels = 64;  // of the unlearned code
 
-  // [rows * columns, C], to be added to row-major tokens. The table behind it is kept for the last
-  // grid asked for. Safe to call from several threads.
+  // [rows * columns, C], to be added to row-major tokens. Its table is kept for the last grid
+  // asked for. Safe to call from several threads.
   torch::Tensor forward(int64_t rows, int64_t columns);
 
   // The unlearned code [rows * columns, 64]: 32 channels of the row, then 32 of the column; sine
