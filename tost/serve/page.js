@@ -74,7 +74,7 @@ async function* events(answer) {
   }
 }
 
-// Lets the model go on with a text's session, token by token.
+// Lets the model continue a text's session, token by token.
 async function goOn(text) {
   abort = new AbortController();
   $("stop").disabled = false;
