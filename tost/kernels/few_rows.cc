@@ -64,6 +64,51 @@ HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (
   }
 }
 
+// Outputs at a time where weights come from a cache; 1: that would not be faster. Two of the four
+// sums of kMostFewRows rows and three outputs, and what they are made of, fill 32 registers.
+constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
+
+// dot_products() of adjacent outputs, bit for bit: each vector that is loaded serves several sums.
+template <class T, int kRows, int kOutputs>
+HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
+                               float (&sums)[kOutputs][kRows]) {
+  constexpr int kPart = kSums / 2;
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = kSums * lanes;
+  hn::Vec<Wide> all[kOutputs][kRows];
+  for (int part = 0; part < kSums; part += kPart) {
+    hn::Vec<Wide> total[kOutputs][kRows][kPart];
+    for (auto& output : total) {
+      for (auto& row : output) row[0] = row[1] = hn::Zero(d);
+    }
+    for (int64_t i = part * lanes; i + (kSums - part) * lanes <= inputs; i += step) {
+      for (int u = 0; u < kPart; ++u) {
+        hn::Vec<Wide> v[kOutputs];
+        for (int o = 0; o < kOutputs; ++o) v[o] = load_weights(w + o * inputs + i + u * lanes);
+        for (int r = 0; r < kRows; ++r) {
+          const auto own = hn::LoadU(d, x + r * inputs + i + u * lanes);
+          for (int o = 0; o < kOutputs; ++o) total[o][r][u] = hn::MulAdd(own, v[o], total[o][r][u]);
+        }
+      }
+    }
+    for (int o = 0; o < kOutputs; ++o) {
+      for (int r = 0; r < kRows; ++r) {
+        const auto pair = hn::Add(total[o][r][0], total[o][r][1]);
+        all[o][r] = part == 0 ? pair : hn::Add(all[o][r], pair);
+      }
+    }
+  }
+  for (int o = 0; o < kOutputs; ++o) {
+    for (int r = 0; r < kRows; ++r) {
+      float sum = sum_lanes(d, all[o][r]);
+      for (int64_t j = inputs / step * step; j < inputs; ++j) {
+        sum += x[r * inputs + j] * to_float(w[o * inputs + j]);
+      }
+      sums[o][r] = sum;
+    }
+  }
+}
+
 // y of output o from its sums.
 template <class Bias, int kRows>
 HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float (&sums)[kRows]) {
@@ -75,8 +120,34 @@ HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float
   }
 }
 
+template <WeightType kType>
+using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
+                                  std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
+
+// As many outputs as there are whole blocks of; returns the first one that is left.
+template <WeightType kType, int kRows>
+int64_t run_blocks(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  using T = Stored<kType>;
+  int64_t o = begin;
+  for (; o + kCachedOutputs <= end; o += kCachedOutputs) {
+    float sums[kCachedOutputs][kRows];
+    block_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
+    for (int k = 0; k < kCachedOutputs; ++k) {
+      if constexpr (kType == WeightType::kInt8) {
+        finish<float>(a, o + k, static_cast<const float*>(a.scales)[o + k], sums[k]);
+      } else {
+        finish<T>(a, o + k, 1, sums[k]);
+      }
+    }
+  }
+  return o;
+}
+
 template <WeightType kType, int kRows>
 void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  if constexpr (kCachedOutputs > 1 && kRows == kMostFewRows && kType != WeightType::kInt4) {
+    if (a.cached) begin = run_blocks<kType, kRows>(a, begin, end);
+  }
   for (int64_t o = begin; o < end; ++o) {
     float sums[kRows];
     if constexpr (kType == WeightType::kInt8) {
@@ -88,7 +159,7 @@ void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
                     static_cast<const Bf16*>(a.scales) + o * int4_groups(a.inputs), sums);
       finish<float>(a, o, 1, sums);
     } else {
-      using T = std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>;
+      using T = Stored<kType>;
       dot_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
       finish<T>(a, o, 1, sums);
     }

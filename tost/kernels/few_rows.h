@@ -48,6 +48,8 @@ struct FewRowsArgs {
   // [outputs], may be null: then y += gamma * (x Wᵀ + b) instead of y = x Wᵀ + b.
   const float* gamma = nullptr;
   float* y = nullptr;  // [rows, outputs] contiguous, must not overlap the rest
+  // The weights were just read for other rows, and lie in a cache. Changes no bit.
+  bool cached = false;
 };
 
 // Sums in float32, in an order that depends on `inputs` and the instruction set alone. Does not

@@ -43,6 +43,40 @@ TEST(FewRows, AgreesWithLinearOnEveryInstructionSet) {
   kernels::force_isa("auto");
 }
 
+// Whether weights come from memory or from a cache decides the order of the work, not a bit.
+TEST(FewRows, CachedWeightsGiveTheSameBits) {
+  torch::manual_seed(4);
+  for (const auto& isa : kernels::supported_isas()) {
+    kernels::force_isa(isa);
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kChar}) {
+      for (const auto& [inputs, outputs] :
+           {std::pair<int64_t, int64_t>{1, 1}, {63, 4}, {64, 9}, {129, 131}, {768, 31}}) {
+        const auto x = torch::randn({4, inputs});
+        const auto weight = torch::randn({outputs, inputs}).mul(40).to(dtype);
+        const auto own = dtype == torch::kChar ? torch::kFloat : dtype;
+        const auto bias = torch::randn({outputs}).to(own), scales = torch::rand({outputs});
+        torch::Tensor y[2];
+        for (const bool cached : {false, true}) {
+          y[cached] = torch::zeros({4, outputs});
+          kernels::FewRowsArgs a{.rows = 4, .inputs = inputs, .outputs = outputs};
+          a.type = dtype == torch::kChar    ? kernels::WeightType::kInt8
+                   : dtype == torch::kFloat ? kernels::WeightType::kFloat32
+                                            : kernels::WeightType::kBfloat16;
+          a.x = x.const_data_ptr<float>();
+          a.weight = weight.const_data_ptr();
+          a.scales = scales.const_data_ptr();
+          a.bias = bias.const_data_ptr();
+          a.y = y[cached].mutable_data_ptr<float>();
+          a.cached = cached;
+          kernels::linear_few_rows_part(a, 0, outputs);
+        }
+        EXPECT_TRUE(torch::equal(y[0], y[1])) << isa << " " << dtype << " " << inputs;
+      }
+    }
+  }
+  kernels::force_isa("auto");
+}
+
 // Against the plain product with the dequantised weight, in float64.
 TEST(FewRows, WholeNumberWeightsGiveTheDequantisedProduct) {
   const torch::NoGradGuard no_grad;

@@ -265,6 +265,7 @@ void LanguageStep::multiply_rows(kernels::FewRowsArgs a, int64_t rows, Range ran
     auto few = a;
     for (int64_t r = 0; r < rows; r += few.rows) {
       few.rows = std::min(kMostFewRows, rows - r);
+      few.cached = r > 0;
       if (a.x != nullptr) few.x = a.x + r * a.inputs;
       if (a.int4_x != nullptr) few.int4_x = static_cast<const char*>(a.int4_x) + r * prepared;
       few.y = a.y + r * a.outputs;
