@@ -276,10 +276,10 @@ class Refusals(Case):
         self.error("train", *text, *EVERY_STEP, "--sequence-parallel", 2, "--out", self.dir / "refused", exit_code=2,
                    says="does not divide the run's 1 process;")
         self.refused(3, *text, "--sequence-parallel", 3, says=["A text of 16 tokens", "3 equal parts"])
-        for mixer in ("softmax", "delta"):
+        for mixer in ("softmax", "ssm"):
             self.refused(2, *text, "--mixer", mixer, "--sequence-parallel", 2,
                          says=[f"mixer '{mixer}' cannot divide", "tssa-means"])
-        self.refused(2, *text, "--hybrid-every", 1, "--hybrid-mixer", "linear", "--sequence-parallel", 2, says=["'linear'"])
+        self.refused(2, *text, "--hybrid-every", 1, "--hybrid-mixer", "ssm", "--sequence-parallel", 2, says=["'ssm'"])
         self.refused(2, *SEQUENCES, "--mixer", "ssm", "--sequence-parallel", 2, says=["'ssm'"])
         self.refused(3, *SEQUENCES, "--positions", "learned", "--max-length", 40, "--sequence-parallel", 3, says=["40 learned positions"])
         self.refused(2, *PICTURES, "--accumulate", 2, "--sequence-parallel", 2, says=["not images"])
@@ -344,3 +344,7 @@ class Faults(Case):
 if __name__ == "__main__":
     cli_test.TOST = os.path.abspath(sys.argv.pop(1))
     unittest.main()
+    def test_text_with_the_delta_rule(self):
+        self.compare("--data", self.text(), *TEXT, "--mixer", "delta", "--gate", "--conv", 4, "--decay", "learned",
+                     "--hybrid-every", 2, "--hybrid-mixer", "tssa", "--depth", 2)
+

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tost/nn/token_sums_scope.h"
+
 namespace tost {
 
 using torch::Tensor;
@@ -122,22 +124,26 @@ Tensor CausalLinearMixer::mix(const Tensor& q, const Tensor& k, const Tensor& v,
   const auto values = torch::cat({v, ones}, -1);  // the last column sums φ(k)
   Tensor moments;
   if (state != nullptr) moments = (*state)["moments"];
+  const TokenSums* places = state == nullptr ? TokenSumsScope::current() : nullptr;
   if (!moments.defined()) {
     moments = torch::zeros({q.size(0), q.size(1), q.size(3), q.size(3) + 1},
                            q.options().dtype(torch::kDouble));
   }
   std::vector<Tensor> out;
-  for (int64_t t = 0; t < q.size(2); t += kChunk) {
-    const int64_t count = std::min(kChunk, q.size(2) - t);
-    const auto cq = phi_q.narrow(2, t, count), ck = phi_k.narrow(2, t, count),
-               cv = values.narrow(2, t, count);
+  // Not narrow(), whose gradient is as large as the whole.
+  const auto qs = phi_q.split(kChunk, 2), ks = phi_k.split(kChunk, 2), vs = values.split(kChunk, 2);
+  for (size_t i = 0; i < qs.size(); ++i) {
+    const auto &cq = qs[i], &ck = ks[i], &cv = vs[i];
     const auto near = torch::matmul(torch::matmul(cq, ck.transpose(2, 3)).tril(), cv);
-    const auto sums = near + torch::matmul(cq, moments.to(cq.scalar_type()));
-    out.push_back(sums.narrow(-1, 0, v.size(3)) / (sums.narrow(-1, v.size(3), 1) + 1e-8));
+    out.push_back(near + torch::matmul(cq, moments.to(cq.scalar_type())));
     moments = moments + torch::matmul(ck.transpose(2, 3), cv).to(torch::kDouble);
   }
   if (state != nullptr) (*state)["moments"] = moments.detach();
-  return torch::cat(out, 2);
+  auto sums = torch::cat(out, 2);
+  if (places != nullptr) {
+    sums = sums + torch::matmul(phi_q, places->before(moments).to(phi_q.scalar_type()));
+  }
+  return sums.narrow(-1, 0, v.size(3)) / (sums.narrow(-1, v.size(3), 1) + 1e-8);
 }
 
 }  // namespace tost

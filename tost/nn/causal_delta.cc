@@ -1,9 +1,11 @@
 #include "tost/nn/causal_delta.h"
 
-#include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "tost/nn/affine_chain.h"
 #include "tost/nn/device_autocast.h"
+#include "tost/nn/token_sums_scope.h"
 
 namespace tost {
 
@@ -20,12 +22,26 @@ struct Chunk {
   Tensor difference;  // e^{sum_i - sum_j} for j <= i [B, H, n, n]; undefined without decay
 };
 
-Chunk cut(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& beta,
-          const Tensor& log_decay, int64_t first, int64_t count) {
-  const auto part = [&](const Tensor& x) { return x.narrow(2, first, count); };
-  Chunk c{part(q), part(k), part(v), part(beta).unsqueeze(3), {}, {}};
-  if (!log_decay.defined()) return c;
-  c.sum = part(log_decay).cumsum(2).unsqueeze(3);
+struct DeltaTokens {
+  Tensor q, k, v, beta, log_decay;
+};
+
+// By split(), whose gradient is joined once: one of narrow() is as large as the whole.
+std::vector<DeltaTokens> cut(const DeltaTokens& of) {
+  const auto parts = [](const Tensor& x) { return x.split(kDeltaChunk, 2); };
+  const auto q = parts(of.q), k = parts(of.k), v = parts(of.v), beta = parts(of.beta);
+  const auto log_decay = of.log_decay.defined() ? parts(of.log_decay) : std::vector<Tensor>();
+  std::vector<DeltaTokens> all;
+  for (size_t i = 0; i < q.size(); ++i) {
+    all.push_back({q[i], k[i], v[i], beta[i], log_decay.empty() ? Tensor() : log_decay[i]});
+  }
+  return all;
+}
+
+Chunk chunk_of(const DeltaTokens& of) {
+  Chunk c{of.q, of.k, of.v, of.beta.unsqueeze(3), {}, {}};
+  if (!of.log_decay.defined()) return c;
+  c.sum = of.log_decay.cumsum(2).unsqueeze(3);
   // Later tokens would overflow before they are masked.
   c.difference = (c.sum - c.sum.transpose(2, 3)).clamp_max(0).exp();
   return c;
@@ -57,6 +73,35 @@ Tensor run_chunk(const Chunk& c, Tensor& memory) {
   return out;
 }
 
+Tensor run_chunks(const DeltaTokens& of, Tensor& memory) {
+  std::vector<Tensor> out;
+  for (const DeltaTokens& part : cut(of)) out.push_back(run_chunk(chunk_of(part), memory));
+  return torch::cat(out, 2);
+}
+
+Tensor no_memory(const Tensor& k, const Tensor& v) {
+  return torch::zeros({k.size(0), k.size(1), k.size(3), v.size(3)}, k.options());
+}
+
+// Outputs and memory are affine in the memory before. Columns of zeros as values that follow the
+// identity as memory give the linear part of both.
+Tensor delta_of_places(const DeltaTokens& of, const TokenSums& sums) {
+  const int64_t keys = of.k.size(3), values = of.v.size(3);
+  const DeltaTokens wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,
+                         of.log_decay};
+  const auto identity =
+      torch::eye(keys, of.k.options()).expand({of.k.size(0), of.k.size(1), -1, -1});
+  auto memory = torch::cat({no_memory(of.k, of.v), identity}, 3);
+  const Tensor out = run_chunks(wide, memory);
+  const Tensor before =
+      state_before(sums, memory.narrow(3, values, keys), memory.narrow(3, 0, values));
+  return out.narrow(3, 0, values) + torch::matmul(out.narrow(3, values, keys), before);
+}
+
+torch::ScalarType delta_type(const Tensor& x) {
+  return x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+}
+
 Tensor unit(const Tensor& x) {
   return x * (x.square().sum(-1, /*keepdim=*/true) + 1e-6).rsqrt();
 }
@@ -66,18 +111,14 @@ Tensor unit(const Tensor& x) {
 Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& beta,
                   const Tensor& log_decay, Tensor* memory) {
   const WithoutAutocast own_types;
-  const int64_t tokens = q.size(2);
-  if (tokens == 0) return q;
-  auto now = memory != nullptr && memory->defined()
-                 ? *memory
-                 : torch::zeros({q.size(0), q.size(1), k.size(3), v.size(3)}, q.options());
-  std::vector<Tensor> out;
-  for (int64_t t = 0; t < tokens; t += kDeltaChunk) {
-    out.push_back(
-        run_chunk(cut(q, k, v, beta, log_decay, t, std::min(kDeltaChunk, tokens - t)), now));
+  if (q.size(2) == 0) return q;
+  if (const TokenSums* sums = TokenSumsScope::current(); sums != nullptr && memory == nullptr) {
+    return delta_of_places({q, k, v, beta, log_decay}, *sums);
   }
+  auto now = memory != nullptr && memory->defined() ? *memory : no_memory(k, v);
+  const Tensor out = run_chunks({q, k, v, beta, log_decay}, now);
   if (memory != nullptr) *memory = now.detach();
-  return torch::cat(out, 2);
+  return out;
 }
 
 CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(config) {
@@ -101,9 +142,9 @@ CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(co
 
 Tensor CausalDeltaMixer::log_decay(const Tensor& x) const {
   if (!decay.defined()) return {};
-  const auto level = decay.to(torch::kFloat);
+  const auto level = decay.to(delta_type(x));
   const auto shift = forget != nullptr
-                         ? forget->forward(x).to(torch::kFloat)
+                         ? forget->forward(x).to(delta_type(x))
                          : torch::zeros({x.size(0), x.size(1), config_.heads}, level.options());
   return torch::softplus(shift + level).neg().transpose(1, 2);
 }
@@ -114,10 +155,10 @@ Tensor CausalDeltaMixer::forward(const Tensor& x, const MixerCall& call) {
   if (conv != nullptr) {
     qkv = conv->forward(qkv, call.state != nullptr ? &(*call.state)["conv"] : nullptr);
   }
-  const auto parts = torch::silu(qkv.to(torch::kFloat))
+  const auto parts = torch::silu(qkv.to(delta_type(x)))
                          .view({batch, tokens, 3, config_.heads, dim / config_.heads})
                          .permute({2, 0, 3, 1, 4});
-  const auto strength = beta->forward(x).to(torch::kFloat).sigmoid().transpose(1, 2);
+  const auto strength = beta->forward(x).to(delta_type(x)).sigmoid().transpose(1, 2);
   const auto found = delta_rule(unit(parts[0]), unit(parts[1]), parts[2], strength, log_decay(x),
                                 call.state != nullptr ? &(*call.state)["memory"] : nullptr);
   const auto scale = (found.square().mean(-1, /*keepdim=*/true) + 1e-5).rsqrt();

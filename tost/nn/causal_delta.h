@@ -14,7 +14,8 @@ namespace tost {
 // q, k, v [B, H, T, P], beta [B, H, T] in 0 ... 1, log_decay a [B, H, T] <= 0 or undefined for
 // none, all of one floating type; keys of norm at most 1 keep the memory bounded. → o [B, H, T, P].
 // `memory` S [B, H, P, P] before the first token (undefined: zeros), replaced by that after the
-// last, without gradient; null: zeros before, nothing is kept. Autocast is ignored.
+// last, without gradient; null: zeros before, nothing is kept. Autocast is ignored. Under a
+// TokenSumsScope and without `memory` the tokens are a part of every sequence's.
 torch::Tensor delta_rule(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                          const torch::Tensor& beta, const torch::Tensor& log_decay,
                          torch::Tensor* memory);
@@ -22,7 +23,7 @@ torch::Tensor delta_rule(const torch::Tensor& q, const torch::Tensor& k, const t
 // q, k, v = silu(conv(c_attn x)), q and k of norm 1, β = sigmoid(beta x); the output is normalised
 // by its root mean square a head. decay "fixed": one rate a head, horizons from 16 to 1,024 tokens;
 // "learned": a rate that depends on the token, starting there. State: "memory" [B, H, P, P] float32
-// and "conv".
+// and "conv". Models of float64 compute in it.
 class CausalDeltaMixer : public TokenMixer {
  public:
   explicit CausalDeltaMixer(const CausalMixerConfig& config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tost/nn/affine_chain.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
 
@@ -63,13 +64,10 @@ Tensor sums_before(const Tensor& ends, const Tensor& log_decay, int64_t chunk,
 
 Tensor sums_of_places(const Tensor& x, const Tensor& log_decay, const TokenSums& sums) {
   const Tensor own = sums_of_part(x, log_decay, nullptr);
-  const Tensor ends = sums.gather(own.select(1, x.size(1) - 1));         // [places, B, H, P]
+  const int64_t last = x.size(1) - 1;
   const Tensor reach = decay_powers(log_decay, x.size(1), x.options());  // [H, T]
-  // Zeros that depend on `ends`, so that every process takes part in its gradient.
-  Tensor before = ends.narrow(0, 0, 0).sum(0);
-  for (int64_t place = 0; place < sums.place; ++place) {
-    before = before * reach.select(1, x.size(1) - 1).unsqueeze(1) + ends.select(0, place);
-  }
+  const Tensor before =
+      decayed_state_before(sums, reach.select(1, last).unsqueeze(1), own.select(1, last));
   return own + reach.transpose(0, 1).unsqueeze(2).unsqueeze(0) * before.unsqueeze(1);
 }
 

@@ -12,7 +12,8 @@ using torch::Tensor;
 struct SplitCase {
   const char* mixer;
   CausalMixerOptions options = {};
-  bool in_double = true;  // else some of its sums are float32 always
+  bool in_double = true;    // else some of its sums are float32 always
+  const char* hybrid = "";  // mixer of every second block
 };
 
 std::vector<SplitCase> split_cases() {
@@ -22,7 +23,11 @@ std::vector<SplitCase> split_cases() {
           {"tssa-means", {.conv = 4, .decay = "learned", .gate = true}, false},
           {"tssa-means-uniform", {.decay = "fixed"}, false},
           {"tssa-uniform", {.conv = 4}, false},
-          {"none", {.conv = 4, .gate = true}}};
+          {"none", {.conv = 4, .gate = true}},
+          {"delta"},
+          {"delta", {.conv = 4, .decay = "learned", .gate = true}},
+          {"delta", {.conv = 3, .gate = true}, true, "tssa"},
+          {"linear", {.conv = 4}}};
 }
 
 std::shared_ptr<LanguageModel> split_model(const SplitCase& of, int64_t block, int64_t depth) {
@@ -31,6 +36,7 @@ std::shared_ptr<LanguageModel> split_model(const SplitCase& of, int64_t block, i
   config.layer_scale = 1, config.bias = true;
   config.mixer = of.mixer;
   config.options = of.options;
+  if (*of.hybrid != '\0') config.hybrid_mixer = of.hybrid, config.hybrid_every = 2;
   torch::manual_seed(3);
   auto model = make_language_model(config);
   const torch::NoGradGuard no_grad;
@@ -71,7 +77,7 @@ TEST_P(SplitLanguage, ModelsAreThoseOfOneProcess) {
 // Per layer, from models of one and of two.
 TEST_P(SplitLanguage, SlowMessagesDoNotGrowWithTheText) {
   testing::in_processes({.world = GetParam()}, [](Group& group) {
-    for (const SplitCase& one : {split_cases()[0], split_cases()[3]}) {
+    for (const SplitCase& one : {split_cases()[0], split_cases()[3], split_cases()[8]}) {
       std::vector<int64_t> bytes;
       for (const int64_t tokens : {1 << 10, 1 << 14, 1 << 18}) {
         const auto of = [&](int64_t depth) {
