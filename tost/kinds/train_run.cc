@@ -133,7 +133,8 @@ Prepared prepare(const TrainRun& run, const Found& found, TrainListener& listene
   if (loop.threads > 0) at::set_num_threads(int(loop.threads));
   const torch::Device device = device_from_name(loop.device);
   if (run.group != nullptr && !device.is_cpu()) {
-    fail_usage("Several processes train on CPUs only (device cpu), not on ", loop.device, ".");
+    fail_usage("Several processes train on CPUs only (this program has no NCCL), not on ",
+               device.str(), "; set device to cpu, or start one process without torchrun.");
   }
   torch::manual_seed(uint64_t(loop.seed));
   result.task = prepared.make_task();
