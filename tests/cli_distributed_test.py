@@ -7,6 +7,7 @@ loopback device. cli_faults_test.py starts them by torchrun.
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -49,9 +50,33 @@ def checkpoint(folder):
     return folder / "checkpoints" / (folder / "checkpoints/latest").read_text().strip()
 
 
+def tensors(file):
+    """Type, shape and bytes of all tensors of a safetensors file, by name."""
+    content = file.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, data = json.loads(content[8:8 + length]), content[8 + length:]
+    return {name: (of["dtype"], of["shape"], data[slice(*of["data_offsets"])]) for name, of in header.items()
+            if name != "__metadata__"}
+
+
+def optimizer(folder):
+    """The same of the optimiser of a checkpoint, one file or shards of several processes."""
+    index = folder / "optimizer.safetensors.index.json"
+    if not index.exists():
+        return tensors(folder / "optimizer.safetensors")
+    places = json.loads(index.read_text())["weight_map"]
+    shards = {shard: tensors(folder / shard) for shard in set(places.values())}
+    return {name: shards[shard][name] for name, shard in places.items()}
+
+
+def without_facts(messages):
+    return [line for line in messages.splitlines() if "The optimizer's state takes" not in line]
+
+
 class Case(cli_test.Case):
-    def start(self, ranks, *args, env=None, apart=None):
-        """`ranks` processes as torchrun would start them; `apart`: further arguments of a rank."""
+    def start(self, ranks, *args, env=None, apart=None, before=None):
+        """`ranks` processes as torchrun would start them; of a rank, `apart`: further arguments, `before`: a function
+        that its process calls first."""
         port = free_port()
         processes = []
         for rank in range(ranks):
@@ -59,7 +84,7 @@ class Case(cli_test.Case):
                              MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", **(env or {}))
             words = [cli_test.TOST, *map(str, args), *map(str, (apart or {}).get(rank, []))]
             processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                              env=variables))
+                                              env=variables, preexec_fn=(before or {}).get(rank)))
         self.addCleanup(lambda: [p.kill() for p in processes if p.poll() is None])
         return processes
 
@@ -84,9 +109,25 @@ class Case(cli_test.Case):
         self.assertLessEqual(worst, 1e-5, note)
 
     def same_bits(self, a, b):
-        for part in ("model.safetensors", "optimizer.safetensors", "state.json"):
+        for part in ("model.safetensors", "state.json"):
             one, other = (checkpoint(self.dir / name) / part for name in (a, b))
             self.assertEqual(one.read_bytes(), other.read_bytes(), part)
+        one, other = (optimizer(checkpoint(self.dir / name)) for name in (a, b))
+        self.assertEqual(one.keys(), other.keys())
+        self.assertEqual([name for name in one if one[name] != other[name]], [])
+
+    def interrupted(self, ranks, name, asked, *args):
+        """SIGTERM to rank `asked` in the middle of a run: all save and leave."""
+        processes = self.start(ranks, "train", *args, *EVERY_STEP, "--checkpoint-every-steps", 5, "--out",
+                               self.dir / name)
+        end = time.time() + 200
+        while not (self.dir / name / "checkpoints/latest").exists() and time.time() < end:
+            time.sleep(0.02)
+        processes[asked].send_signal(signal.SIGTERM)
+        out, err = self.end(processes, 130)
+        self.assertIn("--resume", out[0])
+        self.assertEqual(out[1:], [""] * (ranks - 1))
+        self.assertEqual(without_facts("".join(err)), [])
 
     def text(self):
         return self.file("a.txt", b"the cat sees the dog and the bird .\nthe bird sees no cat .\n" * 60)
@@ -148,19 +189,6 @@ class Resume(Case):
             self.train(ranks, "parts", *(["--resume", *more] if until > 13 else [*self.STEADY, *more]))
         self.same_losses("whole", "parts")
 
-    def interrupted(self, ranks, name, asked, *args):
-        """SIGTERM to rank `asked` in the middle of a run: all save and leave."""
-        processes = self.start(ranks, "train", *args, *EVERY_STEP, "--checkpoint-every-steps", 5, "--out",
-                               self.dir / name)
-        end = time.time() + 200
-        while not (self.dir / name / "checkpoints/latest").exists() and time.time() < end:
-            time.sleep(0.02)
-        processes[asked].send_signal(signal.SIGTERM)
-        out, err = self.end(processes, 130)
-        self.assertIn("--resume", out[0])
-        self.assertEqual(out[1:], [""] * (ranks - 1))
-        self.assertEqual("".join(err), "")
-
     def test_the_same_number_is_exact(self):
         args = [*PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--checkpoint-every-steps", 5, "--epochs", 40,
                 "--max-steps", 120]
@@ -193,6 +221,101 @@ class Shards(Case):
             if precision == "fp32":
                 self.same_losses(resumed, f"{resumed}2")
 
+    SAVED = ["--drop-path", 0.2, "--accumulate", 4, "--checkpoint-every-steps", 5, "--save-retries", 0, "--keep-last", 100]
+
+    def test_every_process_writes_its_shard(self):
+        """Of even size, under names that an index lists; one process writes one file."""
+        self.train(4, "run", *PICTURES, *self.SAVED, "--shard-optimizer", "--max-steps", 10)
+        folder = checkpoint(self.dir / "run")
+        names = [f"optimizer-0000{rank}-of-00004.safetensors" for rank in (1, 2, 3, 4)]
+        self.assertEqual(sorted(p.name for p in folder.iterdir()),
+                         ["ema.safetensors", "manifest.json", "model.safetensors", *names,
+                          "optimizer.safetensors.index.json", "state.json"])
+        sizes = [sum(len(data) for _, _, data in tensors(folder / name).values()) for name in names]
+        self.assertLess(max(sizes), 0.5 * sum(sizes))
+        self.assertEqual(json.loads((folder / "optimizer.safetensors.index.json").read_text())["metadata"],
+                         {"total_size": sum(sizes)})
+        files = json.loads(cli_test.run("inspect", self.dir / "run", "--json").stdout)["files"]
+        self.assertEqual([file for file in files if "error" in file], [])
+        self.train(1, "run", "--resume", "--max-steps", 15)
+        self.assertTrue((checkpoint(self.dir / "run") / "optimizer.safetensors").exists())
+
+    def test_an_interruption_changes_no_bit(self):
+        for ranks in (2, 4):
+            whole, parts = f"whole{ranks}", f"parts{ranks}"
+            args = [*PICTURES, *self.SAVED, "--shard-optimizer", "--epochs", 40, "--max-steps", 120]
+            self.train(ranks, whole, *args)
+            self.interrupted(ranks, parts, 1, *args)
+            self.train(ranks, parts, "--resume")
+            self.assertEqual(losses(self.dir / whole), losses(self.dir / parts))
+            self.same_bits(whole, parts)
+
+    def test_the_shards_of_any_number_of_processes_resume(self):
+        args = [*PICTURES, *self.SAVED, "--shard-optimizer", "--lr", 1e-3, "--min-lr", 1e-3, "--warmup-epochs", 0]
+        self.train(4, "whole", *args)
+        for ranks, until in ((4, 10), (2, 20), (3, 30), (1, 40), (2, STEPS)):
+            more = ["--max-steps", until]
+            self.train(ranks, "parts", *(["--resume", *more] if until > 10 else [*args, *more]))
+        self.same_losses("whole", "parts")
+
+    def test_a_damaged_shard(self):
+        """The checkpoint before it is taken, with the bits of an undisturbed run."""
+        args = [*PICTURES, *self.SAVED, "--shard-optimizer"]
+        self.train(2, "whole", *args, "--max-steps", 20)
+        shard = "optimizer-00002-of-00002.safetensors"
+        for number, (says, damage) in enumerate({
+                "is missing": lambda new, old: (new / shard).unlink(),
+                "is damaged": lambda new, old: os.truncate(new / shard, 100),
+                "is damaged: ": lambda new, old: (new / shard).write_bytes((old / shard).read_bytes())}.items()):
+            name = f"run{number}"
+            self.train(2, name, *args, "--max-steps", 20)
+            newest = checkpoint(self.dir / name)
+            damage(newest, newest.parent / "step-000000015")
+            _, err = self.train(2, name, "--resume")
+            lines = [line for line in err[0].splitlines() if "Skipping" in line]
+            self.assertEqual(len(lines), 1, err)
+            self.assertIn(says, lines[0])
+            self.assertIn(shard, lines[0])
+            self.assertEqual(err[1], "")
+            self.same_bits("whole", name)
+
+    def test_a_full_disk_of_one_process(self):
+        args = [*PICTURES, *self.SAVED, "--shard-optimizer"]
+        for name in ("whole", "run"):
+            self.train(2, name, *args, "--max-steps", 10)
+        self.train(2, "whole", "--resume", "--max-steps", 20)
+        before = optimizer(checkpoint(self.dir / "run"))
+
+        def full():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        out, err = self.train(2, "run", "--resume", "--max-steps", 20, expect=1, before={1: full})
+        self.assertEqual((out[1], err[1]), ("", ""))
+        lines = [line for line in err[0].splitlines() if line.startswith("tost train: ")]
+        self.assertEqual(len(lines), 1, err)
+        self.assertIn("Rank 1: Cannot save its part of the checkpoint of step 12", lines[0])
+        self.assertEqual(checkpoint(self.dir / "run").name, "step-000000010")
+        self.assertEqual(optimizer(checkpoint(self.dir / "run")), before)
+        left = [p.name for p in (self.dir / "run/checkpoints").iterdir() if not re.fullmatch(r"step-\d+", p.name)]
+        self.assertEqual(sorted(left), ["best", "latest"])
+        self.train(2, "run", "--resume", "--max-steps", 20)
+        self.same_bits("whole", "run")
+
+    def test_a_folder_that_is_not_shared(self):
+        args = ["train", *PICTURES, *self.SAVED, *EVERY_STEP, "--out", "run"]
+        places = [self.dir / "a", self.dir / "b"]
+        for place in places:
+            place.mkdir()
+        apart = {rank: (lambda place=place: os.chdir(place)) for rank, place in enumerate(places)}
+        out, err = self.end(self.start(2, *args, "--shard-optimizer", before=apart), 2)
+        self.assertEqual("".join([*out, err[1]]), "")
+        self.assertEqual(len(err[0].splitlines()), 1, err)
+        self.assertIn("Rank 1: ", err[0])
+        self.assertIn("on a file system that all machines share", err[0])
+        self.assertFalse((places[0] / "run/config.json").exists())
+        # Without shards rank 0 alone uses the folder.
+        self.end(self.start(2, *args, "--max-steps", 5, before=apart))
+        self.assertFalse((places[1] / "run").exists())
+
     def test_compressed_gradients_train_too(self):
         args = [*PICTURES, "--accumulate", 2]
         self.train(2, "exact", *args)
@@ -220,6 +343,10 @@ class SplitSequences(Case):
 
     def test_text_with_means_and_a_convolution(self):
         self.compare("--data", self.text(), *TEXT, *self.MEANS)
+
+    def test_text_with_the_delta_rule(self):
+        self.compare("--data", self.text(), *TEXT, "--mixer", "delta", "--gate", "--conv", 4, "--decay", "learned",
+                     "--hybrid-every", 2, "--hybrid-mixer", "tssa", "--depth", 2)
 
     def test_sequences(self):
         self.compare(*SEQUENCES, "--max-length", 40)
@@ -344,7 +471,3 @@ class Faults(Case):
 if __name__ == "__main__":
     cli_test.TOST = os.path.abspath(sys.argv.pop(1))
     unittest.main()
-    def test_text_with_the_delta_rule(self):
-        self.compare("--data", self.text(), *TEXT, "--mixer", "delta", "--gate", "--conv", 4, "--decay", "learned",
-                     "--hybrid-every", 2, "--hybrid-mixer", "tssa", "--depth", 2)
-

@@ -242,6 +242,10 @@ int64_t Group::sent() const {
   return impl_->sent;
 }
 
+bool Group::broken() const {
+  return impl_->broken;
+}
+
 void Group::set_timeout(double seconds) {
   impl_->timeout = seconds;
   if (impl_->port != 0) limit_silence(impl_->port, seconds);

@@ -80,6 +80,9 @@ class Group {
   // What `work` gives on process 0, which alone does it, on all; its Error as in together().
   std::string by_first(const std::function<std::string()>& work);
 
+  // Whether a process was lost, so that no further call can end well.
+  bool broken() const;
+
   // Tells the others why this process leaves, before it does; false where they know that it does.
   // Never throws.
   bool leave(const Error& reason);

@@ -248,15 +248,14 @@ void save_sharded_safetensors(const std::filesystem::path& folder,
     filled = checked_add(filled, bytes, "a shard");
     total = checked_add(total, bytes, "safetensors data");
   }
-  nlohmann::json index = {{"metadata", {{"total_size", total}}},
-                          {"weight_map", nlohmann::json::object()}};
+  SafetensorsIndex index;
   for (size_t i = 0; i < shards.size(); ++i) {
     char name[64];
     std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
     save_safetensors(folder / name, shards[i], metadata);
-    for (const auto& [tensor, value] : shards[i]) index["weight_map"][tensor] = name;
+    for (const auto& [tensor, value] : shards[i]) index.shards[name].insert(tensor);
   }
-  write_file_atomic(folder / kSafetensorsIndexFile, json_text(index, 2) + "\n");
+  write_file_atomic(folder / kSafetensorsIndexFile, safetensors_index_text(index, total));
 }
 
 }  // namespace tost

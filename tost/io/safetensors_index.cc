@@ -64,6 +64,15 @@ SafetensorsIndex parse_safetensors_index(std::string_view text, const std::strin
   return result;
 }
 
+std::string safetensors_index_text(const SafetensorsIndex& index, int64_t total_bytes) {
+  nlohmann::json object = {{"metadata", {{"total_size", total_bytes}}},
+                           {"weight_map", nlohmann::json::object()}};
+  for (const auto& [shard, tensors] : index.shards) {
+    for (const std::string& tensor : tensors) object["weight_map"][tensor] = shard;
+  }
+  return json_text(object, 2) + "\n";
+}
+
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& file) {
   return parse_safetensors_index(read_file(file, kMaxIndexBytes), cat("'", file.string(), "'"));
 }

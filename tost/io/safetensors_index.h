@@ -4,6 +4,7 @@
 // Free of torch.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -26,6 +27,9 @@ bool is_safetensors_index(const std::filesystem::path& file);
 // and every shard is a plain name ending in .safetensors, so that it lies in the folder of the
 // index.
 SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where);
+
+// The text of an index; total_bytes: of the data in all shards.
+std::string safetensors_index_text(const SafetensorsIndex& index, int64_t total_bytes);
 
 // The index in a file of at most 100 MB.
 SafetensorsIndex read_safetensors_index(const std::filesystem::path& file);

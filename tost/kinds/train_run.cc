@@ -13,6 +13,7 @@
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 #include "tost/train/same_run.h"
+#include "tost/train/shared_save.h"
 
 namespace tost {
 namespace {
@@ -167,6 +168,9 @@ TrainResult train_here(const TrainRun& run, TrainListener& listener,
   }
   on_first(run.group, [&] { folder->open(); });
   try {
+    if (prepared.loop.shard_optimizer && world_of(run.group) > 1) {
+      check_shared_folder(*run.group, run.out);
+    }
     on_first(run.group, [&] {
       write_file_atomic(run.out / kConfigFile, prepared.config);
       write_file_atomic(run.out / kModelInfoFile, prepared.model);

@@ -47,17 +47,32 @@ fs::path best_folder(const fs::path& directory) {
   }
 }
 
+[[noreturn]] void fail_to_save(const Checkpoint& checkpoint, const char* what,
+                               const fs::path& folder, const std::exception& error) {
+  fail_data("Cannot save ", what, " of step ", checkpoint.step, ", which needs about ",
+            human_bytes(checkpoint_bytes(checkpoint)), " where ", human_bytes(free_bytes(folder)),
+            " are free (earlier checkpoints are intact): ", error.what());
+}
+
+void write_parts(const fs::path& folder, const Checkpoint& checkpoint) {
+  if (checkpoint_bytes(checkpoint) > free_bytes(folder)) fail_data("The disk is too full.");
+  for (const CheckpointPart& part : checkpoint.parts) {
+    save_safetensors(folder / part.file, part.tensors, part.metadata);
+  }
+}
+
 Checkpoint read_checkpoint(const fs::path& folder) {
   verify_checkpoint(folder);
   Checkpoint checkpoint;
   checkpoint.step = checkpoint_step(folder.filename().string());
   const fs::path state = folder / kStateFile;
   checkpoint.state = parse_json(read_file(state, kMaxStateBytes), cat("'", state.string(), "'"));
-  for (const char* file : {kModelFile, kEmaFile, kOptimizerFile}) {
+  for (const char* file : {kModelFile, kEmaFile}) {
     if (!path_exists(folder / file)) continue;
     SafetensorsFile content = load_safetensors(folder / file);
     checkpoint.parts.push_back({file, std::move(content.tensors), std::move(content.metadata)});
   }
+  checkpoint.parts.push_back({kOptimizerFile, load_optimizer(folder), {}});
   return checkpoint;
 }
 
@@ -68,6 +83,22 @@ fs::path made(fs::path directory) {
 }
 
 }  // namespace
+
+std::map<std::string, torch::Tensor> load_optimizer(const fs::path& folder) {
+  const fs::path index = folder / kOptimizerIndexFile;
+  return load_safetensors(path_exists(index) ? index : folder / kOptimizerFile).tensors;
+}
+
+ManifestEntry write_checkpoint_part(const fs::path& folder, const Checkpoint& part) {
+  const fs::path file = folder / part.parts.at(0).file;
+  try {
+    write_parts(folder, part);
+    return manifest_entry_of(file);
+  } catch (const std::exception& error) {
+    discard(file);
+    fail_to_save(part, "its part of the checkpoint", folder, error);
+  }
+}
 
 CheckpointStore::CheckpointStore(fs::path directory, int64_t keep_last)
     : directory_(made(std::move(directory))),
@@ -94,13 +125,29 @@ int64_t CheckpointStore::clean() {
   return int64_t(leftovers.size());
 }
 
-fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
-  const fs::path folder = directory_ / checkpoint_name(checkpoint.step);
-  const fs::path partial = with_suffix(folder, kPartial);
+fs::path CheckpointStore::partial_folder(int64_t step) const {
+  return with_suffix(directory_ / checkpoint_name(step), kPartial);
+}
+
+fs::path CheckpointStore::open(int64_t step) {
+  const fs::path partial = partial_folder(step);
   place_.check();
   discard(partial);
+  make_directories(partial);
+  return partial;
+}
+
+void CheckpointStore::abandon(int64_t step) noexcept {
+  discard(partial_folder(step));
+}
+
+fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
+  const fs::path folder = directory_ / checkpoint_name(checkpoint.step);
+  const fs::path partial = partial_folder(checkpoint.step);
+  place_.check();
+  if (checkpoint.written.empty()) discard(partial);
   try {
-    make_directories(partial);
+    if (checkpoint.written.empty()) make_directories(partial);
     write_files(partial, checkpoint);
     place_.check();  // it may just have been made again
     put_in_place(partial, folder);
@@ -109,23 +156,17 @@ fs::path CheckpointStore::save(const Checkpoint& checkpoint, bool best) {
   } catch (const std::exception& error) {
     place_.check();
     discard(partial);
-    fail_data("Cannot save the checkpoint of step ", checkpoint.step, ", which needs about ",
-              human_bytes(checkpoint_bytes(checkpoint)), " where ",
-              human_bytes(free_bytes(directory_)),
-              " are free (earlier checkpoints are intact): ", error.what());
+    fail_to_save(checkpoint, "the checkpoint", directory_, error);
   }
   prune(checkpoint.keep_step);
   return folder;
 }
 
 void CheckpointStore::write_files(const fs::path& folder, const Checkpoint& checkpoint) const {
-  const int64_t needed = checkpoint_bytes(checkpoint);
-  if (needed > free_bytes(folder)) fail_data("The disk is too full.");
-  for (const CheckpointPart& part : checkpoint.parts) {
-    save_safetensors(folder / part.file, part.tensors, part.metadata);
-  }
+  write_parts(folder, checkpoint);
   write_file_atomic(folder / kStateFile, json_text(checkpoint.state, 1) + "\n");
-  write_file_atomic(folder / kManifestFile, json_text(make_manifest(folder), 1) + "\n");
+  write_file_atomic(folder / kManifestFile,
+                    json_text(make_manifest(folder, checkpoint.written), 1) + "\n");
   sync_directory(folder);
 }
 

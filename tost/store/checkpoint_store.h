@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tost/base/folder_place.h"
+#include "tost/store/manifest.h"
 #include "tost/store/run_layout.h"
 #include "tost/torch.h"
 
@@ -28,7 +29,17 @@ struct Checkpoint {
   nlohmann::json state;  // state.json
   // Of another checkpoint that stays when this one is saved, whatever its age; -1: none.
   int64_t keep_step = -1;
+  // Files of it that lie in CheckpointStore::open()'s folder already.
+  Manifest written = {};
 };
+
+// The tensors of a checkpoint's optimiser, of one file or of all its shards.
+std::map<std::string, torch::Tensor> load_optimizer(const std::filesystem::path& folder);
+
+// A part of a checkpoint into the folder that open() has made, by any process: flushed, and read
+// again for its entry in the manifest. On failure nothing is left of it and a data Error has the
+// space needed and free.
+ManifestEntry write_checkpoint_part(const std::filesystem::path& folder, const Checkpoint& part);
 
 // Writing order: files into a folder of a temporary name, each flushed; a manifest with sizes and
 // CRC-32C of all of them; the folder flushed, renamed into place, its parent flushed; then the
@@ -41,6 +52,11 @@ class CheckpointStore {
 
   // Removes what killed saves have left; gives the number of folders removed or put back.
   int64_t clean();
+
+  // Begins a checkpoint that several processes write: its folder under a temporary name, empty.
+  // save() is to be called with what they have written, or abandon().
+  std::filesystem::path open(int64_t step);
+  void abandon(int64_t step) noexcept;
 
   // Replaces a checkpoint of the same step. Afterwards only the newest keep_last, the best
   // and the one of keep_step remain. On failure: removes its traces and throws a data Error with
@@ -64,6 +80,7 @@ class CheckpointStore {
   const std::filesystem::path& directory() const { return directory_; }
 
  private:
+  std::filesystem::path partial_folder(int64_t step) const;
   void write_files(const std::filesystem::path& folder, const Checkpoint& checkpoint) const;
   void put_in_place(const std::filesystem::path& from, const std::filesystem::path& to) const;
   void prune(int64_t keep_step) const;

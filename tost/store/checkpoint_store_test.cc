@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <functional>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/io/safetensors_index.h"
 #include "tost/store/run_layout.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
@@ -150,6 +152,90 @@ TEST(CheckpointStore, WritesNothingWhereItsRunIsGone) {
   fs::create_directory(run);
   EXPECT_TRUE(testing::mentions(refusal(), "run' was replaced")) << refusal();
   EXPECT_TRUE(fs::is_empty(run));
+}
+
+// Of two processes.
+fs::path save_in_shards(CheckpointStore& store, int64_t step) {
+  Checkpoint checkpoint = checkpoint_at(step);
+  checkpoint.parts.pop_back();
+  const fs::path partial = store.open(step);
+  SafetensorsIndex index;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const std::string file = optimizer_shard_name(rank, 2), key = cat("exp_avg.", rank);
+    index.shards[file].insert(key);
+    const auto values = torch::full({8}, double(step + rank));
+    checkpoint.written[file] =
+        write_checkpoint_part(partial, {.step = step, .parts = {{file, {{key, values}}, {}}}});
+  }
+  write_file_atomic(partial / kOptimizerIndexFile, safetensors_index_text(index, 64));
+  return store.save(checkpoint, true);
+}
+
+TEST(ShardedCheckpoint, RoundTrip) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  const fs::path folder = save_in_shards(store, 7);
+  std::vector<std::string> messages;
+  const auto loaded = store.load_newest(messages);
+  ASSERT_TRUE(loaded);
+  EXPECT_TRUE(messages.empty());
+  EXPECT_EQ(loaded->parts.back().file, kOptimizerFile);
+  const auto& tensors = loaded->parts.back().tensors;
+  EXPECT_EQ(tensors.size(), 2u);
+  EXPECT_TRUE(torch::equal(tensors.at("exp_avg.1"), torch::full({8}, 8.0)));
+  EXPECT_EQ(entries(folder),
+            (std::vector<std::string>{"manifest.json", "model.safetensors",
+                                      "optimizer-00001-of-00002.safetensors",
+                                      "optimizer-00002-of-00002.safetensors",
+                                      "optimizer.safetensors.index.json", "state.json"}));
+}
+
+// What of the newest one is damaged, and what the message then says.
+TEST(ShardedCheckpoint, FallsBackWhateverIsDamaged) {
+  const std::string second = optimizer_shard_name(1, 2);
+  const auto write = [](const fs::path& path, const std::string& text) {
+    OutputFile(path).write(text);
+  };
+  using Damage = std::function<void(const fs::path& newest, const fs::path& older)>;
+  const std::vector<std::pair<Damage, std::string>> damages{
+      {[&](auto& newest, auto&) { fs::remove(newest / second); }, "is missing"},
+      {[&](auto& newest, auto&) { fs::resize_file(newest / second, 40); }, "is damaged"},
+      {[&](auto& newest, auto&) { flip_byte(newest / second, 100); }, "is damaged"},
+      {[&](auto& newest, auto& older) { write(newest / second, read_file(older / second, 9999)); },
+       "is damaged"},
+      {[&](auto& newest, auto&) { fs::remove(newest / kOptimizerIndexFile); }, "is missing"},
+      {[&](auto& newest, auto&) {  // without the shard in the manifest
+         nlohmann::json manifest = nlohmann::json::parse(read_file(newest / kManifestFile, 9999));
+         manifest["files"].erase(second);
+         write(newest / kManifestFile, manifest.dump());
+       },
+       "names the shard"},
+  };
+  for (const auto& [damage, says] : damages) {
+    const testing::TempDir dir;
+    CheckpointStore store(dir.path(), 3);
+    const fs::path older = save_in_shards(store, 1);
+    damage(save_in_shards(store, 2), older);
+    std::vector<std::string> messages;
+    EXPECT_EQ(newest_step(store, &messages), 1) << says;
+    ASSERT_EQ(messages.size(), 1u);
+    EXPECT_TRUE(testing::mentions(messages[0], says)) << messages[0];
+  }
+}
+
+TEST(ShardedCheckpoint, WhatAnotherProcessWroteMustBeThere) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 3);
+  save_in_shards(store, 1);
+  for (const int64_t bytes : {3, 4}) {
+    Checkpoint checkpoint = checkpoint_at(2);
+    const fs::path partial = store.open(2);
+    checkpoint.written["optimizer-00001-of-00001.safetensors"] = {3, "00000000"};
+    if (bytes == 4) write_file_atomic(partial / "optimizer-00001-of-00001.safetensors", "four");
+    const std::string message = testing::data_error_of([&] { store.save(checkpoint, false); });
+    EXPECT_TRUE(testing::mentions(message, "all processes share")) << message;
+    EXPECT_EQ(names(store), std::vector<std::string>{"step-000000001"});
+  }
 }
 
 // What a process killed at each stage of save() leaves.

@@ -9,6 +9,7 @@
 #include "tost/io/crc32c.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/safetensors_index.h"
 #include "tost/store/run_layout.h"
 
 namespace tost {
@@ -31,14 +32,6 @@ std::string file_crc(const fs::path& path) {
   return text;
 }
 
-ManifestEntry entry_of(const fs::path& file) {
-  return {file_bytes(file), file_crc(file)};
-}
-
-json to_json(const ManifestEntry& entry) {
-  return {{"bytes", entry.bytes}, {"crc32c", entry.crc32c}};
-}
-
 bool is_crc(const json& value) {
   return value.is_string() && value.get_ref<const std::string&>().size() == 8 &&
          value.get_ref<const std::string&>().find_first_not_of("0123456789abcdef") ==
@@ -57,11 +50,29 @@ bool is_plain_name(const std::string& name) {
 
 }  // namespace
 
-json make_manifest(const fs::path& folder) {
+ManifestEntry manifest_entry_of(const fs::path& file) {
+  return {file_bytes(file), file_crc(file)};
+}
+
+json to_json(const ManifestEntry& entry) {
+  return {{"bytes", entry.bytes}, {"crc32c", entry.crc32c}};
+}
+
+json make_manifest(const fs::path& folder, const Manifest& known) {
   json files = json::object();
+  for (const auto& [name, entry] : known) {
+    const int64_t found = is_plain_file(folder / name) ? file_bytes(folder / name) : -1;
+    if (found != entry.bytes) {
+      fail_data("'", (folder / name).string(), "', which another process wrote, ",
+                found < 0 ? "is not there" : cat("has ", found, " bytes in place of ", entry.bytes),
+                "; the run folder must be on a file system that all processes share.");
+    }
+    files[name] = to_json(entry);
+  }
   for (const FolderEntry& entry : folder_entries(folder)) {
-    if (!entry.file || entry.path.filename() == kManifestFile) continue;
-    files[entry.path.filename().string()] = to_json(entry_of(entry.path));
+    const std::string name = entry.path.filename().string();
+    if (!entry.file || name == kManifestFile || files.contains(name)) continue;
+    files[name] = to_json(manifest_entry_of(entry.path));
   }
   return {{"files", files}};
 }
@@ -85,8 +96,10 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
       fail_data(where, " lists ", shown(name), ", which is not a file's name.");
     manifest[name] = manifest_entry(entry, name, where);
   }
-  for (const char* needed : {kModelFile, kOptimizerFile, kStateFile}) {
-    if (manifest.count(needed) == 0) fail_data(where, " does not list ", needed, ".");
+  const char* optimizer =
+      manifest.contains(kOptimizerIndexFile) ? kOptimizerIndexFile : kOptimizerFile;
+  for (const char* needed : {kModelFile, optimizer, kStateFile}) {
+    if (!manifest.contains(needed)) fail_data(where, " does not list ", needed, ".");
   }
   return manifest;
 }
@@ -103,15 +116,21 @@ constexpr char kRemedy[] = "use another checkpoint";
 
 void verify_entry(const fs::path& path, const ManifestEntry& expected, const char* remedy) {
   if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing; ", remedy, ".");
-  const ManifestEntry found = entry_of(path);
+  const ManifestEntry found = manifest_entry_of(path);
   if (found == expected) return;
   fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
             " but the file has ", json_text(to_json(found)), "; ", remedy, ".");
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  for (const auto& [name, expected] : read_manifest(folder / kManifestFile)) {
-    verify_entry(folder / name, expected, kRemedy);
+  const Manifest manifest = read_manifest(folder / kManifestFile);
+  for (const auto& [name, expected] : manifest) verify_entry(folder / name, expected, kRemedy);
+  const fs::path index = folder / kOptimizerIndexFile;
+  if (!manifest.contains(kOptimizerIndexFile)) return;
+  for (const auto& [shard, tensors] : read_safetensors_index(index).shards) {
+    if (manifest.contains(shard)) continue;
+    fail_data("'", index.string(), "' names the shard ", shown(shard), ", which ", kManifestFile,
+              " does not list; ", kRemedy, ".");
   }
 }
 

@@ -19,11 +19,18 @@ struct ManifestEntry {
 };
 using Manifest = std::map<std::string, ManifestEntry>;  // by the file's name
 
+// Reads the file.
+ManifestEntry manifest_entry_of(const std::filesystem::path& file);
+
+// {"bytes": N, "crc32c": "8 hex digits"}
+nlohmann::json to_json(const ManifestEntry& entry);
+
 // {"files": {NAME: {"bytes": N, "crc32c": "8 hex digits"}}} of every regular file in the folder.
-nlohmann::json make_manifest(const std::filesystem::path& folder);
+// Files in `known` are not read; a data Error unless they are there and of that size.
+nlohmann::json make_manifest(const std::filesystem::path& folder, const Manifest& known = {});
 
 // Strict: throws a data Error naming `where` unless it is such an object whose names are those of
-// files in its folder, weights, optimiser and state among them.
+// files in its folder, weights, optimiser (or the index of its shards) and state among them.
 Manifest parse_manifest(std::string_view text, const std::string& where);
 
 // {"bytes": N, "crc32c": "8 hex digits"}, as the lists have it of each file. Strict: throws a data

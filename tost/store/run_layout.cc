@@ -10,6 +10,13 @@ namespace tost {
 
 namespace fs = std::filesystem;
 
+std::string optimizer_shard_name(int64_t shard, int64_t shards) {
+  char name[80];
+  std::snprintf(name, sizeof name, "optimizer-%05lld-of-%05lld.safetensors",
+                static_cast<long long>(shard + 1), static_cast<long long>(shards));
+  return name;
+}
+
 std::string checkpoint_name(int64_t step) {
   char name[40];
   std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));

@@ -4,7 +4,9 @@
 //   RUN/model.json                       architecture, classes and preprocessing
 //   RUN/metrics.jsonl                    the log
 //   RUN/events.out.tfevents.*            the same for TensorBoard
-//   RUN/checkpoints/step-000000123/      {model,ema,optimizer}.safetensors, state.json, manifest.json
+//   RUN/checkpoints/step-000000123/      {model,ema,optimizer}.safetensors, state.json, manifest.json; of a run whose
+//                                        optimiser is divided over processes optimizer.safetensors.index.json and
+//                                        optimizer-00001-of-00004.safetensors, ... in place of optimizer.safetensors
 //   RUN/checkpoints/{latest,best}        one line, the name of a checkpoint folder
 // clang-format on
 #pragma once
@@ -26,10 +28,14 @@ inline constexpr char kCheckpointFolder[] = "checkpoints";
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kEmaFile[] = "ema.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
+inline constexpr char kOptimizerIndexFile[] = "optimizer.safetensors.index.json";  // of shards
 inline constexpr char kStateFile[] = "state.json";
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kLatestPointer[] = "latest";
 inline constexpr char kBestPointer[] = "best";
+
+// "optimizer-00001-of-00004.safetensors" of shard 0 of 4.
+std::string optimizer_shard_name(int64_t shard, int64_t shards);
 
 // "step-000000123"
 std::string checkpoint_name(int64_t step);

@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tost/base/error.h"
+#include "tost/io/safetensors_index.h"
+#include "tost/store/run_layout.h"
 
 namespace tost {
 
 using torch::Tensor;
 
 namespace {
+
+constexpr char kFirst[] = "exp_avg.", kSecond[] = "exp_avg_sq.", kSteps[] = "step.";  // AdamW's
 
 // All elements as they lie in memory.
 Tensor in_memory_order(const Tensor& x) {
@@ -34,6 +39,7 @@ const Tensor& found_in(const StateDict& state, const std::string& key, const Ten
 OptimizerShards::OptimizerShards(Group& group, GradientBuckets& buckets,
                                  const std::vector<ParamGroup>& groups)
     : group_(group), buckets_(buckets), names_(buckets.parameters().size()) {
+  choose_owners();
   for (size_t b = 0; b < buckets_.buckets().size(); ++b) {
     for (const auto& slot : buckets_.buckets()[b].slots) add_slice(b, slot);
   }
@@ -99,8 +105,37 @@ void OptimizerShards::end_update() {
   }
 }
 
-StateDict OptimizerShards::whole(const std::string& prefix, const StateDict& slices,
-                                 bool everywhere) const {
+// Whole parameters in their order, as even in elements as they allow, and no shard without any.
+void OptimizerShards::choose_owners() {
+  int64_t all = 0, before = 0, place = -1, owner = -1;
+  for (const Tensor& p : buckets_.parameters()) all += p.numel();
+  for (const Tensor& p : buckets_.parameters()) {
+    const double share = double(before) / double(std::max<int64_t>(all, 1));
+    const int64_t here = std::min(int64_t(share * double(group_.world())), group_.world() - 1);
+    if (here > std::exchange(place, here)) ++owner;
+    owners_.push_back(owner);
+    before += p.numel();
+  }
+}
+
+std::string OptimizerShards::index_text(const StateDict& first) const {
+  SafetensorsIndex index;
+  int64_t bytes = 0;
+  const auto add = [&](int64_t shard, const std::string& key, int64_t more) {
+    const bool added = index.shards[optimizer_shard_name(shard, shards())].insert(key).second;
+    if (added) bytes += more;
+  };
+  for (const auto& [key, tensor] : first) add(0, key, int64_t(tensor.nbytes()));
+  for (size_t i = 0; i < names_.size(); ++i) {
+    add(owners_[i], kFirst + names_[i], int64_t(parameter(i).nbytes()));
+    add(owners_[i], kSecond + names_[i], int64_t(parameter(i).nbytes()));
+    add(owners_[i], kSteps + names_[i], int64_t(sizeof(float)));
+  }
+  return safetensors_index_text(index, bytes);
+}
+
+StateDict OptimizerShards::gathered(const std::string& prefix, const StateDict& slices,
+                                    const Wanted& wanted) const {
   const torch::NoGradGuard no_grad;
   StateDict result;
   for (size_t b = 0; b < buckets_.buckets().size(); ++b) {
@@ -111,10 +146,9 @@ StateDict OptimizerShards::whole(const std::string& prefix, const StateDict& sli
       part.narrow(0, own.in_part, own.count).copy_(slices.at(prefix + names_[own.parameter]));
     }
     group_.gather_parts(flat, part);
-    if (!everywhere && !group_.first()) continue;
     for (const auto& slot : bucket.slots) {
-      const Tensor& p = parameter(slot.parameter);
-      const Tensor values = torch::empty_like(p).detach();
+      if (!wanted(slot.parameter)) continue;
+      const Tensor values = torch::empty_like(parameter(slot.parameter)).detach();
       in_memory_order(values).copy_(flat.narrow(0, slot.begin, slot.count));
       result[prefix + names_[slot.parameter]] = values;
     }
@@ -122,42 +156,46 @@ StateDict OptimizerShards::whole(const std::string& prefix, const StateDict& sli
   return result;
 }
 
+StateDict OptimizerShards::whole(const StateDict& slices, bool everywhere) const {
+  return gathered("", slices, [&](size_t) { return everywhere || group_.first(); });
+}
+
+StateDict OptimizerShards::shard_of(const StateDict& moments) const {
+  const auto wanted = [this](size_t i) { return owners_[i] == group_.rank(); };
+  StateDict own = gathered(kFirst, moments, wanted);
+  own.merge(gathered(kSecond, moments, wanted));
+  Tensor numbers = torch::zeros({int64_t(names_.size())});
+  for (const Slice& slice : own_) {
+    numbers[int64_t(slice.parameter)] = moments.at(kSteps + names_[slice.parameter]);
+  }
+  const Tensor all = std::get<0>(group_.gather(numbers).max(0));
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (wanted(i)) own[kSteps + names_[i]] = all[int64_t(i)].clone();
+  }
+  return own;
+}
+
+// Of a parameter in the usual order of dimensions the other elements are not read: they may lie in
+// a file.
 StateDict OptimizerShards::mine(const std::string& prefix, const StateDict& whole) const {
   const torch::NoGradGuard no_grad;
   StateDict result;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    const std::string key = prefix + names_[i];
-    const Tensor values = torch::empty_like(parameter(i)).detach();
-    if (group_.first()) values.copy_(found_in(whole, key, values));
-    const Tensor flat = in_memory_order(values);
-    group_.broadcast(flat);
-    for (const Slice& own : own_) {
-      if (own.parameter == i) result[key] = flat.narrow(0, own.in_parameter, own.count).clone();
-    }
+  for (const Slice& own : own_) {
+    const std::string key = prefix + names_[own.parameter];
+    const Tensor& p = parameter(own.parameter);
+    Tensor values = found_in(whole, key, p);
+    if (!p.is_contiguous()) values = torch::empty_like(p).detach().copy_(values);
+    result[key] = in_memory_order(values).narrow(0, own.in_parameter, own.count).clone();
   }
   return result;
 }
 
-StateDict OptimizerShards::whole_numbers(const std::string& prefix, const StateDict& slices) const {
-  Tensor numbers = torch::zeros({int64_t(names_.size())});
+StateDict OptimizerShards::my_moments(const StateDict& whole) const {
+  StateDict result = mine(kFirst, whole);
+  result.merge(mine(kSecond, whole));
   for (const Slice& own : own_) {
-    numbers[int64_t(own.parameter)] = slices.at(prefix + names_[own.parameter]);
-  }
-  const Tensor all = std::get<0>(group_.gather(numbers).max(0));
-  StateDict result;
-  for (size_t i = 0; i < names_.size(); ++i) result[prefix + names_[i]] = all[int64_t(i)].clone();
-  return result;
-}
-
-StateDict OptimizerShards::my_numbers(const std::string& prefix, const StateDict& whole) const {
-  Tensor numbers = torch::zeros({int64_t(names_.size())});
-  for (size_t i = 0; i < names_.size() && group_.first(); ++i) {
-    numbers[int64_t(i)] = found_in(whole, prefix + names_[i], torch::zeros({}));
-  }
-  group_.broadcast(numbers);
-  StateDict result;
-  for (const Slice& own : own_) {
-    result[prefix + names_[own.parameter]] = numbers[int64_t(own.parameter)].clone();
+    const std::string key = kSteps + names_[own.parameter];
+    result[key] = found_in(whole, key, torch::zeros({})).clone();
   }
   return result;
 }

@@ -2,6 +2,7 @@
 // updates a part of every bucket of gradients, and gets the parameters that the others updated.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,16 +33,21 @@ class OptimizerShards {
   // After it: every process has all parameters. Gradients are gone.
   void end_update();
 
-  // Collective. Values of slices, under `prefix` and the parameter's name, as whole tensors on
-  // process 0 (or on all); other keys of `slices` are left out.
-  StateDict whole(const std::string& prefix, const StateDict& slices, bool everywhere) const;
-  // Collective. What process 0 has of whole tensors, as values of this process's slices.
-  StateDict mine(const std::string& prefix, const StateDict& whole) const;
-  // The same of numbers that belong to a whole parameter, such as its count of steps.
-  StateDict whole_numbers(const std::string& prefix, const StateDict& slices) const;
-  StateDict my_numbers(const std::string& prefix, const StateDict& whole) const;
+  // Files of a checkpoint divide the parameters: shard i is that of process i. The last processes
+  // may have none.
+  int64_t shards() const { return owners_.empty() ? 0 : owners_.back() + 1; }
+  // The index of all shards (safetensors_index.h), of which `first` is the first one.
+  std::string index_text(const StateDict& first) const;
+  // Collective. AdamW's state of the slices as whole tensors, those of this process's shard.
+  StateDict shard_of(const StateDict& moments) const;
 
-  const std::vector<std::string>& names() const { return names_; }
+  // Collective. Values of slices, by the parameter's name, as whole tensors on process 0 (or on
+  // all); other keys of `slices` are left out.
+  StateDict whole(const StateDict& slices, bool everywhere) const;
+
+  // Whole tensors as values of this process's slices: AdamW's state, or values by parameter.
+  StateDict my_moments(const StateDict& whole) const;
+  StateDict mine(const std::string& prefix, const StateDict& whole) const;
 
  private:
   struct Slice {
@@ -49,12 +55,17 @@ class OptimizerShards {
     int64_t in_parameter, in_part, count;
     torch::Tensor values;
   };
+  using Wanted = std::function<bool(size_t parameter)>;
+  StateDict gathered(const std::string& prefix, const StateDict& slices,
+                     const Wanted& wanted) const;
+  void choose_owners();
   void add_slice(size_t bucket, const GradientBuckets::Slot& slot);
   const torch::Tensor& parameter(size_t index) const { return buckets_.parameters()[index]; }
 
   Group& group_;
   GradientBuckets& buckets_;
   std::vector<std::string> names_;  // by parameter of the buckets
+  std::vector<int64_t> owners_;     // of shards, in the order of the parameters
   std::vector<Slice> own_;
   std::vector<ParamGroup> slices_;
 };

@@ -333,11 +333,12 @@ Checkpoint Trainer::checkpoint() const {
 // The log is secured first: what it says of earlier steps must outlive the state that follows it.
 void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
-  Checkpoint checkpoint = whole_checkpoint();
-  if (first()) {
-    if (config_.rollbacks > 0) checkpoint.keep_step = state_.guards.rollback_step;
-    in_background ? saver_->save(checkpoint, best_is_new_)
-                  : saver_->save_now(checkpoint, best_is_new_);
+  if (shards_) {
+    save_shards();
+  } else if (first()) {
+    Checkpoint own = checkpoint();
+    own.keep_step = kept_step();
+    in_background ? saver_->save(own, best_is_new_) : saver_->save_now(own, best_is_new_);
   }
   unsaved_ = best_is_new_ = false;
 }

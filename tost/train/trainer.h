@@ -101,13 +101,15 @@ class Trainer {
   std::optional<nlohmann::json> scored(const StateDict& average,
                                        const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
-  // Of a checkpoint; with shards, what this process holds, or, gathered, the whole on process 0.
+  // Of a checkpoint; with shards, what this process holds.
   Checkpoint checkpoint() const;
-  Checkpoint whole_checkpoint() const;
+  int64_t kept_step() const { return config_.rollbacks > 0 ? state_.guards.rollback_step : -1; }
   StateDict averaged_values() const;    // what the averaged weights follow
   StateDict evaluated_weights() const;  // empty: the model's own
   void save();
   void write_checkpoint(bool in_background);
+  void save_shards();
+  void load_shards(const std::filesystem::path& folder);
   void send_state();  // of process 0 to all
   void load(const Restored& restored);
   void report_shards();
@@ -148,7 +150,6 @@ class Trainer {
   AdamW optimizer_;
   std::unique_ptr<Ema> ema_;
   std::unique_ptr<StepGraphs> graphs_;  // null: steps run plainly
-  Restored to_send_;                    // with shards: what process 0 read, for send_state()
   // Of process 0 alone.
   std::optional<CheckpointStore> store_;
   std::optional<BackgroundSaver> saver_;
@@ -160,6 +161,7 @@ class Trainer {
   int64_t data_waits_ = 0;
   int64_t waiting_lines_ = 0;  // of the log, in a row, with a high share of waiting
   nlohmann::json last_eval_;
+  bool restored_ = false;
   bool in_epoch_ = false;     // the task stands at the place data_step() says
   bool stop_agreed_ = false;  // among the processes of the group
   bool unsaved_ = false;      // something happened since the last checkpoint

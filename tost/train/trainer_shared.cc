@@ -4,7 +4,11 @@
 #include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
+#include "tost/store/run_layout.h"
+#include "tost/train/run_folder.h"
+#include "tost/train/shared_save.h"
 #include "tost/train/trainer.h"
 
 namespace tost {
@@ -26,33 +30,15 @@ void broadcast_values(Group& group, const std::map<std::string, Tensor>& tensors
 
 }  // namespace
 
-// With shards the moments of process 0 are all zero before the first step of a run that did not
-// resume, as they are elsewhere.
+// With shards every process has read its own, or has none.
 void Trainer::send_state() {
   broadcast_values(*group_, state_dict(task_.model()));
   if (!shards_) {
     broadcast_values(*group_, optimizer_.state());
     if (ema_) broadcast_values(*group_, ema_->average());
-    return;
+  } else if (ema_ && !restored_) {
+    ema_->load(averaged_values());
   }
-  if (group_->any(!to_send_.moments.empty())) {
-    StateDict moments = shards_->mine("exp_avg.", to_send_.moments);
-    moments.merge(shards_->mine("exp_avg_sq.", to_send_.moments));
-    moments.merge(shards_->my_numbers("step.", to_send_.moments));
-    optimizer_.load_state(moments);
-  }
-  if (ema_) {
-    StateDict average = averaged_values();  // the buffers among it are replaced below
-    if (group_->any(!to_send_.average.empty())) {
-      for (auto& [name, slice] : shards_->mine("", to_send_.average)) average[name] = slice;
-      for (auto& [name, value] : shards_->rest_of(state_dict(task_.model()))) {
-        average[name] = first() ? to_send_.average.at(name).clone() : value.clone();
-        group_->broadcast(average[name]);
-      }
-    }
-    ema_->load(average);
-  }
-  to_send_ = {};
 }
 
 StateDict Trainer::averaged_values() const {
@@ -63,53 +49,86 @@ StateDict Trainer::averaged_values() const {
 StateDict Trainer::evaluated_weights() const {
   if (!ema_ || !config_.evaluate_ema) return {};
   if (!shards_) return ema_->average();
-  StateDict average = shards_->whole("", ema_->average(), /*everywhere=*/true);
+  StateDict average = shards_->whole(ema_->average(), /*everywhere=*/true);
   average.merge(shards_->rest_of(ema_->average()));
   return average;
 }
 
-Checkpoint Trainer::whole_checkpoint() const {
-  if (!shards_) return checkpoint();
-  const StateDict own = optimizer_.state();
-  StateDict moments = shards_->whole("exp_avg.", own, /*everywhere=*/false);
-  moments.merge(shards_->whole("exp_avg_sq.", own, /*everywhere=*/false));
-  moments.merge(shards_->whole_numbers("step.", own));
+// One process alone writes what a run without shards does.
+void Trainer::save_shards() {
+  StateDict moments = shards_->shard_of(optimizer_.state());
   StateDict average;
   if (ema_) {
-    average = shards_->whole("", ema_->average(), /*everywhere=*/false);
+    average = shards_->whole(ema_->average(), /*everywhere=*/false);
     average.merge(shards_->rest_of(ema_->average()));
   }
-  return make_checkpoint(state_, task_.model(), task_.model_metadata(), std::move(moments),
-                         ema_ ? &average : nullptr);
+  SharedCheckpoint checkpoint{.whole = {.step = state_.step}, .shard = {.step = state_.step}};
+  if (first()) {
+    checkpoint.whole = make_checkpoint(state_, task_.model(), task_.model_metadata(),
+                                       std::move(moments), ema_ ? &average : nullptr);
+    checkpoint.whole.keep_step = kept_step();
+    if (group_->world() == 1) return saver_->save_now(checkpoint.whole, best_is_new_);
+    moments = std::move(checkpoint.whole.parts.back().tensors);  // with the generator's state
+    checkpoint.whole.parts.pop_back();
+    checkpoint.index = shards_->index_text(moments);
+  }
+  if (!moments.empty()) {
+    const std::string file = optimizer_shard_name(group_->rank(), shards_->shards());
+    checkpoint.shard.parts.push_back({file, std::move(moments), {}});
+  }
+  const SharedPlace place{.store = store_ ? &*store_ : nullptr,
+                          .directory = run_ / kCheckpointFolder,
+                          .pauses = retry_pauses(config_.save_retries)};
+  const auto tell = [this](const std::string& message) { listener_.on_message(message); };
+  const auto folder = save_together(*group_, place, checkpoint, best_is_new_, tell);
+  if (!first()) return;
+  remove_replaced_run(run_);
+  listener_.on_checkpoint(folder);
 }
 
-// What a checkpoint holds; with shards, send_state() gives it out.
+// What process 0 has checked.
+void Trainer::load_shards(const std::filesystem::path& folder) {
+  optimizer_.load_state(shards_->my_moments(load_optimizer(folder)));
+  if (!ema_) return;
+  const StateDict whole = load_safetensors(folder / kEmaFile).tensors;
+  StateDict average = shards_->mine("", whole);
+  average.merge(shards_->rest_of(whole));
+  ema_->load(average);
+}
+
+// What a checkpoint holds; with shards, load_shards() follows.
 void Trainer::load(const Restored& restored) {
   state_ = restored.state;
-  if (shards_) {
-    to_send_ = restored;
-    return;
-  }
+  restored_ = true;
+  if (shards_) return;
   if (ema_) ema_->load(restored.average);
   optimizer_.load_state(restored.moments);
 }
 
 // False where there is none. With a group, process 0 reads it; send_state() follows.
 bool Trainer::restore_newest(int64_t last_step) {
+  std::string folder;
   const auto restore = [&] {
     std::vector<std::string> messages;
     const std::optional<Checkpoint> checkpoint = store_->load_newest(messages, last_step);
     for (const std::string& message : messages) listener_.on_message(message);
-    if (checkpoint)
-      load(restore_model(*checkpoint, store_->directory(), task_.model(), ema_ != nullptr));
-    return checkpoint.has_value();
+    if (!checkpoint) return false;
+    load(restore_model(*checkpoint, store_->directory(), task_.model(), ema_ != nullptr));
+    folder = checkpoint_name(checkpoint->step);
+    return true;
   };
   if (group_ == nullptr) return restore();
-  const std::string state =
-      group_->by_first([&] { return restore() ? json_text(to_json(state_)) : ""; });
-  if (state.empty()) return false;
-  if (!first()) {
-    state_ = loop_state_from_json(parse_json(state, "the state of rank 0"), "the state of rank 0");
+  const std::string told = group_->by_first([&] {
+    if (!restore()) return std::string();
+    return json_text(nlohmann::json{{"folder", folder}, {"state", to_json(state_)}});
+  });
+  if (told.empty()) return false;
+  const nlohmann::json found = parse_json(told, "the state of rank 0");
+  if (!first()) state_ = loop_state_from_json(found.at("state"), "the state of rank 0");
+  restored_ = true;
+  if (shards_) {
+    folder = found.at("folder");
+    group_->together([&] { load_shards(run_ / kCheckpointFolder / folder); });
   }
   return true;
 }
