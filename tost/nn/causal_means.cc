@@ -1,7 +1,10 @@
 #include "tost/nn/causal_means.h"
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "tost/nn/affine_chain.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 
@@ -79,9 +82,58 @@ GroupMeans::GroupMeans(int64_t dim) {
 }
 
 Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
-  // The kernel sums what is here alone.
-  const bool split = sums == nullptr && TokenSumsScope::current() != nullptr;
-  return has_fused_means(call) && !split ? group_means(call, scale, sums) : chunked(call, sums);
+  if (!has_fused_means(call)) return chunked(call, sums);
+  const TokenSums* places = sums == nullptr ? TokenSumsScope::current() : nullptr;
+  if (places == nullptr) return group_means(call, scale, sums);
+  // A bfloat16 token could not hold the sums of those before.
+  return call.values.scalar_type() == torch::kFloat ? fused_part(call, *places)
+                                                    : chunked(call, nullptr);
+}
+
+namespace {
+
+// M and R of these tokens after the last one [B, H, P + 1] float64, and what it leaves of those
+// before [H or 1, 1]. By pieces, so that products of single tokens take little memory.
+std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
+  constexpr int64_t kPiece = 4096;
+  const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
+  const auto options = call.pi.options().dtype(torch::kFloat);
+  const auto rates = call.log_rates.defined() ? call.log_rates.to(torch::kFloat).unsqueeze(1)
+                                              : torch::zeros({1, 1}, options);
+  const auto left = (rates * torch::arange(tokens - 1, -1, -1, options)).exp().t();  // [T, H]
+  const auto weight = call.pi * left;
+  const auto mass = (weight * call.pi).sum(1, /*keepdim=*/false, torch::kDouble);
+  const auto weights = weight.unsqueeze(3).split(kPiece, 1);
+  const auto values = call.values.reshape({batch, tokens, heads, -1}).split(kPiece, 1);
+  auto sum = torch::zeros({}, options.dtype(torch::kDouble));
+  for (size_t i = 0; i < values.size(); ++i) {
+    sum = sum + (weights[i] * values[i]).sum(1, /*keepdim=*/false, torch::kDouble);
+  }
+  const auto kept = (rates * double(tokens)).exp().to(torch::kDouble);
+  return {torch::cat({sum, mass.unsqueeze(2)}, 2), kept};
+}
+
+}  // namespace
+
+// The kernel sums what is here alone. One token before it, whose membership and values are such
+// that the sums after it are those of the places before, carries these and their gradient.
+Tensor GroupMeans::fused_part(const MeansCall& call, const TokenSums& sums) const {
+  const auto [own, kept] = sums_at_end(call);
+  const auto before = decayed_state_before(sums, kept, own);  // [B, H, P + 1]
+  // Zero there; so every process takes part in the gradient of what was passed.
+  if (sums.place == 0)
+    return group_means(call, scale + before.sum().to(scale.scalar_type()), nullptr);
+  const int64_t tokens = call.pi.size(1), width = before.size(2) - 1;
+  const auto share = before.narrow(2, width, 1).clamp_min(1e-12).sqrt();  // [B, H, 1]
+  const auto values = (before.narrow(2, 0, width) / share).flatten(1, 2).unsqueeze(1);
+  const auto behind = [](const Tensor& first, const Tensor& x) {
+    return torch::cat({first.to(x.scalar_type()), x}, 1);
+  };
+  const auto nothing = torch::zeros_like(values);
+  const MeansCall all{behind(nothing, call.base), behind(values, call.values),
+                      call.gate.defined() ? behind(nothing, call.gate) : call.gate,
+                      behind(share.transpose(1, 2), call.pi), call.log_rates};
+  return group_means(all, scale, nullptr).narrow(1, 1, tokens);
 }
 
 void GroupMeans::trace(const MeansCall& call, const Tensor* sums, MixerTrace& trace) const {

@@ -9,6 +9,7 @@
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 #include "tost/ops/group_means.h"
+#include "tost/ops/token_sums.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -47,6 +48,7 @@ class GroupMeans : public torch::nn::Module {
   void trace(const MeansCall& call, const torch::Tensor* sums, MixerTrace& trace) const;
 
   // The same in ATen on any device and floating dtype, as products over chunks of tokens.
+  torch::Tensor fused_part(const MeansCall& call, const TokenSums& sums) const;
   torch::Tensor chunked(const MeansCall& call, torch::Tensor* sums) const;
 
   torch::Tensor scale;  // [C], starts at 1
