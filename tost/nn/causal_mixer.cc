@@ -19,37 +19,41 @@ std::shared_ptr<TokenMixer> make(const CausalMixerConfig& config) {
   return std::make_shared<Mixer>(config);
 }
 
-// Which additions a mixer has; any has conv.
+template <bool kUniform>
+std::shared_ptr<TokenMixer> make_means(const CausalMixerConfig& config) {
+  return std::make_shared<CausalMeansMixer>(config, kUniform);
+}
+
+// Additions that a mixer may have; any has conv.
+enum Addition : unsigned {
+  kBias = 1,
+  kDecay = 2,
+  kMeans = 4,
+  kScale = 8,
+  kGate = 16,
+  kGateAlone = 32,  // not in hybrids: files of these from before attention had a gate have none
+  kWindow = 64,
+};
+
 struct CausalEntry {
   const char* name;
   std::shared_ptr<TokenMixer> (*make)(const CausalMixerConfig&);
-  bool bias, decay, means, scale, gate, window;
+  unsigned additions = 0;
   bool splits = false;  // honours TokenSumsScope
-  // Not in hybrids: files of these from before it had a gate have none.
-  bool gate_alone = false;
+
+  bool has(unsigned addition) const { return (additions & addition) != 0; }
 };
 
 constexpr std::array kCausalMixers{
-    CausalEntry{"tssa", make<CausalTssaMixer>, true, true, true, true, true, false, true},
-    CausalEntry{"softmax", make<CausalSoftmaxMixer>, false, false, false, false, true, true, false,
-                true},
-    CausalEntry{"linear", make<CausalLinearMixer>, false, false, false, false, true, false, true,
-                true},
-    CausalEntry{"delta", make<CausalDeltaMixer>, false, true, false, false, true, false, true},
-    CausalEntry{"ssm", make<CausalSsmMixer>, false, false, false, false, false, false},
-    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, false, false, false, true, true, false,
-                true},
-    CausalEntry{"none", make<CausalNoMixer>, false, false, false, false, true, false, true},
-    CausalEntry{"tssa-means",
-                [](const CausalMixerConfig& c) -> std::shared_ptr<TokenMixer> {
-                  return std::make_shared<CausalMeansMixer>(c, false);
-                },
-                false, true, false, false, true, false, true},
-    CausalEntry{"tssa-means-uniform",
-                [](const CausalMixerConfig& c) -> std::shared_ptr<TokenMixer> {
-                  return std::make_shared<CausalMeansMixer>(c, true);
-                },
-                false, true, false, false, true, false, true},
+    CausalEntry{"tssa", make<CausalTssaMixer>, kBias | kDecay | kMeans | kScale | kGate, true},
+    CausalEntry{"softmax", make<CausalSoftmaxMixer>, kGateAlone | kWindow},
+    CausalEntry{"linear", make<CausalLinearMixer>, kGateAlone, true},
+    CausalEntry{"delta", make<CausalDeltaMixer>, kDecay | kGate, true},
+    CausalEntry{"ssm", make<CausalSsmMixer>},
+    CausalEntry{"tssa-uniform", make<CausalUniformMixer>, kScale | kGate, true},
+    CausalEntry{"none", make<CausalNoMixer>, kGate, true},
+    CausalEntry{"tssa-means", make_means<false>, kDecay | kGate, true},
+    CausalEntry{"tssa-means-uniform", make_means<true>, kDecay | kGate, true},
 };
 
 const CausalEntry& find_causal_mixer(const std::string& name) {
@@ -65,15 +69,15 @@ const CausalEntry& find_causal_mixer(const std::string& name) {
 std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOptions& o,
                                  bool hybrid = false) {
   std::vector<std::string> names;
-  const auto look = [&](bool asked, bool has, const char* option) {
-    if (asked && !has) names.emplace_back(option);
+  const auto look = [&](bool asked, unsigned addition, const char* option) {
+    if (asked && !entry.has(addition)) names.emplace_back(option);
   };
-  look(o.bias_positions != -1, entry.bias, "bias_positions");
-  look(o.decay != "none", entry.decay, "decay");
-  look(o.means != "none", entry.means, "means");
-  look(o.scale_pi, entry.scale, "scale_pi");
-  look(o.gate, entry.gate && !(hybrid && entry.gate_alone), "gate");
-  look(o.window != 0, entry.window, "window");
+  look(o.bias_positions != -1, kBias, "bias_positions");
+  look(o.decay != "none", kDecay, "decay");
+  look(o.means != "none", kMeans, "means");
+  look(o.scale_pi, kScale, "scale_pi");
+  look(o.gate, hybrid ? kGate : kGate | kGateAlone, "gate");
+  look(o.window != 0, kWindow, "window");
   return names;
 }
 
@@ -129,12 +133,12 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
   const auto& entry = find_causal_mixer(name);
   const CausalMixerOptions none;
   auto& o = config.options;
-  if (!entry.bias) o.bias_positions = none.bias_positions;
-  if (!entry.decay) o.decay = none.decay;
-  if (!entry.means) o.means = none.means;
-  if (!entry.scale) o.scale_pi = none.scale_pi;
-  if (!entry.gate || entry.gate_alone) o.gate = none.gate;
-  if (!entry.window) o.window = none.window;
+  if (!entry.has(kBias)) o.bias_positions = none.bias_positions;
+  if (!entry.has(kDecay)) o.decay = none.decay;
+  if (!entry.has(kMeans)) o.means = none.means;
+  if (!entry.has(kScale)) o.scale_pi = none.scale_pi;
+  if (!entry.has(kGate)) o.gate = none.gate;
+  if (!entry.has(kWindow)) o.window = none.window;
   return config;
 }
 
