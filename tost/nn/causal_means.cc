@@ -92,8 +92,8 @@ Tensor GroupMeans::forward(const MeansCall& call, Tensor* sums) const {
 
 namespace {
 
-// M and R of these tokens after the last one [B, H, P + 1] float64, and what it leaves of those
-// before [H or 1, 1]. By pieces, so that products of single tokens take little memory.
+// M and R of these tokens after the last one [B, H, P + 1], and what it leaves of those before
+// [H or 1, 1]. By pieces, so that products of single tokens take little memory.
 std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   constexpr int64_t kPiece = 4096;
   const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
@@ -109,8 +109,8 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   for (size_t i = 0; i < values.size(); ++i) {
     sum = sum + (weights[i] * values[i]).sum(1, /*keepdim=*/false, torch::kDouble);
   }
-  const auto kept = (rates * double(tokens)).exp().to(torch::kDouble);
-  return {torch::cat({sum, mass.unsqueeze(2)}, 2), kept};
+  const auto kept = (rates * double(tokens)).exp();
+  return {torch::cat({sum, mass.unsqueeze(2)}, 2).to(torch::kFloat), kept};
 }
 
 }  // namespace
