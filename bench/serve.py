@@ -6,7 +6,7 @@ usage: bench/serve.py TOST MODEL texts|prompts|sessions|hostile [--flags "FLAGS 
 Starts `tost serve MODEL` on a free port, measures and ends it. Needs only Python's standard library.
 
   texts     tokens a second of one text, and of --streams texts at a time
-  prompts   time to the first token: a prompt of one token, and of --tokens tokens that are known already
+  prompts   time to the first token: a prompt of one token, new and known, and of --tokens tokens that are known already
   sessions  resident memory of --count sessions of --tokens tokens each, and the bytes that /metrics counts; with
             --flags "--sessions FOLDER --idle-seconds N" also after they have gone to disk
   hostile   times of an honest client alone, then for --seconds next to clients that send and read badly
@@ -95,10 +95,10 @@ def prompts(server, o):
     words = random.Random(1)
     known = [words.randrange(1, 200) for _ in range(o.tokens)]
     new = first_token(server, known)
-    times = {"one token": [], "the same again": []}
-    for _ in range(4 * o.repeat):
-        times["one token"].append(first_token(server, [1]))
-        times["the same again"].append(first_token(server, known))
+    times = {"one token, new": [], "the same token again": [], f"the same {o.tokens} tokens again": []}
+    for i in range(min(200, 4 * o.repeat)):
+        for name, prompt in zip(times, ([i + 1], [i + 1], known)):
+            times[name].append(first_token(server, prompt))
     print(f"{o.tokens} tokens, new: {new:.1f} ms")
     for name, t in times.items():
         print(f"{name}: {statistics.median(t):.2f} ms ({min(t):.2f} to {max(t):.2f})")
