@@ -1,5 +1,7 @@
 #include "tost/serve/session_store.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <ctime>
 #include <random>
@@ -19,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr char kSuffix[] = ".safetensors";
 constexpr size_t kIdLength = 37;  // kind, '-' and 128 bits
 constexpr int64_t kMostFileBytes = int64_t{1} << 32;
+constexpr int64_t kTrimBytes = 16 << 20;
 
 // `kind` and what cannot be guessed.
 std::string new_id(const std::string& kind) {
@@ -309,7 +312,19 @@ void SessionStore::save_all() {
   failures.report();
 }
 
+// The allocator keeps freed sessions for itself until it is asked.
+void SessionStore::trim() {
+  {
+    const Lock lock(mutex_);
+    most_ = std::max(most_, bytes_);
+    if (most_ - bytes_ < kTrimBytes) return;
+    most_ = bytes_;
+  }
+  malloc_trim(0);
+}
+
 void SessionStore::spill_idle() {
+  trim();
   if (!lock_) return;
   const auto idle = std::chrono::duration<double>(limits_.idle_s);
   std::vector<std::string> ids;

@@ -62,7 +62,7 @@ class SessionStore {
   // Both go through all sessions before they throw an Error that says how many could not be saved,
   // and why the first.
   void save_all();    // at the end
-  void spill_idle();  // every second or so
+  void spill_idle();  // every second or so; also gives freed memory back to the system
   int64_t bytes_in_memory() const;
   int64_t count() const;
 
@@ -82,6 +82,7 @@ class SessionStore {
   std::map<std::string, Entry>::iterator oldest(bool spill);
   void make_room(int64_t bytes);
   bool spill_oldest(const Entry* but);
+  void trim();
   void insert(const std::string& id, Entry entry);
   std::filesystem::path file_of(const SessionInfo& info) const;
   void adopt_folder();
@@ -91,6 +92,7 @@ class SessionStore {
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
   int64_t bytes_ = 0;  // of entries in memory; bytes that two share count twice
+  int64_t most_ = 0;   // the largest bytes_ that was seen since memory was given back
 };
 
 }  // namespace tost

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <sstream>
+
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/serve/api_error.h"
@@ -116,6 +119,30 @@ TEST(SessionStore, WhatCannotBeSavedStopsNoOther) {
   EXPECT_EQ(said(&SessionStore::save_all), "nothing");
   EXPECT_EQ(read_file(file(2), 100), "state");
 }
+
+int64_t resident_bytes() {
+  std::istringstream pages(read_file("/proc/self/statm", 1000));
+  int64_t all = 0, resident = 0;
+  pages >> all >> resident;
+  return resident * 4096;
+}
+
+#ifndef __SANITIZE_ADDRESS__  // its allocator keeps what is freed
+TEST(SessionStore, MemoryOfSessionsOnDiskGoesBackToTheSystem) {
+  const TempDir dir;
+  constexpr size_t kSession = 4 << 20;
+  // Freed, it makes the allocator keep blocks up to this size.
+  delete[] std::make_unique<char[]>(30 << 20).release();
+  SessionStore store({.folder = dir.path() / "s", .idle_s = 0});
+  const auto before = resident_bytes();
+  for (int i = 0; i < 12; ++i) store.add("sess", "m", 1, std::string(kSession, 'x'));
+  EXPECT_GT(resident_bytes(), before + int64_t(10 * kSession));
+  store.spill_idle();
+  EXPECT_EQ(store.bytes_in_memory(), 0);
+  store.spill_idle();
+  EXPECT_LT(resident_bytes(), before + int64_t(2 * kSession));
+}
+#endif
 
 TEST(SessionStore, AFolderBelongsToOneServer) {
   const TempDir dir;
