@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include "tost/base/error.h"
@@ -54,27 +55,39 @@ NamedModel named_model(const std::string& text) {
   return {(is_folder(path) ? path.filename() : path.stem()).string(), file};
 }
 
+void serve_language(const ServeFlags& o, const std::string& path, Metrics& metrics,
+                    ServedModel& model) {
+  auto loaded = load_language_file(path);
+  if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
+  const auto precision = o.precision.empty() ? loaded.precision : o.precision;
+  model.language =
+      std::make_unique<LanguageService>(std::move(loaded), precision, o.service, metrics);
+}
+
+void serve_pictures(const ServeFlags& o, const std::string& path, Metrics&, ServedModel& model) {
+  auto loaded = load_model_file(path);
+  const bool engine = VisionEngine::supports(*loaded.model);
+  const auto precision =
+      chosen_precision(o.precision, loaded.precision, classifier_precisions(engine));
+  model.pictures = std::make_unique<PictureService>(std::move(loaded), precision, o.service.queue,
+                                                    o.service.threads);
+}
+
+constexpr struct {
+  std::string_view kind;
+  void (*load)(const ServeFlags&, const std::string& path, Metrics&, ServedModel&);
+} kServed[] = {{"language", serve_language}, {"vision", serve_pictures}};
+
 ServedModel load_served(const ServeFlags& o, const NamedModel& named, Metrics& metrics) {
   ServedModel model{.id = named.id, .language = nullptr, .pictures = nullptr};
   const auto kind = model_kind(named.path);
-  if (kind == "language") {
-    auto loaded = load_language_file(named.path);
-    if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
-    const auto precision = o.precision.empty() ? loaded.precision : o.precision;
-    model.language =
-        std::make_unique<LanguageService>(std::move(loaded), precision, o.service, metrics);
-  } else if (kind == "vision") {
-    auto loaded = load_model_file(named.path);
-    const bool engine = VisionEngine::supports(*loaded.model);
-    const auto precision =
-        chosen_precision(o.precision, loaded.precision, classifier_precisions(engine));
-    model.pictures = std::make_unique<PictureService>(std::move(loaded), precision, o.service.queue,
-                                                      o.service.threads);
-  } else {
-    fail_usage("'", named.path, "' holds a ", kind,
-               " model; language models and image classifiers are served.");
+  for (const auto& row : kServed) {
+    if (row.kind != kind) continue;
+    row.load(o, named.path, metrics, model);
+    return model;
   }
-  return model;
+  fail_usage("'", named.path, "' holds a ", kind,
+             " model; language models and image classifiers are served.");
 }
 
 void raise_descriptor_limit(int64_t connections) {
