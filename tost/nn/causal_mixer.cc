@@ -124,8 +124,8 @@ void check_hybrid(const std::string& name, const std::string& other,
   const auto of_other = lacking(find_causal_mixer(other), config.options, /*hybrid=*/true);
   for (const auto& option : lacking(find_causal_mixer(name), config.options, /*hybrid=*/true)) {
     if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
-    fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option, "; leave '",
-               option, "' at its default, or choose another mixer.");
+    fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option,
+               " in a hybrid; leave '", option, "' at its default, or choose another mixer.");
   }
 }
 
