@@ -15,8 +15,7 @@ CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(conf
   if (config.options.conv > 0) {
     conv = register_module("conv", std::make_shared<CausalConv>(3 * c, config.options.conv));
   }
-  gate = make_gate(config);
-  if (gate != nullptr) register_module("gate", gate);
+  gate = add_gate(*this, config);
 }
 
 Tensor CausalAttention::forward(const Tensor& x, const MixerCall& call) {

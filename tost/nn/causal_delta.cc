@@ -128,8 +128,7 @@ CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(co
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
   beta = register_module("beta", std::make_shared<Linear>(c, heads, true));
   if (o.conv > 0) conv = register_module("conv", std::make_shared<CausalConv>(3 * c, o.conv));
-  gate = make_gate(config);
-  if (gate != nullptr) register_module("gate", gate);
+  gate = add_gate(*this, config);
   norm = register_parameter("norm", torch::ones({c / heads}));
   if (o.decay == "none") return;
   // softplus(decay) = 1 / horizon

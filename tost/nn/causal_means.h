@@ -48,10 +48,13 @@ class GroupMeans : public torch::nn::Module {
   void trace(const MeansCall& call, const torch::Tensor* sums, MixerTrace& trace) const;
 
   // The same in ATen on any device and floating dtype, as products over chunks of tokens.
-  torch::Tensor fused_part(const MeansCall& call, const TokenSums& sums) const;
   torch::Tensor chunked(const MeansCall& call, torch::Tensor* sums) const;
 
   torch::Tensor scale;  // [C], starts at 1
+
+ private:
+  // By the fused kernels, of the tokens that lie in one of several places.
+  torch::Tensor fused_part(const MeansCall& call, const TokenSums& sums) const;
 };
 
 // [u, v, g] = projections of x; w = convolution of u over tokens; pi = H softmax over heads of a

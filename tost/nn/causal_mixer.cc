@@ -97,9 +97,10 @@ std::vector<std::string> split_causal_mixer_names() {
   return names;
 }
 
-std::shared_ptr<Linear> make_gate(const CausalMixerConfig& config) {
+std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config) {
   if (!config.options.gate) return nullptr;
-  return std::make_shared<Linear>(config.dim, config.dim, config.bias);
+  return mixer.register_module("gate",
+                               std::make_shared<Linear>(config.dim, config.dim, config.bias));
 }
 
 torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,

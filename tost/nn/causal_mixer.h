@@ -49,8 +49,8 @@ std::vector<std::string> causal_mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
 
-// The map into the gate where config has one, else null.
-std::shared_ptr<Linear> make_gate(const CausalMixerConfig& config);
+// Registers and gives the map into the gate of `mixer` where config has one, else null.
+std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config);
 // out(y), or with the gate out(y silu(gate x)), where trace->gate gets the factor. y, x [B, T, C].
 torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
                             const Linear& out, MixerTrace* trace);

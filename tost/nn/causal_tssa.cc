@@ -29,8 +29,7 @@ CausalStatisticsMixer::CausalStatisticsMixer(const CausalMixerConfig& config) : 
   if (config.options.conv > 0) {
     conv = register_module("conv", std::make_shared<CausalConv>(c, config.options.conv));
   }
-  gate = make_gate(config);
-  if (gate != nullptr) register_module("gate", gate);
+  gate = add_gate(*this, config);
 }
 
 Tensor CausalStatisticsMixer::project_in(const Tensor& x, MixerState* state) const {
