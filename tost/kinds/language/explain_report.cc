@@ -28,7 +28,7 @@ void tell(const TextExplainOptions& options, int64_t done, int64_t total, const 
 // False when stopped.
 bool add_influence(TextReport& report, LanguageModel& model, const LanguageTrace& inside,
                    const TextExplainOptions& options) {
-  const auto blocks = blocks_of(model);
+  const auto& blocks = model.blocks();
   const auto tokens = static_cast<int64_t>(report.passage.ids.size());
   const EvaluationMode mode(model);
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -46,7 +46,7 @@ bool add_influence(TextReport& report, LanguageModel& model, const LanguageTrace
 }
 
 void add_weights(TextReport& report, const LanguageModel& model) {
-  for (const auto& block : blocks_of(model)) {
+  for (const auto& block : model.blocks()) {
     report.horizon.push_back(memory_horizon(*block->attn));
     const auto u = block->attn->subspaces();
     report.spectra.push_back(u.defined() ? std::optional(head_spectra(on_cpu(u.detach())))
@@ -234,7 +234,7 @@ TextStatistics text_statistics(LanguageModel& model, const TokenSource& source,
     sums.emplace_back(config.vocab, config.heads, result.length);
   }
   std::vector<LayerSums> rates;
-  for (const auto& block : blocks_of(model)) {
+  for (const auto& block : model.blocks()) {
     rates.emplace_back(on_cpu(block->attn->subspaces()), /*full=*/true, options.bound);
   }
   double loss = 0, squares = 0;

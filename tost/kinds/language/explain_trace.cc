@@ -101,7 +101,7 @@ TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wan
   const Tensor hidden = model.hidden(ids, nullptr, &inside);  // on the model's device, as `inside`
   TextTrace trace;
   predict_tokens(model, hidden, ids, trace);
-  const auto blocks = blocks_of(model);
+  const auto& blocks = model.blocks();
   for (size_t i = 0; i < blocks.size(); ++i) {
     auto layer = layer_of(inside.blocks[i], *blocks[i], model.config().heads);
     layer.mixer = mixer_of_block(model.config(), static_cast<int64_t>(i));

@@ -20,7 +20,7 @@ class UnitLayerScale {
  public:
   explicit UnitLayerScale(LanguageModel& model) {
     const torch::NoGradGuard no_grad;
-    for (const auto& block : blocks_of(model)) {
+    for (const auto& block : model.blocks()) {
       for (const Tensor& gamma : {block->gamma1, block->gamma2}) {
         saved_.emplace_back(gamma, gamma.clone());
         gamma.fill_(1);

@@ -42,7 +42,7 @@ void check_plain_form(const LanguageConfig& config) {
 }
 
 PlainModel::PlainModel(LanguageModel& model) : model_(model) {
-  for (const auto& block : blocks_of(model)) {
+  for (const auto& block : model.blocks()) {
     const auto* tssa = block->attn->as<CausalTssaMixer>();
     if (tssa == nullptr) continue;
     blocks_.push_back(block);
