@@ -26,6 +26,7 @@ using nlohmann::json;
 struct TrainFlags {
   std::string out;
   std::string config_file;
+  double minutes = 0;
   bool resume = false;
   bool overwrite = false;
   bool as_json = false;
@@ -78,6 +79,9 @@ class TrainView : public TrainListener {
   }
 
   void on_message(const std::string& message) override { line_.print(message); }
+  void note(const std::string& message) {
+    if (!quiet_) line_.print(message);
+  }
   void finish() { line_.finish(); }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
@@ -191,6 +195,20 @@ std::unique_ptr<Group> meet(TrainRun& run) {
   return group;
 }
 
+// Sets max_steps; false where the user stopped it.
+bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
+  view.note("Measuring the speed of the first steps ...");
+  const std::optional<int64_t> steps = steps_of_time(run, minutes, stop_flag());
+  if (!steps) {
+    set_exit_code(kExitInterrupted);
+    std::cout << "stopped before the first step, nothing saved\n";
+    return false;
+  }
+  view.note(cat("max_steps is ", *steps, ", which take about ", minutes, " minutes here."));
+  run.values["max_steps"] = *steps;
+  return true;
+}
+
 void run_train(const TrainFlags& options) {
   if (options.resume && options.overwrite)
     fail_usage("--resume and --overwrite exclude each other; give one.");
@@ -202,6 +220,7 @@ void run_train(const TrainFlags& options) {
   run.values = read_values(options);
   const std::unique_ptr<Group> group = meet(run);
   TrainView view(options.quiet);
+  if (options.minutes > 0 && !fit_steps(run, options.minutes, view)) return;
   const TrainResult result = train(run, view, stop_flag());
   if (result.interrupted) set_exit_code(kExitInterrupted);
   if (!is_first(run.group)) return;
@@ -225,6 +244,12 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--quiet", options->quiet, "No progress")->group("What");
   const auto fields = add_train_fields(*command, options->flags);
   accept_shipped_names(*fields.at("from"));
+  command
+      ->add_option("--minutes", options->minutes,
+                   "Train for about so long: max_steps follows from the speed of the first steps")
+      ->check(CLI::Range(0.05, 1e6))
+      ->excludes(fields.at("epochs"), fields.at("max_steps"))
+      ->group("What");
   set_train_help(*command, fields,
                  "Example:\n"
                  "  tost train --data shapes --epochs 2 --out run\n"

@@ -25,8 +25,8 @@ struct CheckpointPart {
 
 struct Checkpoint {
   int64_t step = 0;
-  std::vector<CheckpointPart> parts;
-  nlohmann::json state;  // state.json
+  std::vector<CheckpointPart> parts = {};
+  nlohmann::json state = {};  // state.json
   // Of another checkpoint that stays when this one is saved, whatever its age; -1: none.
   int64_t keep_step = -1;
   // Files of it that lie in CheckpointStore::open()'s folder already.

@@ -17,7 +17,7 @@ namespace tost {
 struct SharedCheckpoint {
   Checkpoint whole;   // process 0: all but the optimiser
   Checkpoint shard;   // one part; without any where this process has none
-  std::string index;  // process 0: of the shards
+  std::string index = {};  // process 0: of the shards
 };
 
 // Where it goes, and how often: as BackgroundSaver.
