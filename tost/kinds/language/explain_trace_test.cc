@@ -133,7 +133,9 @@ TEST(TextTrace, GroupMeansByTheirDefinition) {
         const double cosine = torch::dot(mean, values[t][h]).item<double>() /
                               (mean.norm() * values[t][h].norm()).item<double>();
         EXPECT_NEAR(layer.mean_cosine[0][h][t].item<double>(), cosine, 1e-4);
-        if (t == 0) EXPECT_NEAR(cosine, 1, 1e-6);
+        if (t == 0) {
+          EXPECT_NEAR(cosine, 1, 1e-6);
+        }
       }
     }
   }
