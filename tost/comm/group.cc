@@ -168,13 +168,17 @@ struct Group::Impl {
   }
 
   void wait(const WorkPtr& work) {
+    constexpr std::chrono::seconds kTurn{1};
     const auto start = Clock::now();
     while (true) {
+      const auto turn = Clock::now();
       try {
-        work->wait(std::chrono::seconds(1));
+        work->wait(kTurn);
         break;
       } catch (const std::exception& error) {
-        if (work->isCompleted()) lost(error);
+        // The turn is over, or the call has failed. That of scattered sums never says that it is
+        // completed, and throws at once.
+        if (work->isCompleted() || Clock::now() - turn < kTurn) lost(error);
       }
       // A process may wait for one that is there, which has left after another.
       if (departures->any())

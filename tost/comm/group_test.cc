@@ -112,9 +112,28 @@ TEST(Groups, PartsOfAGroupAreGroups) {
   });
 }
 
-void expect_lost(Group& group, const std::string& rank) {
+using Call = std::function<void(Group&)>;
+
+struct NamedCall {
+  const char* name;
+  Call call;
+};
+
+// A sum that says when it is completed, and one that does not.
+std::vector<NamedCall> waiting_calls() {
+  return {{"Sum", [](Group& group) { group.any(false); }},
+          {"ScatteredSum",
+           [](Group& group) { group.begin_scatter_sum(torch::ones({2}), torch::ones({6}))(); }}};
+}
+
+class LostProcess : public ::testing::TestWithParam<NamedCall> {};
+
+INSTANTIATE_TEST_SUITE_P(Calls, LostProcess, ::testing::ValuesIn(waiting_calls()),
+                         [](const auto& info) { return info.param.name; });
+
+void expect_lost(Group& group, const std::string& rank, const Call& call) {
   try {
-    for (int i = 0; i < 100; ++i) group.any(false);
+    for (int i = 0; i < 100; ++i) call(group);
     FAIL() << "rank 1 is gone";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find(rank), 0u) << error.what();
@@ -123,15 +142,15 @@ void expect_lost(Group& group, const std::string& rank) {
   }
 }
 
-TEST(Groups, AKilledProcessIsNamed) {
+TEST_P(LostProcess, IsNamedWhenKilled) {
   in_processes({.world = 3, .codes = {0, -SIGKILL, 0}}, [](Group& group) {
     group.any(true);
     if (group.rank() == 1) raise(SIGKILL);
-    expect_lost(group, "Rank 1 of 3 was lost");
+    expect_lost(group, "Rank 1 of 3 was lost", GetParam().call);
   });
 }
 
-TEST(Groups, AProcessThatHangsIsNamedAfterTheTimeout) {
+TEST_P(LostProcess, IsNamedAfterTheTimeoutWhenItHangs) {
   in_processes({.world = 3, .timeout = 2, .codes = {0, -SIGKILL, 0}}, [](Group& group) {
     group.any(true);
     if (group.rank() == 1) {
@@ -139,7 +158,7 @@ TEST(Groups, AProcessThatHangsIsNamedAfterTheTimeout) {
       std::this_thread::sleep_for(std::chrono::seconds(16));
       raise(SIGKILL);
     }
-    expect_lost(group, "Rank 1 of 3 was lost");
+    expect_lost(group, "Rank 1 of 3 was lost", GetParam().call);
   });
 }
 
