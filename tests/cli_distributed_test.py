@@ -31,10 +31,13 @@ RECALL = ["--recipe", "mqar", "--lengths", "16,24", "--pairs", "2,3", "--vocab",
           *SMALL]
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def reserved_port():
+    """A socket that is bound and does not listen: until it is closed nobody is given its port, and a store that asks for
+    the port by its number gets it."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("", 0))
+    return held
 
 
 def log(folder, kind="train"):
@@ -77,7 +80,9 @@ class Case(cli_test.Case):
     def start(self, ranks, *args, env=None, apart=None, before=None):
         """`ranks` processes as torchrun would start them; of a rank, `apart`: further arguments, `before`: a function
         that its process calls first."""
-        port = free_port()
+        held = reserved_port()
+        self.addCleanup(held.close)
+        port = held.getsockname()[1]
         processes = []
         for rank in range(ranks):
             variables = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
