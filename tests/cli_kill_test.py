@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -83,11 +84,11 @@ class Kill(Runs):
         moments = random.Random(seed)
         note = f"seed {seed}"
         killed = 0
-        for attempt in range(KILLS):
+        while killed < KILLS:
             before = self.saved()
             process = self.start(*settings)
             delay = moments.uniform(0, 0.8) * seconds
-            if attempt % 2:  # not while it starts
+            if killed % 2:  # not while it starts
                 while self.saved() == before and process.poll() is None:
                     time.sleep(0.001)
                 delay /= 8
@@ -95,15 +96,19 @@ class Kill(Runs):
                 process.communicate(timeout=delay)
             except subprocess.TimeoutExpired:
                 process.kill()
-                killed += 1
                 process.communicate()
-            else:
-                self.assertEqual(process.returncode, 0, note)
+            # A run that was done, on a machine that has got faster, is killed no more.
+            if process.returncode == 0 and killed < 2:
+                shutil.rmtree(self.dir / "killed")
+                killed, seconds = 0, seconds / 2
+                continue
+            if process.returncode == 0:
                 break
-        self.assertGreater(killed, 1, note)
+            self.assertEqual(process.returncode, -signal.SIGKILL, note)
+            killed += 1
         self.assertTrue(self.saved(), note)
         process = self.start(*settings)
-        errors = process.communicate(timeout=300)[1]
+        errors = process.communicate(timeout=900)[1]
         self.assertEqual(process.returncode, 0, f"{note}\n{errors}")
         self.assertNotIn("damaged", errors)
         self.same(self.dir / "whole", self.dir / "killed", note)
@@ -229,7 +234,7 @@ class Stuck(cli_test.Case):
         process = subprocess.Popen(
             [cli_test.TOST, "train", "--data", str(folder), "--model", "tost_nano_p4", "--image-size", "8",
              "--batch", "4", "--epochs", "100000", "--evaluate-every", "1000000", "--workers", str(workers),
-             "--data-timeout", "2", "--out", str(out), *map(str, OFTEN)],
+             "--data-timeout", "8", "--out", str(out), *map(str, OFTEN)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not list(out.glob("checkpoints/step-*")) and process.poll() is None:
             time.sleep(0.05)
@@ -237,14 +242,14 @@ class Stuck(cli_test.Case):
             link = picture.with_suffix(".link")
             link.symlink_to(self.dir / "stuck" / picture.name)
             link.rename(picture)
-        errors = process.communicate(timeout=120)[1].splitlines()
+        errors = process.communicate(timeout=600)[1].splitlines()
         self.assertEqual(process.returncode, 1, errors)
-        self.assertIn("No batch has come for 1 s", errors[-2])
-        self.assertIn("No batch has come for 2 s", errors[-1])
+        self.assertIn("No batch has come for 4 s", errors[-2])
+        self.assertIn("No batch has come for 8 s", errors[-1])
         saved = int(checkpoint(out).name.split("-")[1])
         self.assertIn(f"saved after step {saved}:", errors[-1])
         events = [line for line in log(out) if line["kind"] == "event"]
-        self.assertEqual([e["event"] for e in events], ["data_wait", "data_timeout"])
+        self.assertEqual([e["event"] for e in events][-2:], ["data_wait", "data_timeout"])
 
     def test_readers_that_are_stuck_do_not_keep_the_process(self):
         for workers in (0, 1):
