@@ -163,9 +163,9 @@ class Explain(cli_test.Case):
         process = subprocess.Popen([cli_test.TOST, "explain", str(self.folder / "run"), *[picture] * 20000, "--out",
                                     str(self.dir / "report"), "--threads", "1"], stderr=subprocess.PIPE, text=True)
         while process.poll() is None and not re.search(r"SigCgt:\s*\w*[2367abef]\b", status(process.pid)):
-            time.sleep(0.05)
+            time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=120)[1]
+        said = process.communicate(timeout=600)[1]
         self.assertEqual(process.returncode, 130, said)
         self.assertIn("interrupted", said)
         self.assertEqual([p.name for p in self.dir.iterdir()], ["in"])

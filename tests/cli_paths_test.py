@@ -22,7 +22,7 @@ LATIN = os.fsdecode(b"caf\xe9")
 
 
 def run(*args, **options):
-    return subprocess.run([TOST, *args], capture_output=True, timeout=300, **options)
+    return subprocess.run([TOST, *args], capture_output=True, timeout=900, **options)
 
 
 def png(width, height):
@@ -135,7 +135,7 @@ class Paths(Case):
 
     def test_process_substitution(self):
         done = subprocess.run(["bash", "-c", f'"{TOST}" train --config <(echo "{{}}") --out "{self.dir}/out"'],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=900)
         self.assertEqual(done.returncode, 1)
         self.assertIn("is not a plain file but a pipe (as <(...) of a shell)", done.stderr)
 

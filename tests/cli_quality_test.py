@@ -56,7 +56,7 @@ class Quality(cli_test.Case):
             if line.startswith("[2/"):
                 break
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 130)
         self.assertIn("the same command resumes", out)
         self.assertIn("| gated-delta |", self.quality("parity").stdout)

@@ -27,7 +27,7 @@ TINY = ["--data", "shapes", "--train-size", "256", "--test-size", "64", "--data-
 
 
 def run(*args, expect=0, **options):
-    done = subprocess.run([TOST, *map(str, args)], capture_output=True, text=True, timeout=300, **options)
+    done = subprocess.run([TOST, *map(str, args)], capture_output=True, text=True, timeout=900, **options)
     assert done.returncode == expect, f"tost {args}: exit {done.returncode}, expected {expect}\n{done.stdout}{done.stderr}"
     return done
 
@@ -207,11 +207,11 @@ class Language(Case):
         process = subprocess.Popen([TOST, *args, "--out", str(self.dir / "parts")], stderr=subprocess.PIPE,
                                    stdout=subprocess.PIPE, text=True)
         log = self.dir / "parts/metrics.jsonl"
-        deadline = time.time() + 120
-        while time.time() < deadline and not (log.exists() and log.read_text().count("\n") >= 5):
+        deadline = time.monotonic() + 600
+        while time.monotonic() < deadline and not (log.exists() and log.read_text().count("\n") >= 5):
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         if process.returncode == 0:
             self.skipTest("finished before the signal came")
         self.assertEqual(process.returncode, 130, err)
@@ -375,11 +375,11 @@ class Training(Case):
             process = subprocess.Popen([TOST, "train", *TINY, "--epochs", "4", "--out", str(self.dir / name)],
                                        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             log = self.dir / name / "metrics.jsonl"
-            deadline = time.time() + 120
-            while time.time() < deadline and not (log.exists() and log.read_text().count("\n") >= 5):
+            deadline = time.monotonic() + 600
+            while time.monotonic() < deadline and not (log.exists() and log.read_text().count("\n") >= 5):
                 time.sleep(0.01)
             process.send_signal(number)
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=600)
             if process.returncode == 0:  # finished before the signal came
                 continue
             self.assertEqual(process.returncode, 130, err)
@@ -394,7 +394,7 @@ class Training(Case):
         def small_files():
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         done = subprocess.run([TOST, "train", "--out", str(self.dir / "r"), "--resume", "--epochs", "3", "--quiet"],
-                              capture_output=True, text=True, timeout=300, preexec_fn=small_files)
+                              capture_output=True, text=True, timeout=900, preexec_fn=small_files)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(self.weights("r"), before)
         left = [p.name for p in (self.dir / "r/checkpoints").iterdir() if not p.name.startswith("step-")]
@@ -408,7 +408,7 @@ class Training(Case):
         os.close(child)
         seen = b""
         while True:
-            ready, _, _ = select.select([main], [], [], 60)
+            ready, _, _ = select.select([main], [], [], 600)
             if not ready:
                 break
             try:
@@ -418,7 +418,7 @@ class Training(Case):
             if not piece:
                 break
             seen += piece
-        process.wait(timeout=60)
+        process.wait(timeout=600)
         self.assertEqual(process.returncode, 0)
         text = seen.decode("utf-8")
         self.assertIn("━", text)

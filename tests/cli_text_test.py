@@ -58,7 +58,7 @@ class Tokens(cli_test.Case):
         while not list(self.dir.glob("z.tmp.*")) and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        self.assertIn("interrupted", process.communicate(timeout=120)[1])
+        self.assertIn("interrupted", process.communicate(timeout=600)[1])
         self.assertEqual(process.returncode, 130)
         self.assertEqual([p.name for p in self.dir.iterdir()], ["a.txt"])
 
@@ -221,7 +221,7 @@ class Generation(cli_test.Case):
                                     "100000000", "--session", str(state)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.read(20)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
         self.assertEqual(process.returncode, 130)
         run("generate", self.folder / "free", "--prompt", "", "--max-tokens", "5", "--session", state)
 
@@ -230,7 +230,7 @@ class Generation(cli_test.Case):
                                     "100000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         process.stdout.read(5)
         process.stdout.close()
-        self.assertEqual(process.wait(timeout=60), -signal.SIGPIPE)
+        self.assertEqual(process.wait(timeout=600), -signal.SIGPIPE)
         self.assertEqual(process.stderr.read(), "")
         process.stderr.close()
 
