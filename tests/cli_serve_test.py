@@ -417,6 +417,7 @@ class Pictures(Case):
 
 
 class Docs(Case):
+    @unittest.skipUnless(shutil.which("curl"), "curl is not there")
     def test_the_examples_of_the_docs(self):
         text = (pathlib.Path(__file__).parents[1] / "docs" / "serving.md").read_text().replace("\\\n", " ")
         lines = [line for line in text.splitlines() if line.startswith("curl ")]
