@@ -37,7 +37,8 @@ struct StepCost {
   double seconds = 0;
 };
 
-// The mean of some steps.
+// The mean of some steps. Bytes are counted where none is on its way: a sum needs what every
+// process has sent before it.
 StepCost measure(Group& group, const std::function<void()>& step) {
   constexpr int64_t kSteps = 5;
   const Tensor nothing = torch::zeros({1});
@@ -47,6 +48,7 @@ StepCost measure(Group& group, const std::function<void()>& step) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < kSteps; ++i) step();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  group.sum(nothing);
   const int64_t bytes = bytes_on_the_wire() - before;
   group.sum(nothing);  // a process that leaves takes the others' connections with it
   return {bytes / kSteps, seconds.count() / double(kSteps)};
