@@ -64,7 +64,7 @@ class Meeting : public Numbers {
     std::unique_lock lock(mutex_);
     ++here_;
     came_.notify_all();
-    if (!came_.wait_for(lock, std::chrono::seconds(20), [&] { return here_ >= 2; })) {
+    if (!came_.wait_for(lock, std::chrono::minutes(5), [&] { return here_ >= 2; })) {
       fail_data("nobody else came");
     }
     return Numbers::sample(i);

@@ -200,6 +200,8 @@ TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
   LanguageService service(model_of("tssa"), "fp32", {}, metrics);
   Random random(4);
   Text longest, shorter;
+  std::promise<void> both;  // are there when it begins
+  service.run([&](LanguageModel&) { both.get_future().wait(); });
   std::atomic<bool> ended{false}, first{false};
   auto r = request_of(longest, prompt_of(random, 100'000), 1, 1);
   r.events.end = [inner = r.events.end, &ended](TextEnd end) {
@@ -213,6 +215,7 @@ TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
     inner(std::move(end));
   };
   service.submit(std::move(s));
+  both.set_value();
   shorter.wait();
   longest.wait();
   EXPECT_TRUE(first);
