@@ -123,17 +123,22 @@ TEST(DataWatch, DoesItsWorkAndThrowsWhatItThrows) {
 }
 
 TEST(DataWatch, LeavesWorkThatDoesNotEnd) {
-  std::promise<void> gate;
+  std::promise<void> gate, begun;
   const auto ended = std::make_shared<std::promise<void>>();
   {
     DataWatch watch;
     int halves = 0;
     EXPECT_FALSE(watch.run(
-        [opened = gate.get_future().share(), ended] {
+        [opened = gate.get_future().share(), &begun, ended] {
+          begun.set_value();
           opened.wait();
           ended->set_value();
         },
-        0.02, [&] { ++halves; }));
+        0.02,
+        [&] {
+          begun.get_future().wait();  // what had not begun would never end
+          ++halves;
+        }));
     EXPECT_EQ(halves, 1);
   }
   gate.set_value();

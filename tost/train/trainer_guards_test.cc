@@ -210,6 +210,9 @@ TEST(TrainerGuards, SlowResumedEqualsUninterrupted) {
   }
 }
 
+// Seconds: longer than a reader that is well takes on a busy machine.
+constexpr double kPatience = 4;
+
 // A reader that never comes back. The second time it happens between the two batches of a step.
 TEST(TrainerGuards, SlowAStuckReaderEndsTheRunAndNothingIsLost) {
   for (const int64_t accumulate : {1, 2}) {
@@ -225,9 +228,9 @@ TEST(TrainerGuards, SlowAStuckReaderEndsTheRunAndNothingIsLost) {
     reader->before_batch = [never](int64_t given) {
       if (given == 9) never->get_future().wait();
     };
-    c.data_timeout = 0.3;
+    c.data_timeout = kPatience;
     const std::string message = data_error_of([&] { run_toy(stuck.path(), *reader, c); });
-    EXPECT_NE(message.find("0.3 s"), std::string::npos) << message;
+    EXPECT_NE(message.find(cat(kPatience, " s")), std::string::npos) << message;
     const int64_t step = 9 / accumulate;
     EXPECT_NE(message.find(cat("saved after step ", step)), std::string::npos) << message;
     EXPECT_EQ(testing::newest_checkpoint(stuck.path()).step, step);
@@ -255,15 +258,15 @@ TEST(TrainerGuards, SlowAStuckEvaluationEndsTheRunAndNothingIsLost) {
   reader->before_eval_read = [&evaluations, never] {
     if (++evaluations == 2) never->get_future().wait();
   };
-  c.data_timeout = 0.3;
+  c.data_timeout = kPatience;
   const std::string message = data_error_of([&] { run_toy(stuck.path(), *reader, c); });
   EXPECT_NE(message.find("in the evaluation after step 12"), std::string::npos) << message;
   EXPECT_NE(message.find("saved after step 12"), std::string::npos) << message;
   EXPECT_EQ(testing::newest_checkpoint(stuck.path()).step, 12);
   const std::vector<json> found = events(stuck.path());
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0]["event"], "data_wait");
-  EXPECT_EQ(found[1]["event"], "data_timeout");
+  ASSERT_GE(found.size(), 2u);
+  EXPECT_EQ(found[found.size() - 2]["event"], "data_wait");
+  EXPECT_EQ(found.back()["event"], "data_timeout");
   c.data_timeout = 0;
   run_toy(stuck.path(), rest, c);
   expect_same_checkpoint(whole.path(), stuck.path());
