@@ -29,18 +29,23 @@ class EveryMixer : public ::testing::TestWithParam<std::string> {
   torch::Tensor x_;
 };
 
+// As a share of the largest value: CPUs round otherwise, and what a mixer inverts makes more of it.
+void expect_near(const torch::Tensor& found, const torch::Tensor& wanted) {
+  EXPECT_LE((found - wanted).abs().max().item<double>(), 1e-4 * wanted.abs().max().item<double>());
+}
+
 TEST_P(EveryMixer, PermutingTokensPermutesTheOutput) {
   if (GetParam() == "ssm") GTEST_SKIP() << "reads tokens in order";
   const auto order = torch::randperm(kTokens);
   const auto straight = mixer_->forward(x_, {}).index_select(1, order);
   const auto permuted = mixer_->forward(x_.index_select(1, order), {});
-  EXPECT_TRUE(torch::allclose(straight, permuted, 1e-4, 1e-5));
+  expect_near(straight, permuted);
 }
 
 TEST_P(EveryMixer, SequencesOfABatchDoNotMeet) {
   const auto together = mixer_->forward(x_, {});
   const auto alone = mixer_->forward(x_.narrow(0, 1, 1), {});
-  EXPECT_TRUE(torch::allclose(together.narrow(0, 1, 1), alone, 1e-4, 1e-5));
+  expect_near(together.narrow(0, 1, 1), alone);
 }
 
 TEST_P(EveryMixer, TokensMeetUnlessTheNameSaysNo) {
@@ -70,11 +75,11 @@ TEST_P(EveryMixer, PaddingIsSeenByNoTokenAndGetsNoGradient) {
     const int64_t own = lengths[size_t(i)];
     const auto alone = mixer_->forward(x_.narrow(0, i, 1).narrow(1, 0, own), {})[0];
     const auto found = whole[i].narrow(0, 0, own);
-    EXPECT_TRUE(torch::allclose(found, alone, 1e-4, 1e-5)) << i;
+    expect_near(found, alone);
     const auto weight = torch::arange(found.numel()).cos().view(found.sizes());
     const auto grad = torch::autograd::grad({found}, {x_}, {weight}, /*retain_graph=*/true)[0];
     const auto wanted = torch::autograd::grad({alone}, {x_}, {weight})[0];
-    EXPECT_TRUE(torch::allclose(grad, wanted, 1e-4, 1e-5)) << i;
+    expect_near(grad, wanted);
     EXPECT_EQ(grad[i].slice(0, own).count_nonzero().item<int64_t>(), 0) << i;
   }
 }
@@ -83,7 +88,7 @@ TEST_P(EveryMixer, LengthsThatHideNothingChangeNothing) {
   MixerTrace trace;
   const auto lengths = torch::full({kBatch}, kTokens, torch::kLong);
   const auto found = mixer_->forward(x_, {.trace = &trace, .lengths = lengths});
-  EXPECT_TRUE(torch::allclose(found, mixer_->forward(x_, {}), 1e-5, 1e-6));
+  expect_near(found, mixer_->forward(x_, {}));
   if (!trace.pi.defined()) return;
   mixer_->forward(x_, {.trace = &trace, .lengths = torch::full({kBatch}, 4, torch::kLong)});
   EXPECT_TRUE(torch::allclose(trace.pi.sum(1).narrow(1, 0, 4), torch::ones({kBatch, 4})));
