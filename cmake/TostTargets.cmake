@@ -136,10 +136,11 @@ function(tost_tests)
     tost_light(${target})
   endif()
   add_test(NAME ${T_NAME} COMMAND ${target} --gtest_filter=-*Slow*)
-  set_tests_properties(${T_NAME} PROPERTIES LABELS fast TIMEOUT 1800)
+  set_tests_properties(${T_NAME} PROPERTIES LABELS fast TIMEOUT 7200)
   include(GoogleTest)
-  gtest_discover_tests(${target} TEST_PREFIX ${T_NAME}. TEST_FILTER "*Slow*" DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS slow TIMEOUT 1800)
+  # To load libtorch from a cold disk takes longer than the usual five seconds.
+  gtest_discover_tests(${target} TEST_PREFIX ${T_NAME}. TEST_FILTER "*Slow*" DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 600
+                       PROPERTIES LABELS slow TIMEOUT 3600)
 endfunction()
 
 # tost_probe(NAME x DEPS tost_x ... [TORCH]) builds tests/x from x.cc: a program whose answers a test in Python compares.
@@ -168,7 +169,7 @@ function(tost_python_test)
     set(T_LABEL slow)
   endif()
   if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 1800)
+    set(T_TIMEOUT 3600)
   endif()
   set(python ${PROJECT_SOURCE_DIR}/tests/python)
   add_test(NAME ${T_NAME} COMMAND ${TOST_PYTHON} ${python}/run_pytest.py ${python}/${T_FILE} ${T_MODULES})
