@@ -36,7 +36,14 @@ void check_names(const char* flag, const std::vector<std::string>& found,
   }
 }
 
-void fail_precision(const char* kind, bool engine, const std::string& precision) {
+Precisions precisions_named(const char* flag, const std::vector<std::string>& names) {
+  check_names(flag, names, names_of(all_precisions()));
+  Precisions found;
+  for (const auto& name : names) found.push_back(precision_from_name(name));
+  return found;
+}
+
+void fail_precision(const char* kind, bool engine, Precision precision) {
   fail_usage(precision, engine ? " is not a precision of the " : " needs the engine for ", kind,
              engine ? " engine." : " models.");
 }

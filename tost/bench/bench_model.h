@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tost/bench/product_floor.h"
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -50,7 +51,7 @@ class BenchModel {
   // "on" and the test has none. The last call: the runner takes what it needs of this model and may
   // drop the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
-                                  const std::string& precision, bool engine) = 0;
+                                  Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;
   // A model file that holds these weights. Throws a usage Error for kinds that have none.
   virtual void save(const std::string& file) const = 0;
@@ -70,11 +71,12 @@ void show_every_layer(torch::nn::Module& module);
 uint64_t input_seed(const BenchTask& task);
 
 // Usage Errors that name the flag: for a value that is not from 1 to `most`, and for a name that is
-// none of `known`.
+// none of `known`, or no precision.
 void check_range(const char* flag, const std::vector<int64_t>& values, int64_t most);
 void check_names(const char* flag, const std::vector<std::string>& found,
                  const std::vector<std::string>& known);
+Precisions precisions_named(const char* flag, const std::vector<std::string>& names);
 
-[[noreturn]] void fail_precision(const char* kind, bool engine, const std::string& precision);
+[[noreturn]] void fail_precision(const char* kind, bool engine, Precision precision);
 
 }  // namespace tost

@@ -44,17 +44,16 @@ class Inputs {
 };
 
 // The ways to compute one product, each with a weight of its own.
-std::vector<Call> ways(const Product& p, int64_t rows, const std::string& precision,
-                       Inputs& inputs) {
+std::vector<Call> ways(const Product& p, int64_t rows, Precision precision, Inputs& inputs) {
   std::vector<Call> calls;
   const bool conv = p.channels > 0;
-  if (precision == "int8" && !conv) {
+  if (facts_of(precision).packing == Packing::kInt8 && !conv) {
     const Tensor x = inputs.get(rows, p.inputs, torch::kChar);
     const Tensor w = torch::randint(-100, 100, {p.outputs, p.inputs}, torch::kChar);
     calls.push_back([x, w] { at::_int_mm(x, w.t()); });
     return calls;
   }
-  const auto dtype = precision == "fp32" ? torch::kFloat : torch::kBFloat16;
+  const auto dtype = facts_of(precision).modules.value_or(torch::kBFloat16);
   const Tensor x = inputs.get(rows, p.inputs, dtype);
   const Tensor w = torch::randn({p.outputs, p.inputs}).to(dtype).to(inputs.device);
   calls.push_back([x, w] { at::mm(x, w.t()); });
@@ -89,7 +88,7 @@ void add_linears(const torch::nn::Module& model,
   }
 }
 
-ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
+ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device) {
   const torch::InferenceMode no_grad;
   struct Timed {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -39,7 +40,7 @@ struct ProductFloor {
 // channels last), the better of the two, and their sum. precision: fp32, bf16; int8 multiplies
 // integers (at::_int_mm) and its convolutions in bf16. ms is 0 where this torch has no such
 // product. Products of many rows are timed in part and scaled.
-ProductFloor measure_products(const std::vector<Product>& products, const std::string& precision,
+ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device = torch::kCPU);
 
 // Milliseconds of one plain pass over a buffer of `bytes` bytes, 8 or more, on all threads of

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tost/nn/decay_groups.h"
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -40,7 +41,7 @@ class TrainBenchModel {
   // torch's cross-entropy over whole logits. On the weights of module().
   virtual torch::Tensor plain_loss() = 0;
   // Throws a data Error if the two differ.
-  virtual void check(const std::string& precision) = 0;
+  virtual void check(Precision precision) = 0;
 };
 
 // Every matrix product of a training step and nothing else, on operands of its shapes and type.

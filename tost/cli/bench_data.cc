@@ -19,6 +19,7 @@ namespace {
 struct BenchDataFlags {
   DataBenchOptions bench;
   BenchOutput output;
+  std::string precision = "bf16";
   int64_t threads = 0;
   bool no_step = false;
 };
@@ -39,6 +40,7 @@ void run_bench_data(BenchDataFlags& o) {
   check_output(o.output);
   set_threads(o.threads);
   o.bench.step = !o.no_step;
+  o.bench.precision = step_precision(o.precision);
   o.bench.stop = stop_flag();
   const auto rows = run_data_bench(o.bench, print_data_progress);
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
@@ -70,7 +72,7 @@ void add_data_options(CLI::App& command, BenchDataFlags& o) {
   add_value(command, "--raw-model", b.raw_model,
             "Preset whose training steps consume raw pictures");
   add_value(command, "--text-model", b.text_model, "Preset whose training steps consume text");
-  add_value(command, "--precision", b.precision, "Of the steps: fp32 or bf16");
+  add_value(command, "--precision", o.precision, "Of the steps: fp32 or bf16");
   add_value(command, "--threads", o.threads, "Compute threads of the steps; 0: all cores");
   command.add_flag("--no-step", o.no_step, "Without the training steps");
   command.add_option("--folder", b.folder, "For the pictures; by default the temporary folder");

@@ -12,13 +12,14 @@
 #include "tost/io/parse_json.h"
 #include "tost/kernels/isa.h"
 #include "tost/kinds/language/decode_bench.h"
+#include "tost/kinds/language/place.h"
 #include "tost/ops/device.h"
 
 namespace tost {
 namespace {
 
 void print_head(const DecodeBenchOptions& bench, const std::string& where) {
-  const bool here = device_from_name(bench.device).is_cpu();
+  const bool here = bench.device.is_cpu();
   std::printf("decoding, batch %lld, %s%s, median of %lld steps\n",
               static_cast<long long>(bench.batch), where.c_str(),
               here ? (", " + kernels::current_isa()).c_str() : "",
@@ -30,6 +31,7 @@ void print_head(const DecodeBenchOptions& bench, const std::string& where) {
 struct BenchDecodeFlags {
   RunOptions run;
   DecodeBenchOptions bench;
+  std::vector<std::string> precisions;
 };
 
 nlohmann::json row_json(const DecodeBenchRow& r) {
@@ -42,10 +44,13 @@ nlohmann::json row_json(const DecodeBenchRow& r) {
 void run_bench_decode(const BenchDecodeFlags& options) {
   set_threads(options.run.threads);
   DecodeBenchOptions bench = options.bench;
-  bench.device = options.run.device;
+  bench.device = device_from_name(options.run.device);
   bench.graphs = options.run.graphs;
-  const bool on_cpu = device_from_name(bench.device).is_cpu();
-  const std::string where = device_label(device_from_name(bench.device));
+  const bool on_cpu = bench.device.is_cpu();
+  const std::string where = device_label(bench.device);
+  for (const auto& name : options.precisions) {
+    bench.precisions.push_back(precision_from_name(name, language_precisions(bench.device)));
+  }
   nlohmann::json list = nlohmann::json::array();
   run_decode_bench(bench, [&](const DecodeBenchRow& r) {
     list.push_back(row_json(r));
@@ -53,7 +58,7 @@ void run_bench_decode(const BenchDecodeFlags& options) {
     if (list.size() == 1) print_head(bench, where);
     const char* graphs = on_cpu ? "" : r.graphs ? "    yes" : "     no";
     std::printf("%-18s %-5s %8lld %9.2f %9.2f %9.3f %8.1f %10s %11.0f%s\n", r.model.c_str(),
-                r.precision.c_str(), static_cast<long long>(r.context), r.step_ms, r.read_ms,
+                name_of(r.precision), static_cast<long long>(r.context), r.step_ms, r.read_ms,
                 r.step_ms / r.read_ms, r.read_gb_per_s, human_bytes(r.state_bytes).c_str(),
                 r.prefill_tokens_per_s, graphs);
     std::fflush(stdout);
@@ -61,7 +66,7 @@ void run_bench_decode(const BenchDecodeFlags& options) {
   if (!options.run.json) return;
   print_json({{"threads", at::get_num_threads()},
               {"isa", kernels::current_isa()},
-              {"device", bench.device},
+              {"device", options.run.device},
               {"where", where},
               {"batch", options.bench.batch},
               {"rows", list}});
@@ -76,8 +81,8 @@ void add_bench_decode_command(CLI::App& bench) {
       "decode", "A decoding step of language models against one read of their weights");
   add_value(*command, "--models", b.models, "Presets, separated by commas")->delimiter(',');
   command
-      ->add_option("--precision", b.precisions,
-                   "fp32, bf16, int8, int4, separated by commas (default: all of the device)")
+      ->add_option("--precision", options->precisions,
+                   list_of(all_precisions()) + ", separated by commas (default: all of the device)")
       ->delimiter(',');
   add_value(*command, "--contexts", b.contexts, "Tokens read before, separated by commas")
       ->delimiter(',');

@@ -1,5 +1,7 @@
 // tost bench model: whole networks compared with their matrix products alone and one read of their
 // weights.
+#include "tost/bench/bench_model.h"
+
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -25,6 +27,7 @@ namespace {
 struct BenchModelFlags {
   ModelBenchOptions bench;
   std::string tokens;
+  std::vector<std::string> precisions{"fp32"};
   std::vector<std::string> engines;  // empty: both, on a GPU off alone
   BenchOutput output;
   std::string plot, plot_work, compare, save_weights, save_logits;
@@ -55,6 +58,7 @@ void check(BenchModelFlags& o) {
     }
     o.bench.engines.push_back(engine == "on");
   }
+  o.bench.precisions = precisions_named("--precision", o.precisions);
   if (!o.tokens.empty()) o.bench.tokens = parse_lengths(o.tokens);
   if (!o.plot.empty() && o.no_floor) fail_usage("--plot draws the floors; leave out --no-floor.");
   o.bench.work = o.work || !o.plot_work.empty();
@@ -109,7 +113,7 @@ void run_bench_model(BenchModelFlags& o) {
 
 void add_lists(CLI::App& command, BenchModelFlags& o) {
   auto& b = o.bench;
-  const auto list = [&](const char* flag, auto& to, const char* text) {
+  const auto list = [&](const char* flag, auto& to, const std::string& text) {
     command.add_option(flag, to, text)->delimiter(',');
   };
   accept_shipped_names(*add_value(command, "--model", b.models,
@@ -124,7 +128,7 @@ void add_lists(CLI::App& command, BenchModelFlags& o) {
       "--tokens", o.tokens,
       "Rising lengths, k for 1024: a text that is read, or that comes before decode");
   list("--threads", b.threads, "Compute threads (default: all cores)");
-  list("--precision", b.precisions, "fp32, bf16, int8, int4 (default: fp32)");
+  list("--precision", o.precisions, list_of(all_precisions()) + " (default: fp32)");
   list("--mixer", b.mixers, "Token mixers instead of a preset's own");
   list("--engine", o.engines, "on, off (the plain modules) or both (default)");
 }

@@ -108,9 +108,9 @@ std::string sample_text(const TrainBenchOptions& bench) {
 void run_bench_train(BenchTrainOptions& options) {
   set_threads(options.run.threads);
   TrainBenchOptions& bench = options.bench;
-  bench.device = options.run.device;
+  bench.device = device_from_name(options.run.device);
   bench.graphs = options.run.graphs;
-  const std::string where = device_label(device_from_name(bench.device));
+  const std::string where = device_label(bench.device);
   take_model(options);
   bench.precisions = parse_precisions(options.precisions);
   if (!options.run.json) {
@@ -130,7 +130,7 @@ void run_bench_train(BenchTrainOptions& options) {
               {bench.vision ? "image_size" : "block",
                bench.vision ? bench.image_size : bench.config.block},
               {"threads", at::get_num_threads()},
-              {"device", bench.device},
+              {"device", options.run.device},
               {"where", where},
               {"repeat", bench.repeat},
               {"precisions", list}});

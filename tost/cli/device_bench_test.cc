@@ -18,7 +18,7 @@ namespace {
 ModelBenchOptions tiny(const std::string& model) {
   ModelBenchOptions options = testing::tiny_model_bench(model);
   options.floors = true;
-  options.precisions = {"fp32", "bf16"};
+  options.precisions = {Precision::kFp32, Precision::kBf16};
   options.device = "cuda";
   options.warmup = 3;
   options.repeat = 3;
@@ -43,10 +43,10 @@ TEST(BenchOnGpu, SlowMeasuresModelsOfEveryKind) {
         EXPECT_GT(row.median_ms, 0);
         EXPECT_EQ(row.read_ms > 0, options.floors);
         EXPECT_EQ(row.products_ms > 0, options.floors && row.test != "decode");
-        EXPECT_LE(row.error, allowed_error(row.precision));
+        EXPECT_LE(row.error, facts_of(row.precision).logit_error);
         EXPECT_EQ(row.graphs, options.graphs == "auto" && row.test != "prefill");
       }
-      options.precisions = {"bf16"};
+      options.precisions = {Precision::kBf16};
       options.floors = false;
     }
   }
@@ -58,17 +58,17 @@ TEST(BenchOnGpu, RefusesWhatIsTheCpus) {
   options.engines = {true};
   EXPECT_THROW(check_model_bench(options), Error);
   options = tiny("tost_nano_p4");
-  options.precisions = {"int8"};
+  options.precisions = {Precision::kInt8};
   EXPECT_THROW(check_model_bench(options), Error);
   options = tiny("tost_nano_p4");
   options.graphs = "perhaps";
   EXPECT_THROW(check_model_bench(options), Error);
   DecodeBenchOptions decode;
   decode.models = {"tost_gpt_char"};
-  decode.device = "cuda";
-  decode.precisions = {"int4"};
+  decode.device = device;
+  decode.precisions = {Precision::kInt4};
   EXPECT_THROW(run_decode_bench(decode, [](const DecodeBenchRow&) {}), Error);
-  decode.device = "cpu";
+  decode.device = torch::kCPU;
   decode.graphs = "on";
   EXPECT_THROW(run_decode_bench(decode, [](const DecodeBenchRow&) {}), Error);
 }
@@ -80,8 +80,8 @@ TEST(BenchOnGpu, SlowMeasuresTrainingSteps) {
   options.config.depth = 1, options.config.heads = 2;
   options.repeat = 2;
   options.batch = 2;
-  options.device = "cuda";
-  options.precisions = {"fp32", "bf16"};
+  options.device = device;
+  options.precisions = {Precision::kFp32, Precision::kBf16};
   std::vector<double> losses;
   for (const char* graphs : {"on", "off"}) {
     options.graphs = graphs;
@@ -122,7 +122,7 @@ TEST(BenchOnGpu, ChecksTheLossInTheDevicesPrecision) {
   config.vocab = 11, config.block = 8, config.dim = 8, config.depth = 1, config.heads = 2;
   const auto model = make_language_model(config);
   model->to(device);
-  for (const char* precision : {"bf16", "fp32"}) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
     bool rounds = false;
     check_same_loss(
         *model,
@@ -131,7 +131,7 @@ TEST(BenchOnGpu, ChecksTheLossInTheDevicesPrecision) {
           return model->loss(ids, targets);
         },
         precision);
-    EXPECT_EQ(rounds, std::string(precision) == "bf16");
+    EXPECT_EQ(rounds, precision == Precision::kBf16);
   }
 }
 
@@ -139,7 +139,7 @@ TEST(BenchOnGpu, SlowMeasuresDecoding) {
   TOST_TEST_GPU(device);
   DecodeBenchOptions options;
   options.models = {"tost_gpt_char", "gpt_char"};
-  options.device = "cuda";
+  options.device = device;
   options.contexts = {8};
   options.tokens = 4;
   options.batch = 2;
@@ -159,7 +159,7 @@ TEST(BenchOnGpu, SlowSaysWhetherGraphsRan) {
   TOST_TEST_GPU(device);
   ModelBenchOptions options = tiny("tost_gpt_char");
   options.floors = false;
-  options.precisions = {"fp32"};
+  options.precisions = {Precision::kFp32};
   options.warmup = 0;
   options.graphs = "on";
   auto rows = run_model_bench(options, [](const ModelBenchRow&) {});
@@ -184,15 +184,15 @@ TEST(BenchOnGpu, SlowSaysWhetherGraphsRan) {
     }
     DecodeBenchOptions decode;
     decode.models = {"tost_gpt_char"};
-    decode.precisions = {"fp32"};
-    decode.device = "cuda", decode.graphs = graphs;
+    decode.precisions = {Precision::kFp32};
+    decode.device = device, decode.graphs = graphs;
     decode.contexts = {4}, decode.tokens = 2;
     TrainBenchOptions train;
     train.config.vocab = 11, train.config.block = 8, train.config.dim = 8;
     train.config.depth = 1, train.config.heads = 2;
     train.repeat = 1;
     train.plain = false;
-    train.device = "cuda", train.graphs = graphs;
+    train.device = device, train.graphs = graphs;
     const auto run_both = [&] {
       for (const auto& row : run_decode_bench(decode, [](const DecodeBenchRow&) {})) {
         EXPECT_FALSE(row.graphs);

@@ -36,7 +36,7 @@ TEST_P(PicturesByGraphs, HaveTheSameLogits) {
   VisionConfig c{.image_size = 16, .patch = 4, .dim = 16, .depth = 2, .heads = 2, .classes = 5};
   c.mixer = GetParam();
   const auto model = shaken(make_image_classifier(c), device);
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     ImageRunner graphed(*model, precision, true, "on"), plain(*model, precision, true, "off");
     for (int i = 0; i < 5; ++i) {
       for (const int64_t batch : {3, 2}) {  // the last batch of a set is smaller
@@ -57,7 +57,8 @@ TEST(PicturesByGraphs, SeeNewWeights) {
   TOST_TEST_GPU(device);
   VisionConfig c{.image_size = 16, .patch = 4, .dim = 16, .depth = 1, .heads = 2, .classes = 5};
   const auto model = shaken(make_image_classifier(c), device);
-  ImageRunner graphed(*model, "bf16", true, "on"), plain(*model, "bf16", true, "off");
+  ImageRunner graphed(*model, Precision::kBf16, true, "on"),
+      plain(*model, Precision::kBf16, true, "off");
   const Tensor images = torch::randn({2, 3, 16, 16});
   for (int i = 0; i < 4; ++i) {
     EXPECT_TRUE(graphed.logits(images).equal(plain.logits(images))) << i;
@@ -96,7 +97,7 @@ TEST_P(TextsByGraphs, HaveTheSameLogitsAndStates) {
   load_state_dict(*twin, state_dict(*model));
   twin->to(device);
   twin->eval();
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     place_language(twin, precision, device, "on");
     const PrecisionScope scope(precision, device);
     LanguageState state, own, aside, other, own_other;
@@ -217,8 +218,8 @@ TEST(TextsByGraphs, AreReplayedWithoutAState) {
 TEST(TextsByGraphs, AreRefusedWhereTheStateGrows) {
   TOST_TEST_GPU(device);
   const auto model = make_language_model(language("softmax"));
-  EXPECT_THROW(place_language(model, "fp32", device, "on"), Error);
-  place_language(model, "fp32", device, "auto");
+  EXPECT_THROW(place_language(model, Precision::kFp32, device, "on"), Error);
+  place_language(model, Precision::kFp32, device, "auto");
   model->eval();
   LanguageState state;
   for (int i = 0; i < 4; ++i) model->extend(torch::zeros({1, 1}, torch::kLong), state);
@@ -237,19 +238,20 @@ TEST(GraphsThatCannotBe, EndWhatDemandsThem) {
     SequenceConfig config = sequence_preset("tost_seq_tiny");
     config.dim = 16, config.depth = 1, config.heads = 2, config.vocab = 9, config.classes = 2;
     const auto model = shaken(make_sequence_classifier(config), device);
-    SequenceRunner runner(*model, "fp32", true, graphs);
+    SequenceRunner runner(*model, Precision::kFp32, true, graphs);
     SequenceBatch batch;
     batch.ids = torch::ones({2, 5}, torch::kLong);
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(runner.logits(batch).isfinite().all().item<bool>());
     EXPECT_EQ(runner.call().replays(), 0);
   };
   const auto images = [&](const std::string& graphs) {
-    ImageRunner runner(*pictures, "fp32", true, graphs), plain(*pictures, "fp32", true, "off");
+    ImageRunner runner(*pictures, Precision::kFp32, true, graphs),
+        plain(*pictures, Precision::kFp32, true, "off");
     const Tensor x = torch::randn({2, 3, 16, 16});
     for (int i = 0; i < 4; ++i) EXPECT_TRUE(runner.logits(x).equal(plain.logits(x)));
   };
   const auto decode = [&](const std::string& graphs) {
-    const auto reader = place_language(texts, "fp32", device, graphs);
+    const auto reader = place_language(texts, Precision::kFp32, device, graphs);
     LanguageState state;
     for (int i = 0; i < 6; ++i) texts->extend(torch::zeros({1, 1}, torch::kLong), state);
     EXPECT_EQ(state.position, 6);

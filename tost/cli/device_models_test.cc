@@ -176,7 +176,7 @@ TEST(ModelsOnGpu, AutocastIsTheDevicesOwn) {
   TOST_TEST_GPU(device);
   const auto model = make_language_model(language("tssa"));
   model->to(device);
-  const PrecisionScope precision("bf16", device);
+  const PrecisionScope precision(Precision::kBf16, device);
   const auto ids = torch::randint(0, 40, {2, 30});
   EXPECT_EQ(model->forward(ids).scalar_type(), torch::kBFloat16);
   model->loss(ids, ids).backward();
@@ -212,13 +212,13 @@ TEST(ModelsOnGpu, JoinTheLayersOfABlock) {
     ++blocks;
   }
   EXPECT_EQ(blocks, 2);
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     model->zero_grad();
     twin->zero_grad();
     const PrecisionScope scope(precision, device);
     expect_same_training(
         model, twin, device, [&](ImageClassifier& m) { return m.forward(images).square().sum(); },
-        precision == std::string("fp32") ? 2e-3 : 0.1);
+        precision == Precision::kFp32 ? 2e-3 : 0.1);
   }
 }
 
@@ -230,7 +230,7 @@ TEST(ModelsOnGpu, ComputeAgainWhatIsNotKept) {
     const auto twin = make_language_model(language("tssa"));
     set_recompute(*twin, recompute);
     const auto ids = torch::randint(0, 40, {2, 30});
-    const PrecisionScope precision("bf16", device);
+    const PrecisionScope precision(Precision::kBf16, device);
     expect_same_training(
         model, twin, device, [&](LanguageModel& m) { return m.loss(ids, ids); }, 0.1);
   }

@@ -196,8 +196,8 @@ TEST(TextsOnGpu, SlowAreScoredWrittenKeptAndExplainedAsOnTheCpu) {
   run(dir.path() / "run", language_values(dir, "cpu"));
   const auto here = load_language_file(dir.path() / "run");
   const auto there = load_language_file(dir.path() / "run");
-  EXPECT_THROW(place_language(there.model, "int8", device), Error);
-  place_language(there.model, "fp32", device);
+  EXPECT_THROW(place_language(there.model, Precision::kInt8, device), Error);
+  place_language(there.model, Precision::kFp32, device);
   EXPECT_EQ(device_of(*there.model), device);
   GenerateConfig config;
   config.max_tokens = 12;

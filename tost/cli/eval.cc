@@ -72,9 +72,9 @@ void add_eval_command(CLI::App& app) {
       "--batch", options->batch,
       "Images (default 100), sequences (default 32), windows or passages at a time (recall above "
       "2,048 tokens: one)");
-  command->add_option(
-      "--precision", options->precision,
-      "fp32 or bf16, by the engine int8, of language models int8 and int4 (default: the file's)");
+  command->add_option("--precision", options->precision,
+                      "fp32 or bf16, by the engine int8, of language models " +
+                          list_of(integer_precisions(), " and ") + " (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_device_option(*command, options->run);

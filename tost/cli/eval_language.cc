@@ -240,10 +240,12 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   }
   choose_tokenizer(
       {.name = command.tokenizer, .data = command.data.path, .holdout = command.holdout}, language);
-  const auto precision = command.precision.empty() ? language.precision : command.precision;
   const torch::Device device = device_from_name(command.run.device);
-  place_language(language.model, precision, device, command.run.graphs);
-  const PrecisionScope scope(scope_precision(precision, device), device);
+  if (!command.precision.empty()) {
+    language.precision = precision_from_name(command.precision, language_precisions(device));
+  }
+  place_language(language.model, language.precision, device, command.run.graphs);
+  const PrecisionScope scope(scope_precision(language.precision, device), device);
   ProgressLine progress(command.quiet || command.run.json);
   std::optional<json> report = run_task(app, language, command, progress);
   progress.finish();
@@ -254,7 +256,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   (*report)["task"] = command.task;
   (*report)["checkpoint"] = language.file.string();
   (*report)["model"] = language.info.config.name;
-  (*report)["precision"] = precision;
+  (*report)["precision"] = language.precision;
   const bool recall = is_recall_task(command.task);
   if (!recall) (*report)["data"] = command.data.path;
   if (command.run.json) return print_json(*report);

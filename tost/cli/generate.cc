@@ -174,8 +174,11 @@ LoadedLanguage load(const GenerateFlags& o) {
   auto loaded = load_language_file(o.checkpoint, o.ema ? Weights::kEma : Weights::kRaw);
   choose_tokenizer({.name = o.tokenizer}, loaded);
   needed_tokenizer(loaded.info, "it cannot write text");
-  if (!o.precision.empty()) loaded.precision = o.precision;
-  place_language(loaded.model, loaded.precision, device_from_name(o.run.device), o.run.graphs);
+  const torch::Device device = device_from_name(o.run.device);
+  if (!o.precision.empty()) {
+    loaded.precision = precision_from_name(o.precision, language_precisions(device));
+  }
+  place_language(loaded.model, loaded.precision, device, o.run.graphs);
   return loaded;
 }
 
@@ -262,8 +265,9 @@ void add_generate_command(CLI::App& app) {
   add_model_argument(*command, "checkpoint", options->checkpoint);
   add_text_options(*command, *options);
   add_sampling_options(*command, *options);
-  command->add_option("--precision", options->precision,
-                      "Of the weights: fp32, bf16, int8 or int4 (default: the file's)");
+  command->add_option(
+      "--precision", options->precision,
+      "Of the weights: " + list_of(all_precisions(), " or ") + " (default: the file's)");
   add_tokenizer_option(*command, options->tokenizer);
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");

@@ -60,7 +60,7 @@ void print(const PredictFlags& options, const std::filesystem::path& file,
 }
 
 // The settings with the precision that was asked for, else the file's.
-PredictOptions settled(const PredictFlags& options, const std::string& stored, bool engine) {
+PredictOptions settled(const PredictFlags& options, Precision stored, bool engine) {
   PredictOptions predict = options.predict;
   predict.graphs = options.run.graphs;
   predict.precision = chosen_precision(options.precision, stored, classifier_precisions(engine));

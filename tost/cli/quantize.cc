@@ -11,7 +11,7 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/kinds/kinds.h"
-#include "tost/nn/block_pass.h"
+#include "tost/store/quantized_file.h"
 
 namespace tost {
 namespace {
@@ -51,7 +51,7 @@ void print_row(const char* name, const json& before, const json& after, const ch
             << plain_nan(scale * after[key].get<double>()) << "\n";
 }
 
-void print_quantize(const QuantizeCommand& c, const json& report) {
+void print_quantize(const QuantizeCommand& c, Precision precision, const json& report) {
   const auto before = report["bytes_before"].get<int64_t>();
   const auto after = report["bytes_after"].get<int64_t>();
   std::cout << "wrote " << c.out << " (" << report["kind"].get<std::string>() << " model, "
@@ -66,8 +66,8 @@ void print_quantize(const QuantizeCommand& c, const json& report) {
             << " % of the mean weight\n";
   if (report.contains("products")) {
     std::cout << "products here     " << report["products"].get<std::string>()
-              << (multiplies_as_packed(packing_of(c.precision)) ? "\n"
-                                                                : ": smaller files, not faster\n");
+              << (multiplies_as_packed(packing_of(precision)) ? "\n"
+                                                              : ": smaller files, not faster\n");
   }
   if (!report.contains("after")) return;
   const json &b = report["before"], &a = report["after"];
@@ -83,7 +83,8 @@ void print_quantize(const QuantizeCommand& c, const json& report) {
 void run_quantize(const QuantizeCommand& c) {
   set_threads(c.run.threads);
   const Weights weights = c.ema ? Weights::kEma : Weights::kRaw;
-  check_quantize_output(c.out, c.precision);
+  const Precision precision = storable_precision(c.precision);
+  check_quantize_output(c.out, precision);
   const auto interrupted = [] {
     std::cerr << "interrupted\n";
     set_exit_code(kExitInterrupted);
@@ -94,18 +95,18 @@ void run_quantize(const QuantizeCommand& c) {
     before = score(c, kind_named(model_kind(c.in, weights)), c.in, weights);
     if (before.is_null()) return interrupted();
   }
-  const QuantizeResult result = quantize_model(c.in, c.out, c.precision, weights);
+  const QuantizeResult result = quantize_model(c.in, c.out, precision, weights);
   json report = to_json(result);
   const Kind& kind = kind_named(result.kind);
   // A step of decoding reads fewer bytes whatever it multiplies by.
-  if (!kind.decodes) report["products"] = product_way(packing_of(c.precision));
+  if (!kind.decodes) report["products"] = product_way(packing_of(precision));
   if (!c.data.path.empty()) {
     report["data"] = c.data.path;
     report["before"] = before;
     report["after"] = score(c, kind, c.out, Weights::kRaw);
     if (report["after"].is_null()) return interrupted();
   }
-  c.run.json ? print_json(report) : print_quantize(c, report);
+  c.run.json ? print_json(report) : print_quantize(c, precision, report);
 }
 
 }  // namespace
@@ -118,7 +119,8 @@ void add_quantize_command(CLI::App& app) {
   add_model_argument(*command, "in", options->in);
   command->add_option("out", options->out, ".safetensors file to write; must not exist")
       ->required();
-  add_value(*command, "--precision", options->precision, "int8, int4 or bf16");
+  add_value(*command, "--precision", options->precision,
+            list_of(integer_precisions()) + " or bf16");
   add_data_options(*command, options->data, false);
   command->get_option("--data")->description(
       "Data to score the model on, before and after (default: none)");

@@ -59,7 +59,7 @@ void serve_language(const ServeFlags& o, const std::string& path, Metrics& metri
                     ServedModel& model) {
   auto loaded = load_language_file(path);
   if (loaded.info.tokenizer == nullptr) choose_tokenizer({.name = o.tokenizer}, loaded);
-  const auto precision = o.precision.empty() ? loaded.precision : o.precision;
+  const auto precision = o.precision.empty() ? loaded.precision : precision_from_name(o.precision);
   model.language =
       std::make_unique<LanguageService>(std::move(loaded), precision, o.service, metrics);
 }
@@ -254,8 +254,9 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--chat-template", o.chat_template,
                       "JSON file that makes conversations texts; without it there is no chat");
   command->add_option("--sessions", o.session_folder, "Folder where sessions outlive the server");
-  command->add_option("--precision", o.precision,
-                      "Of the weights: fp32, bf16, int8 or int4 (default: the file's)");
+  command->add_option(
+      "--precision", o.precision,
+      "Of the weights: " + list_of(all_precisions(), " or ") + " (default: the file's)");
   add_tokenizer_option(*command, o.tokenizer);
   add_limits(*command, o);
   command->add_option("--threads", o.run.threads, "Compute threads of each model; 0: all cores")

@@ -154,7 +154,7 @@ void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
       dot_products(a.x, a.inputs, static_cast<const int8_t*>(a.weight) + o * a.inputs, sums);
       finish<float>(a, o, static_cast<const float*>(a.scales)[o], sums);
     } else if constexpr (kType == WeightType::kInt4) {
-      int4_products(a.int4_x, int4_groups(a.inputs),
+      int4_products(a.prepared, int4_groups(a.inputs),
                     static_cast<const uint8_t*>(a.weight) + o * int4_row_bytes(a.inputs),
                     static_cast<const Bf16*>(a.scales) + o * int4_groups(a.inputs), sums);
       finish<float>(a, o, 1, sums);
@@ -195,8 +195,8 @@ inline FewRowsRun few_rows_run(WeightType type) {
   return &run<WeightType::kInt4>;
 }
 
-using Int4Prepare = void (*)(const float*, int64_t, int64_t, void*);
-inline Int4Prepare int4_prepare() {
+using FewRowsPrepare = void (*)(const float*, int64_t, int64_t, void*);
+inline FewRowsPrepare few_rows_prepare() {
   return &prepare_int4;
 }
 
@@ -232,8 +232,10 @@ void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end) {
   TOST_OF_TARGET(few_rows_run(args.type))(args, begin, end);
 }
 
-void prepare_int4_input(const float* x, int64_t rows, int64_t inputs, void* prepared) {
-  TOST_OF_TARGET(int4_prepare())(x, rows, inputs, prepared);
+void prepare_few_rows(WeightType type, const float* x, int64_t rows, int64_t inputs,
+                      void* prepared) {
+  if (prepared_stride(type, inputs) == 0) return;
+  TOST_OF_TARGET(few_rows_prepare())(x, rows, inputs, prepared);
 }
 
 }  // namespace tost::kernels

@@ -37,9 +37,9 @@ struct FewRowsArgs {
   int64_t inputs = 0;   // >= 0
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
-  const float* x = nullptr;  // [rows, inputs] contiguous; unused for kInt4
-  // kInt4: x as prepare_int4_input() leaves it.
-  const void* int4_x = nullptr;
+  const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
+  // x as prepare_few_rows() leaves it, for types that want it so.
+  const void* prepared = nullptr;
   const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
   // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.
   const void* scales = nullptr;
@@ -59,15 +59,16 @@ void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel);
 // Outputs begin to end - 1 alone, on the calling thread.
 void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end);
 
-// x [rows, inputs] in the form the kernel for kInt4 reads: each row rounded to 16 bits, within
-// 1.6e-5 of its largest value. A value that is not finite makes every output of its row so.
-// `prepared` is 64-byte aligned and has room for int4_input_bytes().
+// x [rows, inputs] in the form the kernel of a type reads, prepared_stride() bytes a row; 0: it
+// reads x itself. kInt4: each row rounded to 16 bits, within 1.6e-5 of its largest value. A value
+// that is not finite makes every output of its row so. `prepared` is 64-byte aligned.
 inline constexpr int64_t int4_input_stride(int64_t groups) {
   return (groups * 68 + 68 + 63) / 64 * 64;
 }
-inline constexpr int64_t int4_input_bytes(int64_t rows, int64_t inputs) {
-  return rows * int4_input_stride(int4_groups(inputs));
+inline constexpr int64_t prepared_stride(WeightType type, int64_t inputs) {
+  return type == WeightType::kInt4 ? int4_input_stride(int4_groups(inputs)) : 0;
 }
-void prepare_int4_input(const float* x, int64_t rows, int64_t inputs, void* prepared);
+void prepare_few_rows(WeightType type, const float* x, int64_t rows, int64_t inputs,
+                      void* prepared);
 
 }  // namespace tost::kernels

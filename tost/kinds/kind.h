@@ -13,6 +13,7 @@
 #include "tost/bench/bench_model.h"
 #include "tost/data/dataset.h"
 #include "tost/io/onnx_graph.h"
+#include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 #include "tost/torch.h"
 #include "tost/train/run_kind.h"
@@ -22,7 +23,7 @@ namespace tost {
 struct OpenedModel {
   std::shared_ptr<torch::nn::Module> model;     // float32, in evaluation mode
   std::map<std::string, std::string> metadata;  // that describes it in a safetensors file
-  std::string precision;                        // that the file holds its weights in
+  Precision precision = Precision::kFp32;       // that the file holds its weights in
 };
 
 struct ScoreRequest {

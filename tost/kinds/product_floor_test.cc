@@ -65,7 +65,7 @@ TEST(ProductFloor, MeasuresEveryPrecision) {
                                        .height = 8,
                                        .width = 8,
                                        .stride = 2}};
-  for (const char* precision : {"fp32", "bf16", "int8"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
     const auto floor = measure_products(products, precision, 3);
     EXPECT_GT(floor.ms, 0) << precision;
     EXPECT_NEAR(floor.gflop, 2e-9 * (64 * 32 * 48 + 32 * 27 * 8), 1e-15);

@@ -1,10 +1,7 @@
 #include "tost/kinds/quantize.h"
 
-#include <algorithm>
-
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/base/text.h"
 #include "tost/io/safetensors.h"
 #include "tost/kinds/kinds.h"
 #include "tost/nn/state_dict.h"
@@ -15,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-QuantizeResult write(const OpenedModel& opened, const fs::path& out, const std::string& precision) {
+QuantizeResult write(const OpenedModel& opened, const fs::path& out, Precision precision) {
   const auto stored = store_weights(*opened.model, precision);
   auto metadata = opened.metadata;
-  metadata[kPrecisionKey] = precision;
+  metadata[kPrecisionKey] = name_of(precision);
   save_safetensors(out, stored.tensors, metadata);
   QuantizeResult result;
   result.precision = precision;
@@ -35,12 +32,8 @@ QuantizeResult write(const OpenedModel& opened, const fs::path& out, const std::
 
 }  // namespace
 
-void check_quantize_output(const fs::path& out, const std::string& precision) {
-  const auto known = stored_precisions();
-  if (std::find(known.begin(), known.end(), precision) == known.end()) {
-    fail_usage("Weights cannot be stored in '", precision, "'; use ", join(known, ", "), ".",
-               did_you_mean(precision, known));
-  }
+void check_quantize_output(const fs::path& out, Precision precision) {
+  storable_precision(name_of(precision));
   if (out.extension() != ".safetensors") {
     fail_usage("'", out.string(), "' does not end in .safetensors, as model files do.");
   }
@@ -49,7 +42,7 @@ void check_quantize_output(const fs::path& out, const std::string& precision) {
   }
 }
 
-QuantizeResult quantize_model(const fs::path& in, const fs::path& out, const std::string& precision,
+QuantizeResult quantize_model(const fs::path& in, const fs::path& out, Precision precision,
                               Weights weights) {
   check_quantize_output(out, precision);
   const std::string kind = model_kind(in, weights);

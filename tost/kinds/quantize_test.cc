@@ -39,14 +39,15 @@ class Quantize : public ::testing::Test {
 
   std::filesystem::path file(const std::string& name) const { return folder_.path() / name; }
 
-  QuantizeResult quantize(const std::string& precision) const {
-    return quantize_model(file("model.safetensors"), file(precision + ".safetensors"), precision);
+  QuantizeResult quantize(Precision precision) const {
+    return quantize_model(file("model.safetensors"), file(cat(precision, ".safetensors")),
+                          precision);
   }
 
   // The message about a file of this precision with its tensors or metadata changed.
-  std::string refusal(const std::string& precision,
+  std::string refusal(Precision precision,
                       const std::function<void(SafetensorsFile&)>& change) const {
-    const auto good = file(precision + ".safetensors"), bad = file("bad.safetensors");
+    const auto good = file(cat(precision, ".safetensors")), bad = file("bad.safetensors");
     if (!std::filesystem::exists(good)) quantize(precision);
     auto content = load_safetensors(good);
     change(content);
@@ -59,15 +60,15 @@ class Quantize : public ::testing::Test {
 };
 
 TEST_F(Quantize, FilesHoldFewBitsAndLoadAsTheNumbersTheyStandFor) {
-  for (const char* precision : {"bf16", "int8", "int4"}) {
+  for (const Precision precision : {Precision::kBf16, Precision::kInt8, Precision::kInt4}) {
     const auto result = quantize(precision);
     EXPECT_EQ(result.kind, "language");
     EXPECT_EQ(result.rounded, 2 * 4 + 1);
     EXPECT_GT(result.largest_error, 0);
-    EXPECT_LT(result.mean_error, result.precision == "int4" ? 0.2 : 0.02);
+    EXPECT_LT(result.mean_error, result.precision == Precision::kInt4 ? 0.2 : 0.02);
     EXPECT_EQ(result.bytes_after,
-              int64_t(std::filesystem::file_size(file(result.precision + ".safetensors"))));
-    const auto loaded = load_language_file(file(result.precision + ".safetensors"));
+              int64_t(std::filesystem::file_size(file(cat(result.precision, ".safetensors")))));
+    const auto loaded = load_language_file(file(cat(result.precision, ".safetensors")));
     EXPECT_EQ(loaded.precision, precision);
     const auto before = state_dict(*model_), after = state_dict(*loaded.model);
     for (const auto& [name, tensor] : before) {
@@ -77,20 +78,20 @@ TEST_F(Quantize, FilesHoldFewBitsAndLoadAsTheNumbersTheyStandFor) {
       const double share =
           ((after.at(name) - tensor).abs().max() / tensor.abs().max().clamp_min(1e-9))
               .item<double>();
-      EXPECT_LE(share, result.precision == "int4" ? 0.08 : 0.004) << name;
+      EXPECT_LE(share, result.precision == Precision::kInt4 ? 0.08 : 0.004) << name;
     }
   }
-  EXPECT_EQ(load_language_file(file("model.safetensors")).precision, "fp32");
+  EXPECT_EQ(load_language_file(file("model.safetensors")).precision, Precision::kFp32);
 }
 
 TEST_F(Quantize, RoundingAFileAgainChangesNothing) {
-  for (const std::string precision : {"bf16", "int8", "int4"}) {
+  for (const Precision precision : {Precision::kBf16, Precision::kInt8, Precision::kInt4}) {
     quantize(precision);
-    const auto again = file("again-" + precision + ".safetensors");
-    const auto result = quantize_model(file(precision + ".safetensors"), again, precision);
+    const auto again = file(cat("again-", precision, ".safetensors"));
+    const auto result = quantize_model(file(cat(precision, ".safetensors")), again, precision);
     EXPECT_EQ(result.before, precision);
     EXPECT_EQ(result.largest_error, 0);
-    const auto one = load_safetensors(file(precision + ".safetensors")),
+    const auto one = load_safetensors(file(cat(precision, ".safetensors"))),
                two = load_safetensors(again);
     ASSERT_EQ(one.tensors.size(), two.tensors.size());
     for (const auto& [name, tensor] : one.tensors) {
@@ -101,11 +102,12 @@ TEST_F(Quantize, RoundingAFileAgainChangesNothing) {
 
 // An engine on the loaded numbers computes what one on the first numbers does.
 TEST_F(Quantize, EnginesFindTheSameWholeNumbersAgain) {
-  for (const std::string precision : {"int8", "int4"}) {
+  for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
     quantize(precision);
     model_->eval();
     LanguageEngine first(*model_, precision);
-    LanguageEngine second(*load_language_file(file(precision + ".safetensors")).model, precision);
+    LanguageEngine second(*load_language_file(file(cat(precision, ".safetensors"))).model,
+                          precision);
     const auto ids = torch::tensor({{3, 1, 4, 1, 5, 9, 2, 6}}, torch::kLong);
     LanguageState one, two;
     EXPECT_TRUE(torch::equal(first.extend(ids, one), second.extend(ids, two))) << precision;
@@ -117,13 +119,13 @@ TEST_F(Quantize, RefusesFilesThatDoNotHoldTogether) {
     return [=](SafetensorsFile& f) { f.tensors[name] = change(f.tensors.at(name).clone()); };
   };
   const std::string scale = std::string(kMap) + ".scale";
-  EXPECT_NE(
-      refusal("int8", [&](SafetensorsFile& f) { f.tensors.erase(scale); }).find("lacks '" + scale),
-      std::string::npos);
+  EXPECT_NE(refusal(Precision::kInt8, [&](SafetensorsFile& f) { f.tensors.erase(scale); })
+                .find("lacks '" + scale),
+            std::string::npos);
   const auto filled = [](double value) {
     return [=](const Tensor& t) { return Tensor(t.clone()).index_put_({0}, value); };
   };
-  for (const char* precision : {"int8", "int4"}) {
+  for (const Precision precision : {Precision::kInt8, Precision::kInt4}) {
     for (const double value : {-1.0, double(NAN), double(INFINITY)}) {
       EXPECT_NE(
           refusal(precision, with(scale.c_str(), filled(value))).find("negative or not finite"),
@@ -140,34 +142,35 @@ TEST_F(Quantize, RefusesFilesThatDoNotHoldTogether) {
     const auto flat = [](const Tensor& t) { return t.flatten(); };
     EXPECT_NE(refusal(precision, with(kTable, flat)).find(kTable), std::string::npos);
   }
-  EXPECT_NE(refusal("int8", with(kMap, filled(-128))).find("outside -127 to 127"),
+  EXPECT_NE(refusal(Precision::kInt8, with(kMap, filled(-128))).find("outside -127 to 127"),
             std::string::npos);
   for (const int byte : {0x80, 0x08}) {
-    EXPECT_NE(refusal("int4", with(kMap, filled(byte))).find("outside -7 to 7"), std::string::npos);
+    EXPECT_NE(refusal(Precision::kInt4, with(kMap, filled(byte))).find("outside -7 to 7"),
+              std::string::npos);
   }
   const auto vector = [](SafetensorsFile& f) {
     f.tensors["transformer.h.0.gamma1"] = torch::ones({36}, torch::kChar);
     f.tensors["transformer.h.0.gamma1.scale"] = torch::ones({36});
   };
-  EXPECT_NE(refusal("int8", vector).find("only matrices"), std::string::npos);
+  EXPECT_NE(refusal(Precision::kInt8, vector).find("only matrices"), std::string::npos);
   const auto extra = [&](SafetensorsFile& f) { f.tensors["nothing.scale"] = torch::ones({3}); };
-  EXPECT_NE(refusal("int8", extra).find("nothing.scale"), std::string::npos);
+  EXPECT_NE(refusal(Precision::kInt8, extra).find("nothing.scale"), std::string::npos);
   const auto named = [](SafetensorsFile& f) { f.metadata[kPrecisionKey] = "int3"; };
-  EXPECT_NE(refusal("int8", named).find("int3"), std::string::npos);
+  EXPECT_NE(refusal(Precision::kInt8, named).find("int3"), std::string::npos);
 }
 
 TEST_F(Quantize, RefusesBeforeAnythingIsWritten) {
   const auto in = file("model.safetensors");
-  EXPECT_THROW(quantize_model(in, file("new.safetensors"), "int2"), Error);
-  EXPECT_THROW(quantize_model(in, file("new.pth"), "int8"), Error);
-  EXPECT_THROW(quantize_model(in, in, "int8"), Error);
+  EXPECT_THROW(quantize_model(in, file("new.safetensors"), Precision::kFp32), Error);
+  EXPECT_THROW(quantize_model(in, file("new.pth"), Precision::kInt8), Error);
+  EXPECT_THROW(quantize_model(in, in, Precision::kInt8), Error);
   const torch::NoGradGuard no_grad;
   state_dict(*model_).at(kMap)[1][2] = NAN;
   LanguageInfo info;
   info.config = model_->config();
   save_language_file(file("nan.safetensors"), *model_, info);
   try {
-    quantize_model(file("nan.safetensors"), file("new.safetensors"), "int4");
+    quantize_model(file("nan.safetensors"), file("new.safetensors"), Precision::kInt4);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find(kMap), std::string::npos) << error.what();

@@ -181,13 +181,6 @@ PackedLinear packed_map(const Linear& linear, Packing packing) {
   return {linear.weight, linear.bias, packing};
 }
 
-Packing packing_of(const std::string& precision) {
-  if (precision == "fp32") return Packing::kFloat32;
-  if (precision == "bf16") return Packing::kBfloat16;
-  if (precision == "int8") return Packing::kInt8;
-  fail_usage("Unknown precision '", precision, "' (known: fp32, bf16, int8).");
-}
-
 void check_roundable(const Tensor& weight, const std::string& name) {
   if (weight.isfinite().all().item<bool>()) return;
   fail_data("Tensor '", name, "' has values that are not finite and cannot become integers; ",

@@ -54,9 +54,6 @@ TokenBlockWeights token_block_weights(const Block& block, Packing packing, const
 // That Error, where one of the values is not finite.
 void check_roundable(const torch::Tensor& weight, const std::string& name);
 
-// fp32, bf16 or int8; throws a usage Error for other names.
-Packing packing_of(const std::string& precision);
-
 // A copy as contiguous float32; undefined stays so.
 torch::Tensor weight_values(const torch::Tensor& parameter);
 NormWeights norm_weights(const LayerNorm& norm, float factor = 1);

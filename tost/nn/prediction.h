@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -24,9 +25,9 @@ struct Prediction {
 struct PredictOptions {
   int64_t top_k = 5;  // at least 1; more than there are classes gives them all
   int64_t batch_size = 16;
-  std::string precision = "fp32";  // or bf16, or int8 with `engine`
-  std::string graphs = "auto";     // of a model on a GPU, see graphs_wanted()
-  bool engine = true;              // where it supports the model
+  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
+  std::string graphs = "auto";             // of a model on a GPU, see graphs_wanted()
+  bool engine = true;                      // where it supports the model
 };
 
 // The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.

@@ -55,14 +55,11 @@ at::Tensor linear_few_rows(const at::Tensor& x, const QuantizedWeight& weight,
   args.rows = rows;
   args.inputs = weight.inputs;
   args.outputs = outputs;
-  args.type = weight.values.scalar_type() == at::kByte ? kernels::WeightType::kInt4
-                                                       : kernels::WeightType::kInt8;
-  const ScratchBlock prepared(size_t(kernels::int4_input_bytes(rows, weight.inputs)));
-  if (args.type == kernels::WeightType::kInt4) {
-    kernels::prepare_int4_input(wide.const_data_ptr<float>(), rows, weight.inputs, prepared.data());
-  }
+  args.type = weight.type;
   args.x = wide.const_data_ptr<float>();
-  args.int4_x = prepared.data();
+  const ScratchBlock prepared(size_t(rows * kernels::prepared_stride(args.type, weight.inputs)));
+  kernels::prepare_few_rows(args.type, args.x, rows, weight.inputs, prepared.data());
+  args.prepared = prepared.data();
   args.weight = weight.values.const_data_ptr();
   args.scales = weight.scales.const_data_ptr();
   args.bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr;

@@ -15,7 +15,7 @@ bool few_rows_apply(const at::Tensor& x, const at::Tensor& weight, const at::Ten
 // few_rows_apply() allows. Bound by reading the weight once.
 at::Tensor linear_few_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// The same with a weight in eight bits, or in four as int4_rows() orders it; x [1 to 4 rows, in]
+// The same with a weight in eight bits, or in four as step_rows() orders it; x [1 to 4 rows, in]
 // and bias float32. For four bits x is rounded to sixteen, within 1.6e-5 of the largest of each
 // row.
 at::Tensor linear_few_rows(const at::Tensor& x, const QuantizedWeight& weight,

@@ -108,7 +108,7 @@ TEST(FewRows, WholeNumberWeightsGiveTheDequantisedProduct) {
         };
         const auto eight = quantize_int8(weight), four = quantize_int4(weight);
         check(eight, eight, 0);
-        check(int4_rows(four), four, 1.6e-5);
+        check(step_rows(four), four, 1.6e-5);
       }
     }
   }
@@ -119,7 +119,7 @@ TEST(FewRows, FourBitsSpreadWhatIsNotFinite) {
   const torch::NoGradGuard no_grad;
   for (const auto& isa : kernels::supported_isas()) {
     kernels::force_isa(isa);
-    const auto weight = int4_rows(quantize_int4(torch::randn({3, 100})));
+    const auto weight = step_rows(quantize_int4(torch::randn({3, 100})));
     for (const double value : {double(NAN), double(INFINITY), -double(INFINITY)}) {
       auto x = torch::zeros({2, 100});
       x[1][77] = value;

@@ -17,6 +17,7 @@ namespace tost {
 namespace {
 
 using kernels::kInt4Group;
+using kernels::WeightType;
 
 constexpr int64_t kRowsATask = 16;
 
@@ -91,7 +92,7 @@ at::Tensor dequantized_int4(const QuantizedWeight& q) {
 QuantizedWeight quantize_int8(const at::Tensor& weight) {
   const auto wide = checked(weight);
   const int64_t out = wide.size(0), in = wide.size(1);
-  QuantizedWeight q{at::empty({out, in}, wide.options().dtype(at::kChar)),
+  QuantizedWeight q{WeightType::kInt8, at::empty({out, in}, wide.options().dtype(at::kChar)),
                     at::empty({out}, wide.options()), in};
   const auto* from = wide.const_data_ptr<float>();
   auto* values = q.values.mutable_data_ptr<int8_t>();
@@ -112,7 +113,8 @@ QuantizedWeight quantize_int4(const at::Tensor& weight) {
   const auto wide = checked(weight);
   const int64_t out = wide.size(0), in = wide.size(1);
   const int64_t bytes = (in + 1) / 2, groups = (in + kInt4Group - 1) / kInt4Group;
-  QuantizedWeight q{at::full({out, bytes}, 0x88, wide.options().dtype(at::kByte)),
+  QuantizedWeight q{WeightType::kInt4,
+                    at::full({out, bytes}, 0x88, wide.options().dtype(at::kByte)),
                     at::empty({out, groups}, wide.options().dtype(at::kBFloat16)), in};
   const auto* from = wide.const_data_ptr<float>();
   auto* values = q.values.mutable_data_ptr<uint8_t>();
@@ -135,16 +137,21 @@ QuantizedWeight quantize_int4(const at::Tensor& weight) {
   return q;
 }
 
+QuantizedWeight quantize(const at::Tensor& weight, WeightType type) {
+  return type == WeightType::kInt4 ? quantize_int4(weight) : quantize_int8(weight);
+}
+
 at::Tensor dequantize(const QuantizedWeight& weight) {
-  if (weight.values.scalar_type() == at::kByte) return dequantized_int4(weight);
+  if (weight.type == WeightType::kInt4) return dequantized_int4(weight);
   return weight.values.to(at::kFloat).mul(weight.scales.unsqueeze(1));
 }
 
-QuantizedWeight int4_rows(const QuantizedWeight& weight) {
+QuantizedWeight step_rows(const QuantizedWeight& weight) {
+  if (weight.type != WeightType::kInt4) return weight;
   const int64_t out = weight.values.size(0), in = weight.inputs;
   const int64_t from_bytes = weight.values.size(1), from_groups = weight.scales.size(1);
   const int64_t bytes = kernels::int4_row_bytes(in), groups = kernels::int4_groups(in);
-  QuantizedWeight q{at::zeros({out, bytes}, weight.values.options()),
+  QuantizedWeight q{weight.type, at::zeros({out, bytes}, weight.values.options()),
                     at::zeros({out, groups}, weight.scales.options()), in};
   q.scales.narrow(1, 0, from_groups).copy_(weight.scales);
   const auto* from = weight.values.const_data_ptr<uint8_t>();
@@ -157,6 +164,23 @@ QuantizedWeight int4_rows(const QuantizedWeight& weight) {
     }
   });
   return q;
+}
+
+void read_step_row(WeightType type, const at::Tensor& values, const at::Tensor& scales,
+                   int64_t inputs, int64_t index, float* to) {
+  if (type != WeightType::kInt4) {
+    const auto* from = values.const_data_ptr<int8_t>() + index * inputs;
+    const float scale = scales.const_data_ptr<float>()[index];
+    for (int64_t i = 0; i < inputs; ++i) to[i] = static_cast<float>(from[i]) * scale;
+    return;
+  }
+  const auto* from = values.const_data_ptr<uint8_t>() + index * values.size(1);
+  const auto* scale = scales.const_data_ptr<at::BFloat16>() + index * scales.size(1);
+  for (int64_t i = 0; i < inputs; ++i) {
+    const auto at = kernels::int4_position(i);
+    const int value = ((from[at.byte] >> at.shift) & 15) - 8;
+    to[i] = static_cast<float>(value) * static_cast<float>(scale[i / kInt4Group]);
+  }
 }
 
 }  // namespace tost

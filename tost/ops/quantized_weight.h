@@ -10,9 +10,12 @@
 
 #include <cstdint>
 
+#include "tost/kernels/few_rows.h"
+
 namespace tost {
 
 struct QuantizedWeight {
+  kernels::WeightType type;  // kInt8 or kInt4
   // [out, in] int8; or [out, (in + 1) / 2] uint8: value + 8 of input 2 j in the low, of 2 j + 1 in
   // the high half of byte j, 8 after the last.
   at::Tensor values;
@@ -24,12 +27,16 @@ struct QuantizedWeight {
 // reason where a value is not finite, a usage Error for other shapes.
 QuantizedWeight quantize_int8(const at::Tensor& weight);
 QuantizedWeight quantize_int4(const at::Tensor& weight);
+QuantizedWeight quantize(const at::Tensor& weight, kernels::WeightType type);
 
 // [out, in] float32.
 at::Tensor dequantize(const QuantizedWeight& weight);
 
-// int4 in the order of kernels/few_rows.h: rows uint8 [out, int4_row_bytes(in)], scales bfloat16
-// [out, int4_groups(in)].
-QuantizedWeight int4_rows(const QuantizedWeight& weight);
+// In the order of kernels/few_rows.h. int8 has it already; int4: rows uint8 [out,
+// int4_row_bytes(in)], scales bfloat16 [out, int4_groups(in)].
+QuantizedWeight step_rows(const QuantizedWeight& weight);
+// A row of it in float32. Takes the parts, because threads that copied tensors would wait.
+void read_step_row(kernels::WeightType type, const at::Tensor& values, const at::Tensor& scales,
+                   int64_t inputs, int64_t index, float* to);
 
 }  // namespace tost

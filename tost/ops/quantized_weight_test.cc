@@ -51,7 +51,7 @@ TEST(QuantizedWeight, RowsOfFourBitsHoldTheSameValues) {
   torch::manual_seed(5);
   for (const int64_t in : {1, 32, 100, 768}) {
     const auto plain = quantize_int4(torch::randn({3, in}));
-    const auto rows = int4_rows(plain);
+    const auto rows = step_rows(plain);
     ASSERT_EQ(rows.values.size(1), kernels::int4_row_bytes(in));
     const auto wanted = dequantize(plain);
     for (int64_t o = 0; o < 3; ++o) {

@@ -96,7 +96,7 @@ struct LanguageService::Row {
   Clock::time_point before = request.came;  // its last token
 };
 
-LanguageService::LanguageService(LoadedLanguage loaded, const std::string& precision,
+LanguageService::LanguageService(LoadedLanguage loaded, Precision precision,
                                  const ServiceLimits& limits, Metrics& metrics)
     : loaded_(std::move(loaded)),
       engine_(*loaded_.model, precision),

@@ -66,7 +66,7 @@ struct ServiceLimits {
 class LanguageService {
  public:
   // The model's thread runs from here on. `precision`: as of LanguageEngine.
-  LanguageService(LoadedLanguage loaded, const std::string& precision, const ServiceLimits& limits,
+  LanguageService(LoadedLanguage loaded, Precision precision, const ServiceLimits& limits,
                   Metrics& metrics);
   ~LanguageService();  // stops
   LanguageService(const LanguageService&) = delete;
@@ -76,7 +76,7 @@ class LanguageService {
   void stop();
 
   const LanguageInfo& info() const { return loaded_.info; }
-  const std::string& precision() const { return engine_.precision(); }
+  Precision precision() const { return engine_.precision(); }
   const std::filesystem::path& file() const { return loaded_.file; }
   const SessionFormat& format() const { return *format_; }
   int64_t most_tokens() const;  // of a text: the block with learned positions, else the largest

@@ -89,7 +89,7 @@ void expect_same(const Written& found, const Written& wanted) {
 // Texts that come at random times, with prompts of all lengths and beginnings that others share.
 TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
   for (const char* mixer : {"tssa", "tssa-means", "softmax"}) {
-    for (const char* precision : {"fp32", "bf16", "int8"}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
       Metrics metrics;
       LanguageService alone(model_of(mixer), precision, {.prefix_bytes = 0}, metrics);
       LanguageService crowd(model_of(mixer), precision, {.batch = 13, .queue = 1000}, metrics);
@@ -124,8 +124,8 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
 TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
   for (const char* mixer : {"tssa", "tssa-means", "softmax"}) {
     Metrics metrics, others;
-    LanguageService alone(model_of(mixer), "bf16", {.prefix_bytes = 0}, others);
-    LanguageService service(model_of(mixer), "bf16", {}, metrics);
+    LanguageService alone(model_of(mixer), Precision::kBf16, {.prefix_bytes = 0}, others);
+    LanguageService service(model_of(mixer), Precision::kBf16, {}, metrics);
     Random random(6);
     const auto longest = prompt_of(random, kPrefixPiece + 90);
     const auto ask = [&](LanguageService& from, int64_t tokens, uint64_t seed) {
@@ -147,7 +147,7 @@ TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
 TEST(LanguageService, ASessionGoesOnAsIfItHadNeverStopped) {
   for (const char* positions : {"none", "learned"}) {
     Metrics metrics;
-    LanguageService service(model_of("tssa", positions), "bf16", {}, metrics);
+    LanguageService service(model_of("tssa", positions), Precision::kBf16, {}, metrics);
     Random random(5);
     const auto prompt = prompt_of(random, 300), more = prompt_of(random, 40);
     const auto after = [&](const Written& before, bool through_bytes) {
@@ -178,7 +178,7 @@ TEST(LanguageService, ASessionGoesOnAsIfItHadNeverStopped) {
 
 TEST(LanguageService, EndsWhereNobodyWaits) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), "fp32", {}, metrics);
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
   Text text;
   auto r = request_of(text, {1, 2}, 1, 1'000'000'000);
   std::atomic<int> tokens{0};
@@ -197,7 +197,7 @@ TEST(LanguageService, EndsWhereNobodyWaits) {
 
 TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), "fp32", {}, metrics);
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
   Random random(4);
   Text longest, shorter;
   std::promise<void> both;  // are there when it begins
@@ -223,7 +223,7 @@ TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
 
 TEST(LanguageService, RefusesWhatDoesNotFit) {
   Metrics metrics;
-  LanguageService service(model_of("tssa", "learned"), "fp32", {.queue = 0}, metrics);
+  LanguageService service(model_of("tssa", "learned"), Precision::kFp32, {.queue = 0}, metrics);
   const auto refuses = [&](std::vector<int64_t> prompt, int64_t tokens) {
     Text text;
     EXPECT_THROW(service.submit(request_of(text, std::move(prompt), 1, tokens)), Error);
@@ -239,7 +239,7 @@ TEST(LanguageService, RefusesWhatDoesNotFit) {
 
 TEST(LanguageService, BrokenStatesEndTheirTextAlone) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), "fp32", {}, metrics);
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
   Text first;
   auto r = request_of(first, {1, 2, 3}, 1, 2);
   r.keep = true;
@@ -263,7 +263,7 @@ TEST(LanguageService, StoppingEndsEveryText) {
   Metrics metrics;
   Text running, waiting;
   {
-    LanguageService service(model_of("tssa"), "fp32", {.batch = 1}, metrics);
+    LanguageService service(model_of("tssa"), Precision::kFp32, {.batch = 1}, metrics);
     service.submit(request_of(running, {1}, 1, 1'000'000'000));
     service.submit(request_of(waiting, {1}, 1, 1));
   }
@@ -273,7 +273,7 @@ TEST(LanguageService, StoppingEndsEveryText) {
 
 TEST(LanguageService, EmbeddingsAreDirections) {
   Metrics metrics;
-  LanguageService service(model_of("tssa"), "fp32", {}, metrics);
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
   std::promise<std::vector<float>> result;
   service.run(
       [&](LanguageModel&) { result.set_value(service.embed(std::vector<int64_t>(300, 5))); });

@@ -7,7 +7,7 @@
 
 namespace tost {
 
-PictureService::PictureService(LoadedModel loaded, const std::string& precision, int64_t queue,
+PictureService::PictureService(LoadedModel loaded, Precision precision, int64_t queue,
                                int64_t threads)
     : loaded_(std::move(loaded)),
       precision_(precision),

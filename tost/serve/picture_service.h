@@ -15,7 +15,7 @@ namespace tost {
 
 class PictureService {
  public:
-  PictureService(LoadedModel loaded, const std::string& precision, int64_t queue, int64_t threads);
+  PictureService(LoadedModel loaded, Precision precision, int64_t queue, int64_t threads);
   ~PictureService() { stop(); }
   PictureService(const PictureService&) = delete;
   PictureService& operator=(const PictureService&) = delete;
@@ -24,7 +24,7 @@ class PictureService {
   void stop();
 
   const LoadedModel& loaded() const { return loaded_; }
-  const std::string& precision() const { return precision_; }
+  Precision precision() const { return precision_; }
 
   // Runs `work`, which must not throw, on the model's thread. False where too many wait.
   bool run(std::function<void(PictureService&)> work);
@@ -36,7 +36,7 @@ class PictureService {
   void loop();
 
   LoadedModel loaded_;
-  const std::string precision_;
+  const Precision precision_;
   ImageRunner runner_;
   const int64_t queue_, threads_;
   std::mutex mutex_;

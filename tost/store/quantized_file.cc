@@ -10,6 +10,7 @@
 
 namespace tost {
 
+using kernels::WeightType;
 using torch::Tensor;
 
 namespace {
@@ -33,9 +34,9 @@ struct Errors {
   }
 };
 
-QuantizedWeight rounded(const std::string& name, const Tensor& weight, bool four) {
+QuantizedWeight rounded(const std::string& name, const Tensor& weight, WeightType type) {
   try {
-    return four ? quantize_int4(weight) : quantize_int8(weight);
+    return quantize(weight, type);
   } catch (const Error& error) {
     fail_data("Tensor '", name, "' cannot be rounded: ", error.what());
   }
@@ -78,7 +79,8 @@ Tensor expanded(const std::string& name, const Tensor& values, const StateDict& 
   if (outside) {
     fail_data(where, " has a value in '", name, "' outside ", four ? "-7 to 7." : "-127 to 127.");
   }
-  auto weight = dequantize({values.contiguous(), scales.contiguous(), in});
+  auto weight = dequantize(
+      {four ? WeightType::kInt4 : WeightType::kInt8, values.contiguous(), scales.contiguous(), in});
   if (!weight.isfinite().all().item<bool>()) {
     fail_data(where, " has a scale in '", name, kScale, "' that is too large for its values.");
   }
@@ -87,39 +89,29 @@ Tensor expanded(const std::string& name, const Tensor& values, const StateDict& 
 
 }  // namespace
 
-std::vector<std::string> stored_precisions() {
-  return {"bf16", "int8", "int4"};
-}
-
-std::string stored_precision(const std::map<std::string, std::string>& metadata,
-                             const std::string& where) {
+Precision stored_precision(const std::map<std::string, std::string>& metadata,
+                           const std::string& where) {
   const auto found = metadata.find(kPrecisionKey);
-  if (found == metadata.end() || found->second == "fp32") return "fp32";
+  if (found == metadata.end()) return Precision::kFp32;
+  if (const auto precision = precision_named(found->second)) return *precision;
+  fail_data(where, " names the precision '", found->second.substr(0, 40), "'; known are ",
+            list_of(all_precisions()), ".");
+}
+
+Precision storable_precision(const std::string& name) {
   const auto known = stored_precisions();
-  if (std::find(known.begin(), known.end(), found->second) == known.end()) {
-    fail_data(where, " names the precision '", found->second.substr(0, 40), "'; known are fp32, ",
-              join(known, ", "), ".");
-  }
-  return found->second;
+  if (const auto precision = precision_named(name, known)) return *precision;
+  fail_usage("Weights cannot be stored in '", name, "'; use ", list_of(known), ".",
+             did_you_mean(name, names_of(known)));
 }
 
-std::string chosen_precision(const std::string& asked, const std::string& stored,
-                             const std::vector<std::string>& known) {
-  if (!asked.empty()) return asked;
-  return std::find(known.begin(), known.end(), stored) != known.end() ? stored : "fp32";
+Precision chosen_precision(const std::string& asked, Precision stored, const Precisions& known) {
+  if (!asked.empty()) return precision_from_name(asked, known);
+  return std::find(known.begin(), known.end(), stored) != known.end() ? stored : Precision::kFp32;
 }
 
-std::vector<std::string> classifier_precisions(bool engine) {
-  if (engine) return {"fp32", "bf16", "int8"};
-  return {"fp32", "bf16"};
-}
-
-StoredWeights store_weights(const torch::nn::Module& module, const std::string& precision) {
-  const auto known = stored_precisions();
-  if (std::find(known.begin(), known.end(), precision) == known.end()) {
-    fail_usage("Weights cannot be stored in '", precision, "'; use ", join(known, ", "), ".",
-               did_you_mean(precision, known));
-  }
+StoredWeights store_weights(const torch::nn::Module& module, Precision precision) {
+  const auto& facts = facts_of(storable_precision(name_of(precision)));
   const torch::NoGradGuard no_grad;
   const auto maps = linear_weight_names(module), tables = token_table_names(module);
   StoredWeights stored;
@@ -132,7 +124,8 @@ StoredWeights store_weights(const torch::nn::Module& module, const std::string& 
     }
     ++stored.rounded;
     const auto weight = tensor.to(torch::kFloat);
-    if (precision == "bf16") {
+    const WeightType type = table ? facts.tables : facts.maps;
+    if (type == WeightType::kBfloat16) {
       stored.tensors[name] = weight.to(torch::kBFloat16);
       if (!stored.tensors[name].isfinite().all().item<bool>()) {
         fail_data("The weight '", name, "' has values that are not finite in bfloat16.");
@@ -140,7 +133,7 @@ StoredWeights store_weights(const torch::nn::Module& module, const std::string& 
       errors.add(weight, stored.tensors[name].to(torch::kFloat));
       continue;
     }
-    const auto q = rounded(name, weight, precision == "int4" && !table);
+    const auto q = rounded(name, weight, type);
     stored.tensors[name] = q.values;
     stored.tensors[name + kScale] = q.scales;
     errors.add(weight, dequantize(q));

@@ -119,7 +119,7 @@ class Steps {
       bench.image_size = size;
     }
     bench.batch = options_.batch;
-    bench.precisions = parse_precisions(options_.precision);
+    bench.precisions = {options_.precision};
     bench.repeat = options_.repeat;
     bench.plain = bench.twin = false;
     return bench;
@@ -227,15 +227,18 @@ void check_models(const DataBenchOptions& o, const Steps& steps) {
   vision_preset(o.model);
   vision_preset(o.raw_model);
   language_preset(o.text_model);
-  if (parse_precisions(o.precision).size() != 1) {
-    fail_usage("--precision is '", o.precision, "'; steps are measured in one, fp32 or bf16.");
-  }
   for (const auto& name : o.sources) {
     steps.check(model_of(o, name), name == "text", name == "raw" ? kRawSide : o.image_size);
   }
 }
 
 }  // namespace
+
+Precision step_precision(const std::string& text) {
+  const auto found = parse_precisions(text);
+  if (found.size() == 1) return found[0];
+  fail_usage("--precision is '", text, "'; steps are measured in one, fp32 or bf16.");
+}
 
 std::vector<DataBenchRow> run_data_bench(const DataBenchOptions& options,
                                          const std::function<void(const DataBenchRow&)>& report) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tost/bench/bench_table.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
@@ -27,13 +28,16 @@ struct DataBenchOptions {
   int64_t batch = 16;                          // of pictures and of text
   int64_t repeat = 5;                          // passes; median and quartiles are reported
   bool step = true;                            // measure the training steps
-  std::string precision = "bf16";              // of a step
+  Precision precision = Precision::kBf16;      // of a step
   std::string model = "tost_cab_tiny_12_p16";  // that photographs are for
   std::string raw_model = "tost_nano_p4";
   std::string text_model = "tost_gpt_char";
   std::filesystem::path folder = {};        // for the files; empty: the system's temporary folder
   const std::atomic<bool>* stop = nullptr;  // looked at between rows; null: never
 };
+
+// The one precision of the steps. Throws a usage Error that names --precision.
+Precision step_precision(const std::string& text);
 
 struct DataBenchRow {
   std::string source, recipe, unit;  // images/s or tokens/s, of all rates
@@ -45,7 +49,8 @@ struct DataBenchRow {
   double plain = 0;         // decoding the same files whole by as many threads; 0: no such thing
   // Largest mean difference of a picture in grey levels that decoding reduced makes; 0: none.
   double deviation = 0;
-  std::string step_model = {}, step_precision = {};  // "": not measured
+  std::string step_model = {};  // "": not measured
+  Precision step_precision = Precision::kFp32;
   int64_t step_threads = 0;
   double step = 0;  // what training steps consume, loading nothing
 };

@@ -82,7 +82,7 @@ TEST(DataBench, SlowMeasuresTheStepOfEachModelOnce) {
   auto options = small(folder);
   options.sources = {"raw", "text"};
   options.recipes = {"small"};
-  options.precision = "fp32";
+  options.precision = Precision::kFp32;
   options.step = true;
   options.repeat = 1;
   const auto rows = rows_of(options);
@@ -117,8 +117,8 @@ TEST(DataBench, RefusesBadOptions) {
   EXPECT_TRUE(refused([](auto& o) { o.repeat = 0; }));
   EXPECT_TRUE(refused([](auto& o) { o.model = "tost_gpt_base"; }));
   EXPECT_TRUE(refused([](auto& o) { o.text_model = "tost_nano_p4"; }));
-  EXPECT_TRUE(refused([](auto& o) { o.precision = "int8"; }));
-  EXPECT_TRUE(refused([](auto& o) { o.precision = "fp32,bf16"; }));
+  EXPECT_THROW(step_precision("int8"), Error);
+  EXPECT_THROW(step_precision("fp32,bf16"), Error);
   EXPECT_TRUE(refused([](auto& o) { o.step = true, o.image_size = 30; }));  // patches of 16
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
@@ -142,7 +142,7 @@ TEST(DataReport, SaysWhatWasMeasuredAndWhatWasNot) {
   row.size = 224, row.batch = 16, row.workers = 2;
   row.rates = {190, 200, 210}, row.low = 195, row.median = 200, row.high = 205;
   row.processor_us = 9000, row.plain = 400, row.deviation = 1.25;
-  row.step_model = "m", row.step_precision = "bf16", row.step_threads = 2, row.step = 50;
+  row.step_model = "m", row.step_precision = Precision::kBf16, row.step_threads = 2, row.step = 50;
   DataBenchRow text{.source = "text", .recipe = "crops", .unit = "tokens/s"};
   text.median = text.low = text.high = 2.5e7, text.processor_us = 0.004;
   BenchOrigin origin;

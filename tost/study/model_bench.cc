@@ -63,7 +63,7 @@ std::unique_ptr<BenchModel> open_bench_model(const BenchModelSource& source) {
 struct Configuration {
   BenchModelSource source;
   BenchTask task;
-  std::string precision;
+  Precision precision;
   bool engine = false;
   int64_t threads = 0;
 };
@@ -106,7 +106,8 @@ class Reference {
     BenchTask here = t;  // the CPU's numbers are those of every device
     here.device = torch::kCPU;
     here.graphs = "auto";
-    const BenchRunner runner = model->make_runner(here, pair_.input, "fp32", /*engine=*/false);
+    const BenchRunner runner =
+        model->make_runner(here, pair_.input, Precision::kFp32, /*engine=*/false);
     runner.prepare();
     pair_.logits = runner.run().to(torch::kFloat).clone();
     key_ = key;
@@ -144,10 +145,11 @@ Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenc
   runner.prepare();
   const Tensor found = runner.run().cpu().to(torch::kFloat).clone();
   row.error = relative_error(found, wanted);
-  if (!(row.error <= allowed_error(row.precision))) {
+  const double allowed = facts_of(row.precision).logit_error;
+  if (!(row.error <= allowed)) {
     fail_data("The logits of ", row.model, " in ", row.precision,
               row.engine ? " by the engine" : "", ", batch ", row.batch, ", deviate by ", row.error,
-              " of the largest from the plain ones, more than ", allowed_error(row.precision),
+              " of the largest from the plain ones, more than ", allowed,
               "; nothing was measured. Please report this with the output of `tost info`.");
   }
   return found;
@@ -198,7 +200,7 @@ void fill_work(const ModelBenchOptions& options, const Configuration& c, const B
 void fill_floors(const ModelBenchOptions& options, const std::vector<Product>& products,
                  torch::Device device, ModelBenchRow& row) {
   // Products of a few rows are bound by reading the weights, not by arithmetic.
-  if (row.test != "decode" && row.precision != "int4") {
+  if (row.test != "decode" && facts_of(row.precision).packing) {
     const auto floor =
         measure_products(products, row.precision, std::max<int64_t>(3, options.repeat / 2), device);
     row.products_ms = floor.ms, row.products_gflop = floor.gflop;
@@ -276,7 +278,7 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
       const BenchModelSource source{name, mixer, longest};
       for (const auto& task : tasks_of(o, *open_bench_model(source))) {
         for (const int64_t count : threads) {
-          for (const auto& precision : o.precisions) {
+          for (const Precision precision : o.precisions) {
             for (const bool engine : o.engines) {
               all.push_back({source, task, precision, engine, count});
             }
@@ -295,23 +297,17 @@ void check_device(const ModelBenchOptions& o) {
   if (device.is_cpu()) return;
   // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
   at::globalContext().setAllowTF32CuDNN(false);
-  const auto asked = [&](const char* name) {
-    return std::find(o.precisions.begin(), o.precisions.end(), name) != o.precisions.end();
-  };
+  const bool integers = std::any_of(o.precisions.begin(), o.precisions.end(),
+                                    [](Precision asked) { return !facts_of(asked).modules; });
   const bool engine = std::find(o.engines.begin(), o.engines.end(), true) != o.engines.end();
-  if (engine || asked("int8") || asked("int4") || o.work) {
-    fail_usage("The inference engine, int8, int4 and --work are the CPU's; with --device ",
-               o.device, " measure --engine off in fp32 and bf16.");
+  if (engine || integers || o.work) {
+    fail_usage("The inference engine, ", list_of(integer_precisions()),
+               " and --work are the CPU's; with --device ", o.device,
+               " measure --engine off in fp32 and bf16.");
   }
 }
 
 }  // namespace
-
-double allowed_error(const std::string& precision) {
-  if (precision == "fp32") return 1e-4;
-  if (precision == "bf16") return 5e-2;
-  return precision == "int8" ? 0.12 : 0.5;
-}
 
 double relative_error(const Tensor& found, const Tensor& wanted) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -324,7 +320,6 @@ double relative_error(const Tensor& found, const Tensor& wanted) {
 
 void check_model_bench(const ModelBenchOptions& o) {
   if (o.models.empty()) fail_usage("--model is empty; give a preset or a file.");
-  check_names("--precision", o.precisions, {"fp32", "bf16", "int8", "int4"});
   check_names("--test", o.tests, {"forward", "prefill", "decode"});
   check_device(o);
   check_range("--batch", o.batches, 1 << 16);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tost/kernels/work_times.h"
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -22,10 +23,10 @@ struct ModelBenchOptions {
   std::vector<std::string> mixers;                           // of presets; empty: their own
   std::vector<std::string> tests;                            // empty: all that a model has
   std::vector<int64_t> batches{1};
-  std::vector<int64_t> image_sizes;             // empty: the model's
-  std::vector<int64_t> tokens;                  // empty: a length of the model's
-  std::vector<int64_t> threads;                 // empty: torch's setting
-  std::vector<std::string> precisions{"fp32"};  // fp32, bf16, int8, int4
+  std::vector<int64_t> image_sizes;  // empty: the model's
+  std::vector<int64_t> tokens;       // empty: a length of the model's
+  std::vector<int64_t> threads;      // empty: torch's setting
+  Precisions precisions{Precision::kFp32};
   std::vector<bool> engines{true, false};
   std::string device = "cpu";   // as device_from_name() takes it
   std::string graphs = "auto";  // of a GPU, see graphs_wanted()
@@ -37,7 +38,8 @@ struct ModelBenchOptions {
 };
 
 struct ModelBenchRow {
-  std::string model, kind, mixer, test, precision;
+  std::string model, kind, mixer, test;
+  Precision precision = Precision::kFp32;
   std::string device = "cpu";  // or the GPU's name
   int64_t batch = 0, size = 0, threads = 0;
   bool engine = false;
@@ -64,9 +66,6 @@ struct ModelBenchRow {
   }
 };
 
-// The largest error that a precision may have on random weights.
-double allowed_error(const std::string& precision);
-
 // Largest deviation relative to the largest value of `wanted`; infinite for what is not finite and
 // for other shapes.
 double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
@@ -77,7 +76,7 @@ void check_model_bench(const ModelBenchOptions& options);
 
 // Every combination; `report` is called with each row as it is done. A combination that a model
 // does not have is a row with its reason. Throws usage Errors for bad options, a data Error where
-// logits are further from the plain path's than allowed_error(): nothing wrong is timed.
+// logits are further from the plain path's than the precision allows: nothing wrong is timed.
 std::vector<ModelBenchRow> run_model_bench(const ModelBenchOptions& options,
                                            const std::function<void(const ModelBenchRow&)>& report);
 

@@ -5,10 +5,12 @@
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/bench/bench_model.h"
 #include "tost/io/safetensors.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/study/model_bench_test_util.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -27,13 +29,13 @@ void expect_measured(const ModelBenchRow& row) {
   EXPECT_LE(row.low_ms, row.median_ms);
   EXPECT_LE(row.median_ms, row.high_ms);
   EXPECT_GT(row.weight_bytes, 0);
-  EXPECT_LE(row.error, allowed_error(row.precision));
+  EXPECT_LE(row.error, facts_of(row.precision).logit_error);
 }
 
 TEST(ModelBench, MeasuresPictures) {
   auto options = tiny_model_bench("tost_nano_p4");
   options.batches = {1, 3};
-  options.precisions = {"fp32", "bf16"};
+  options.precisions = {Precision::kFp32, Precision::kBf16};
   options.floors = true;
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 4u);
@@ -54,7 +56,7 @@ TEST(ModelBench, MeasuresPictures) {
 TEST(ModelBench, SaysWhereTheEnginesTimeGoes) {
   auto options = tiny_model_bench("tost_nano_p4");
   options.engines = {true, false};
-  options.precisions = {"int8"};
+  options.precisions = {Precision::kInt8};
   options.work = true;
   for (const auto& row : rows_of(options)) {
     if (!row.engine) {
@@ -107,7 +109,7 @@ TEST(ModelBench, MeasuresSequencesAndMixers) {
 
 TEST(ModelBench, TheVisionEngineAgreesInEveryPrecision) {
   auto options = tiny_model_bench("tost_nano_p4");
-  options.precisions = {"fp32", "bf16", "int8"};
+  options.precisions = {Precision::kFp32, Precision::kBf16, Precision::kInt8};
   options.engines = {true};
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 3u);
@@ -121,7 +123,7 @@ TEST(ModelBench, TheSequenceEngineAgreesInEveryPrecision) {
   options.tokens = {40};
   options.batches = {3};
   options.mixers = {"tssa", "softmax"};
-  options.precisions = {"fp32", "bf16", "int8"};
+  options.precisions = {Precision::kFp32, Precision::kBf16, Precision::kInt8};
   options.engines = {true};
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 6u);
@@ -134,7 +136,7 @@ TEST(ModelBench, TheLanguageEngineAgreesInEveryPrecision) {
   auto options = tiny_model_bench("tost_gpt_char");
   options.tokens = {8};
   options.steps = 2;
-  options.precisions = {"fp32", "bf16", "int8", "int4"};
+  options.precisions = {Precision::kFp32, Precision::kBf16, Precision::kInt8, Precision::kInt4};
   options.engines = {true};
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 8u);
@@ -143,7 +145,7 @@ TEST(ModelBench, TheLanguageEngineAgreesInEveryPrecision) {
 
 TEST(ModelBench, SaysWhatAModelDoesNotHave) {
   auto options = tiny_model_bench("tost_nano_p4");
-  options.precisions = {"int4"};
+  options.precisions = {Precision::kInt4};
   const auto rows = rows_of(options);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_NE(rows[0].missing, "");
@@ -169,7 +171,7 @@ TEST(ModelBench, SavedWeightsGiveTheSameLogits) {
   const std::string model = folder.path() / "m.safetensors",
                     logits = folder.path() / "l.safetensors";
   auto options = tiny_model_bench("tost_nano_p4");
-  options.precisions = {"fp32", "bf16"};
+  options.precisions = {Precision::kFp32, Precision::kBf16};
   save_bench_weights(options, model);
   save_bench_logits(options, logits);
   const auto file = load_safetensors(logits);
@@ -212,7 +214,8 @@ TEST(ModelBench, RefusesBadOptions) {
   fails([](auto& o) { o.models.clear(); });
   fails([](auto& o) { o.batches = {0}; });
   fails([](auto& o) { o.batches.clear(); });
-  fails([](auto& o) { o.precisions = {"fp16"}; });
+  EXPECT_EQ(testing::usage_error_of([] { precisions_named("--precision", {"fp16"}); }),
+            "--precision 'fp16' is none of fp32, bf16, int8, int4. Did you mean 'fp32'?");
   fails([](auto& o) { o.tests = {"decode"}; });
   fails([](auto& o) { o.tests = {"train"}; });
   fails([](auto& o) { o.image_sizes = {33}; });

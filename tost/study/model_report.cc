@@ -70,7 +70,7 @@ std::string markdown_row(const ModelBenchRow& r) {
                                  std::to_string(r.batch),
                                  std::to_string(r.size),
                                  r.device == "cpu" ? std::to_string(r.threads) : r.device,
-                                 r.precision,
+                                 name_of(r.precision),
                                  r.graphs ? "graphs" : path_of(r.engine)};
   if (!r.missing.empty()) {
     cells.insert(cells.end(), {"–", "–", "–", "–", "–", r.missing});
@@ -149,7 +149,7 @@ std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
                                    r.test,
                                    std::to_string(r.batch),
                                    std::to_string(r.size),
-                                   r.precision,
+                                   name_of(r.precision),
                                    three_digits(r.work_total_ms)};
     for (const double ms : r.work_ms) cells.push_back(share(ms, r.work_total_ms));
     cells.push_back(share(r.work_rest_ms(), r.work_total_ms));

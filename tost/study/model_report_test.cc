@@ -12,7 +12,7 @@ namespace {
 ModelBenchRow row(const std::string& model, double median_ms) {
   ModelBenchRow r;
   r.model = model;
-  r.kind = "vision", r.mixer = "tssa", r.test = "forward", r.precision = "fp32";
+  r.kind = "vision", r.mixer = "tssa", r.test = "forward", r.precision = Precision::kFp32;
   r.batch = 2, r.size = 32, r.threads = 1;
   r.times_ms = {median_ms - 1, median_ms, median_ms + 1};
   r.low_ms = median_ms - 0.5, r.median_ms = median_ms, r.high_ms = median_ms + 0.5;

@@ -94,11 +94,11 @@ class PlainAdamW {
 // A model with its optimiser, and the steps of it that were taken.
 class StepRunner {
  public:
-  StepRunner(const TrainBenchOptions& options, const std::string& precision, bool plain)
+  StepRunner(const TrainBenchOptions& options, Precision precision, bool plain)
       : model_(make_model(options)),
         precision_(precision),
         plain_(plain),
-        device_(device_from_name(options.device)),
+        device_(options.device),
         forward_backward_(device_, !plain && graphs_wanted(options.graphs, device_),
                           [this](const Tensors&) { return run_batch(); }),
         update_(device_, forward_backward_.by_graphs(), [this](const Tensors&) {
@@ -115,7 +115,7 @@ class StepRunner {
       plain_optimizer_ = std::make_unique<PlainAdamW>(groups(*model_), kAdamW);
     } else {
       AdamW::Copies copies;
-      if (precision == "bf16" && device_.is_cpu())
+      if (precision == Precision::kBf16 && device_.is_cpu())
         copies = keep_working_copies(model_->module(), true);
       set_recompute(model_->module(), recompute_from_name(options.recompute));
       optimizer_ = std::make_unique<AdamW>(groups(*model_), kAdamW, copies);
@@ -227,7 +227,7 @@ class StepRunner {
   std::unique_ptr<TrainBenchModel> model_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<PlainAdamW> plain_optimizer_;
-  std::string precision_;
+  Precision precision_;
   bool plain_;
   const torch::Device device_;
   GraphedCall forward_backward_, update_;
@@ -237,7 +237,7 @@ class StepRunner {
 
 // The first steps of a kind only warm up.
 int64_t warm_ups(const TrainBenchOptions& options) {
-  return device_from_name(options.device).is_cpu() ? 1 : 1 + GraphedCall::kWarmUps;
+  return options.device.is_cpu() ? 1 : 1 + GraphedCall::kWarmUps;
 }
 
 StepCost cost(const TrainBenchOptions& options, const StepRunner& runner, StepRunner::Times times) {
@@ -255,7 +255,7 @@ StepCost cost(const TrainBenchOptions& options, const StepRunner& runner, StepRu
           .graphs = runner.by_graphs()};
 }
 
-StepCost measure_twin(TrainBenchOptions options, const std::string& precision) {
+StepCost measure_twin(TrainBenchOptions options, Precision precision) {
   if (options.vision) {
     options.vision->mixer = "softmax";
   } else {
@@ -268,8 +268,8 @@ StepCost measure_twin(TrainBenchOptions options, const std::string& precision) {
   return cost(options, runner, std::move(times));
 }
 
-TrainBenchRow measure(const TrainBenchOptions& options, const std::string& precision) {
-  const torch::Device device = device_from_name(options.device);
+TrainBenchRow measure(const TrainBenchOptions& options, Precision precision) {
+  const torch::Device device = options.device;
   TrainBenchRow row;
   row.precision = precision;
   {
@@ -278,8 +278,7 @@ TrainBenchRow measure(const TrainBenchOptions& options, const std::string& preci
     row.samples = runner.model().samples();
     std::unique_ptr<StepRunner> plain;
     if (options.plain) plain = std::make_unique<StepRunner>(options, precision, /*plain=*/true);
-    const StepFloor floor(runner.model().products(),
-                          precision == "bf16" ? torch::kBFloat16 : torch::kFloat, device);
+    const StepFloor floor(runner.model().products(), *facts_of(precision).modules, device);
     row.floor_gflop = floor.gflop();
     StepRunner::Times step, plain_step;
     std::vector<double> floors;
@@ -308,14 +307,14 @@ void check_images(const VisionConfig& config, int64_t side) {
 
 }  // namespace
 
-std::vector<std::string> parse_precisions(const std::string& text) {
-  std::vector<std::string> found;
+Precisions parse_precisions(const std::string& text) {
+  const auto known = classifier_precisions(/*engine=*/false);
+  Precisions found;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    found.push_back(text.substr(begin, end - begin));
-    if (found.back() != "fp32" && found.back() != "bf16") {
-      fail_usage("--precision is '", text, "'; write fp32, bf16 or fp32,bf16.");
-    }
+    const auto named = precision_named(text.substr(begin, end - begin), known);
+    if (!named) fail_usage("--precision is '", text, "'; write fp32, bf16 or fp32,bf16.");
+    found.push_back(*named);
     begin = end + 1;
   }
   return found;
@@ -325,8 +324,7 @@ void check_train_bench(const TrainBenchOptions& options) {
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.batch < 1) fail_usage("--batch is ", options.batch, "; it must be at least 1.");
   recompute_from_name(options.recompute);
-  if (graphs_wanted(options.graphs, device_from_name(options.device)) &&
-      options.recompute == "block") {
+  if (graphs_wanted(options.graphs, options.device) && options.recompute == "block") {
     fail_usage("Recompute block cannot be captured; measure it with --graphs off.");
   }
   if (options.vision) {
@@ -343,7 +341,7 @@ std::vector<TrainBenchRow> run_train_bench(
   check_train_bench(options);
   torch::manual_seed(0);
   std::vector<TrainBenchRow> rows;
-  for (const std::string& precision : options.precisions) {
+  for (Precision precision : options.precisions) {
     rows.push_back(measure(options, precision));
     report(rows.back());
   }

@@ -10,6 +10,7 @@
 
 #include "tost/kinds/language/config.h"
 #include "tost/kinds/vision/config.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
@@ -18,16 +19,16 @@ struct TrainBenchOptions {
   std::optional<VisionConfig> vision;  // instead of it
   int64_t image_size = 224;            // with it: pixels a side
   int64_t batch = 1;
-  std::string recompute = "none";                  // as in training; not of the plain form
-  std::vector<std::string> precisions = {"fp32"};  // and bf16
-  int64_t repeat = 5;                              // rounds; medians are reported
-  std::string device = "cpu";                      // as device_from_name() takes it
-  std::string graphs = "auto";                     // of a GPU, see graphs_wanted()
-  bool plain = true, twin = true;                  // measure these as well
+  std::string recompute = "none";           // as in training; not of the plain form
+  Precisions precisions{Precision::kFp32};  // and bf16
+  int64_t repeat = 5;                       // rounds; medians are reported
+  torch::Device device = torch::kCPU;
+  std::string graphs = "auto";     // of a GPU, see graphs_wanted()
+  bool plain = true, twin = true;  // measure these as well
 };
 
-// "fp32,bf16" -> {"fp32", "bf16"}. Throws a usage Error for anything else.
-std::vector<std::string> parse_precisions(const std::string& text);
+// "fp32,bf16" -> both. Throws a usage Error for anything else.
+Precisions parse_precisions(const std::string& text);
 
 struct StepCost {
   double ms = 0;  // a whole step; 0: not measured
@@ -41,7 +42,7 @@ struct StepCost {
 };
 
 struct TrainBenchRow {
-  std::string precision;
+  Precision precision = Precision::kFp32;
   int64_t parameters = 0, samples = 0;  // tokens or images a step
   double floor_ms = 0;     // every matrix product of a step: forward, and both of backward
   double floor_gflop = 0;  // multiplications and additions

@@ -19,7 +19,7 @@ TrainBenchOptions tiny() {
 }
 
 TEST(TrainBench, ReadsPrecisions) {
-  EXPECT_EQ(parse_precisions("fp32,bf16"), (std::vector<std::string>{"fp32", "bf16"}));
+  EXPECT_EQ(parse_precisions("fp32,bf16"), (Precisions{Precision::kFp32, Precision::kBf16}));
   for (const char* bad : {"", "fp16", "fp32,", ",bf16", "fp32 bf16"}) {
     EXPECT_THROW(parse_precisions(bad), Error) << bad;
   }
@@ -28,7 +28,7 @@ TEST(TrainBench, ReadsPrecisions) {
 TEST(TrainBench, MeasuresEveryFigure) {
   install_caching_allocator();
   TrainBenchOptions options = tiny();
-  options.precisions = {"fp32", "bf16"};
+  options.precisions = {Precision::kFp32, Precision::kBf16};
   options.batch = 2;
   int reported = 0;
   const auto rows = run_train_bench(options, [&](const TrainBenchRow&) { ++reported; });
@@ -55,7 +55,7 @@ TEST(TrainBench, MeasuresImageModels) {
   options.vision->classes = 5, options.vision->stem_depth = 1;
   options.image_size = 8;
   options.batch = 3;
-  options.precisions = {"fp32", "bf16"};
+  options.precisions = {Precision::kFp32, Precision::kBf16};
   for (const char* recompute : {"none", "block"}) {
     options.recompute = recompute;
     for (const TrainBenchRow& row : run_train_bench(options, [](const TrainBenchRow&) {})) {

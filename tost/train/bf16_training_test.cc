@@ -74,7 +74,7 @@ class NetTask : public TrainTask {
   int64_t next_ = 0;
 };
 
-LoopConfig config(const std::string& precision, int64_t accumulate) {
+LoopConfig config(Precision precision, int64_t accumulate) {
   LoopConfig c = toy_config();
   c.precision = precision;
   c.accumulate = accumulate;
@@ -101,7 +101,7 @@ TrainResult run(const std::filesystem::path& folder, const LoopConfig& c, int64_
 TEST(Bf16Training, ResumedEqualsUninterruptedBitForBit) {
   for (const int64_t accumulate : {1, 2}) {
     const TempDir whole, parts;
-    const LoopConfig c = config("bf16", accumulate);
+    const LoopConfig c = config(Precision::kBf16, accumulate);
     run(whole.path(), c);
     EXPECT_TRUE(run(parts.path(), c, 7).interrupted);
     EXPECT_FALSE(run(parts.path(), c).interrupted);
@@ -111,8 +111,8 @@ TEST(Bf16Training, ResumedEqualsUninterruptedBitForBit) {
 
 TEST(Bf16Training, SavesWhatFloat32TrainingSaves) {
   const TempDir narrow, wide;
-  run(narrow.path(), config("bf16", 1));
-  run(wide.path(), config("fp32", 1));
+  run(narrow.path(), config(Precision::kBf16, 1));
+  run(wide.path(), config(Precision::kFp32, 1));
   const Checkpoint a = newest_checkpoint(narrow.path()), b = newest_checkpoint(wide.path());
   ASSERT_EQ(a.parts.size(), b.parts.size());
   for (size_t i = 0; i < a.parts.size(); ++i) {
@@ -125,15 +125,15 @@ TEST(Bf16Training, SavesWhatFloat32TrainingSaves) {
 }
 
 TEST(Bf16Training, LearnsLikeFloat32) {
-  std::map<std::string, double> losses;
-  for (const char* precision : {"fp32", "bf16"}) {
+  std::map<Precision, double> losses;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     LoopConfig c = config(precision, 1);
     c.epochs = 20;
     const TempDir folder;
     losses[precision] = run(folder.path(), c).last_eval.at("loss").get<double>();
   }
-  EXPECT_LT(losses["fp32"], 0.3) << "it must have learned something";
-  EXPECT_NEAR(losses["bf16"], losses["fp32"], 0.15 * losses["fp32"]);
+  EXPECT_LT(losses[Precision::kFp32], 0.3) << "it must have learned something";
+  EXPECT_NEAR(losses[Precision::kBf16], losses[Precision::kFp32], 0.15 * losses[Precision::kFp32]);
 }
 
 }  // namespace bf16_training_test

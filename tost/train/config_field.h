@@ -87,7 +87,9 @@ class FieldTable {
     };
     return *this;
   }
-  FieldTable& choice(std::string key, std::string Config::*member, std::vector<std::string> choices,
+  // A text, or a type that JSON holds as its name.
+  template <class T, class Owner>
+  FieldTable& choice(std::string key, T Owner::*member, std::vector<std::string> choices,
                      OnResume on_resume, std::string help) {
     return add(
         {std::move(key), FieldType::kChoice, std::move(help), on_resume, 0, 0, std::move(choices)},

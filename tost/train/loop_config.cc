@@ -35,7 +35,7 @@ void add_optimizer_fields(FieldTable<LoopConfig>& t) {
       .number("beta2", &C::beta2, 0, 0.999999999, kWarn, "AdamW second moment decay")
       .number("eps", &C::eps, 1e-20, 1, kWarn, "AdamW epsilon")
       .number("clip", &C::clip, 0, 1e9, kWarn, "largest gradient norm (0: no clipping)")
-      .choice("precision", &C::precision, {"fp32", "bf16"}, kWarn,
+      .choice("precision", &C::precision, names_of(classifier_precisions(/*engine=*/false)), kWarn,
               "bf16: matrix products in bfloat16 on copies of the weights, which stay fp32")
       .choice(
           "recompute", &C::recompute, recompute_names(), kFree,

@@ -1,6 +1,7 @@
 // What the training loop itself needs to know, whatever it trains.
 #pragma once
 
+#include "tost/nn/precision.h"
 #include "tost/train/config_field.h"
 
 namespace tost {
@@ -29,7 +30,7 @@ struct LoopConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   double clip = 0;
-  std::string precision = "fp32";
+  Precision precision = Precision::kFp32;
   std::string recompute = "none";
   double ema_decay = 0;
   bool evaluate_ema = false;

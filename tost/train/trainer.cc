@@ -31,7 +31,7 @@ ScheduleForm form_of(const std::string& name) {
 // leaves the copies to the next forward pass.
 AdamW::Copies working_copies(const LoopConfig& config, torch::nn::Module& model,
                              const Group* group) {
-  if (config.precision != "bf16" || !device_of(model).is_cpu()) return {};
+  if (config.precision != Precision::kBf16 || !device_of(model).is_cpu()) return {};
   AdamW::Copies copies =
       keep_working_copies(model, /*own_gradients=*/config.accumulate == 1 && group == nullptr);
   return group == nullptr ? copies : AdamW::Copies{};

@@ -56,7 +56,7 @@ TEST(Trainer, SlowResumedEqualsUninterruptedBitForBit) {
 TEST(Trainer, ResumedWithAccumulationAndBf16EqualsUninterrupted) {
   LoopConfig c = config();
   c.accumulate = 2;
-  c.precision = "bf16";
+  c.precision = Precision::kBf16;
   const testing::TempDir whole, parts;
   ToyTask task(5, 8, 7);
   EXPECT_EQ(run(whole.path(), task, c).step, 12);

@@ -82,7 +82,7 @@ class BenchLanguage : public BenchModel {
     return torch::randint(0, info_.config.vocab, {task.batch, task.size + more}, torch::kLong);
   }
 
-  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
                           bool engine) override {
     Extend extend;
     int64_t bytes = 0;
@@ -92,7 +92,7 @@ class BenchLanguage : public BenchModel {
       bytes = made->step_bytes();
       extend = [made](const Tensor& ids, LanguageState& state) { return made->extend(ids, state); };
     } else {
-      if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
+      if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
       if (task.device.is_cpu()) {
         use_precision(*model_, precision);
         bytes = step_bytes(*model_);
@@ -102,14 +102,14 @@ class BenchLanguage : public BenchModel {
               "graphs on does not go with prefill: a text is read without; use auto or off.");
         }
         graphs = place_language(model_, precision, task.device, task.graphs);
-        bytes = step_bytes(*model_) / (precision == "bf16" ? 2 : 1);
+        bytes = step_bytes(*model_) * facts_of(precision).bits / 32;
       }
       extend = [model = model_](const Tensor& ids, LanguageState& state) {
         const torch::InferenceMode no_grad;
         return model->extend(ids, state);
       };
     }
-    const PrecisionScope scope(engine ? "fp32" : scope_precision(precision, task.device),
+    const PrecisionScope scope(engine ? Precision::kFp32 : scope_precision(precision, task.device),
                                task.device);
     auto runner =
         task.test == "decode" ? decode_runner(extend, input, task) : prefill_runner(extend, input);
@@ -199,7 +199,7 @@ class LanguageBench : public TrainBenchModel {
 
   Tensor loss() override { return model_->loss(ids_, targets_); }
   Tensor plain_loss() override { return plain_.loss(ids_, targets_); }
-  void check(const std::string& precision) override {
+  void check(Precision precision) override {
     const LossOf plain = [&](const Tensor& ids, const Tensor& targets) {
       return plain_.loss(ids, targets);
     };

@@ -26,19 +26,19 @@ struct Placed {
 };
 
 // That a step reads on a GPU: all but the rows of the tables it looks up.
-int64_t bytes_of_step(const LanguageModel& model, const std::string& precision) {
+int64_t bytes_of_step(const LanguageModel& model, Precision precision) {
   int64_t numbers = 0;
   for (const auto& item : model.named_parameters()) {
     const bool looked_up = item.key().find(".wpe.") != std::string::npos ||
                            item.key().find("denom_bias") != std::string::npos;
     if (!looked_up) numbers += item.value().numel();
   }
-  return numbers * (precision == "bf16" ? 2 : 4);
+  return numbers * facts_of(precision).bits / 8;
 }
 
 Placed place(const std::shared_ptr<LanguageModel>& model, const DecodeBenchOptions& options,
-             const std::string& precision) {
-  const torch::Device device = device_from_name(options.device);
+             Precision precision) {
+  const torch::Device device = options.device;
   if (device.is_cpu()) return {model, device, read_by_engine(model, precision)->step_bytes()};
   auto graphs = place_language(model, precision, device, options.graphs);
   return {model, device, bytes_of_step(*model, precision), std::move(graphs)};
@@ -83,11 +83,9 @@ DecodeBenchRow measure(const Placed& placed, const DecodeBenchOptions& options, 
 }
 
 // Those asked for, or all the device has.
-std::vector<std::string> precisions_of(const DecodeBenchOptions& options) {
-  const bool here = device_from_name(options.device).is_cpu();
+Precisions precisions_of(const DecodeBenchOptions& options) {
   if (!options.precisions.empty()) return options.precisions;
-  if (here) return {"fp32", "bf16", "int8", "int4"};
-  return {"fp32", "bf16"};
+  return language_precisions(options.device);
 }
 
 // Lengths and precisions that a model does not take show when it is measured.
@@ -98,7 +96,7 @@ void check(const DecodeBenchOptions& options) {
   at_least_one("--batch", options.batch);
   at_least_one("--tokens", options.tokens);
   for (const int64_t context : options.contexts) at_least_one("--contexts", context);
-  graphs_wanted(options.graphs, device_from_name(options.device));
+  graphs_wanted(options.graphs, options.device);
   for (const auto& name : options.models) language_preset(name);
 }
 
@@ -110,12 +108,12 @@ std::vector<DecodeBenchRow> run_decode_bench(
   const torch::NoGradGuard no_grad;
   std::vector<DecodeBenchRow> rows;
   for (const auto& name : options.models) {
-    for (const auto& precision : precisions_of(options)) {
+    for (const Precision precision : precisions_of(options)) {
       torch::manual_seed(0);
       const auto model = make_language_model(language_preset(name));
       model->eval();
-      const torch::Device device = place(model, options, precision).device;
-      const PrecisionScope scope(scope_precision(precision, device), device);
+      place(model, options, precision);
+      const PrecisionScope scope(scope_precision(precision, options.device), options.device);
       check_steps(*model, name, precision);  // which changes LayerScale for a while
       const Placed placed = place(model, options, precision);
       for (const int64_t context : options.contexts) {

@@ -6,20 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "tost/nn/precision.h"
+
 namespace tost {
 
 struct DecodeBenchOptions {
   std::vector<std::string> models{"tost_gpt_base", "gpt_base"};  // presets, weights drawn at random
-  std::vector<std::string> precisions;                           // empty: all that the device has
-  std::string device = "cpu";                                    // as device_from_name() takes it
-  std::string graphs = "auto";                                   // of a GPU, see graphs_wanted()
+  Precisions precisions;                                         // empty: all that the device has
+  torch::Device device = torch::kCPU;
+  std::string graphs = "auto";        // of a GPU, see graphs_wanted()
   std::vector<int64_t> contexts{16};  // tokens read before the measured ones
   int64_t batch = 1;
   int64_t tokens = 32;  // measured steps; the median is reported
 };
 
 struct DecodeBenchRow {
-  std::string model, precision;
+  std::string model;
+  Precision precision = Precision::kFp32;
   int64_t context = 0;
   bool graphs = false;       // the steps timed were replays of graphs
   int64_t weight_bytes = 0;  // that a step reads: all but the rows of the tables it looks up

@@ -46,9 +46,6 @@ TEST(DecodeBench, RefusesBadOptions) {
   options.contexts = {64};
   EXPECT_THROW(run_decode_bench(options, ignore), Error);
   options.contexts = {3};
-  options.precisions = {"fp8"};
-  EXPECT_THROW(run_decode_bench(options, ignore), Error);
-  options.precisions = {"fp32"};
   options.models = {"tost_gpt_chair"};
   EXPECT_THROW(run_decode_bench(options, ignore), Error);
 }

@@ -30,8 +30,8 @@ struct PlainMode {
 }  // namespace
 
 struct LanguageEngine::Parts {
-  Parts(const LanguageModel& model, const std::string& precision)
-      : weights(model, weight_type(precision)), step(weights) {}
+  Parts(const LanguageModel& model, Precision precision)
+      : weights(model, precision), step(weights) {}
 
   LanguagePrefill& prefill() {
     if (!many) many.emplace(weights);
@@ -50,7 +50,7 @@ struct LanguageEngine::Parts {
   bool tiles = false;                   // step() goes by `many`
 };
 
-LanguageEngine::LanguageEngine(const LanguageModel& model, const std::string& precision)
+LanguageEngine::LanguageEngine(const LanguageModel& model, Precision precision)
     : precision_(precision) {
   const PlainMode mode;
   parts_ = std::make_unique<Parts>(model, precision);
@@ -162,7 +162,7 @@ Tensor LanguageEngine::logits(const Tensor& hidden) {
 }
 
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
-                                               const std::string& precision) {
+                                               Precision precision) {
   auto engine = std::make_shared<LanguageEngine>(*model, precision);
   model->read_by(engine);
   return engine;

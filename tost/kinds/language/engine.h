@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "tost/kinds/language/model.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
 // Precisions are those of weights; arithmetic and state are float32 and float64 as in the model.
-//   fp32   the model's own numbers; agrees with it to rounding
-//   bf16   weights rounded to bfloat16
-//   int8   linear maps and token table in eight bits (ops/quantized_weight.h)
-//   int4   linear maps in four bits, the token table in eight
+// Linear maps and the token table are rounded to the types of nn/precision.h; fp32, the model's own
+// numbers, agrees with it to rounding.
 // Where many tokens are read at once and the precision is not fp32, the factors of the matrix
 // products are bfloat16 if this CPU multiplies those. Whole texts, pieces of them and single tokens
 // agree within those roundings. Biases, norms and LayerScale stay float32 (biases bfloat16 in
@@ -26,15 +25,15 @@ namespace tost {
 class LanguageEngine : public LanguageReader {
  public:
   // Shares the model's tensors, which must not change while the engine lives; the model itself is
-  // not needed after this. Throws a usage Error for an unknown precision, a data Error naming the
-  // tensor where weights that are not finite would become integers.
-  explicit LanguageEngine(const LanguageModel& model, const std::string& precision = "fp32");
+  // not needed after this. Throws a data Error naming the tensor where weights that are not
+  // finite would become integers.
+  explicit LanguageEngine(const LanguageModel& model, Precision precision = Precision::kFp32);
   ~LanguageEngine() override;
   LanguageEngine(const LanguageEngine&) = delete;
   LanguageEngine& operator=(const LanguageEngine&) = delete;
 
   const LanguageConfig& config() const;
-  const std::string& precision() const { return precision_; }
+  Precision precision() const { return precision_; }
 
   // As LanguageModel::extend(), with the same state: each may continue where the other stopped.
   // Result float32.
@@ -57,13 +56,13 @@ class LanguageEngine : public LanguageReader {
  private:
   struct Parts;
 
-  std::string precision_;
+  Precision precision_;
   std::unique_ptr<Parts> parts_;
 };
 
 // Makes an engine of this precision the model's reader until the engine that is returned and
 // kept by the model is replaced.
 std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageModel>& model,
-                                               const std::string& precision);
+                                               Precision precision);
 
 }  // namespace tost

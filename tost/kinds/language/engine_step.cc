@@ -90,12 +90,13 @@ void LanguageStep::reserve(int threads) {
     pi_ = rows(weights_.config.heads);
     base_ = rows(dim_);
   }
-  own_bytes_ = aligned(room_ * dim_ * 4) + aligned(kernels::int4_input_bytes(room_, widest_)) + 64;
+  own_bytes_ = aligned(room_ * dim_ * 4) +
+               aligned(room_ * kernels::prepared_stride(weights_.type, widest_)) + 64;
   const int64_t wanted = threads * own_bytes_;
   if (!own_.defined() || own_.numel() < wanted) own_ = torch::empty({wanted}, torch::kByte);
 }
 
-// A thread's scratch: rows after a norm, then inputs for weights of four bits.
+// A thread's scratch: rows after a norm, then inputs for weights that want them prepared.
 float* LanguageStep::normed(int thread) {
   return reinterpret_cast<float*>(own_.mutable_data_ptr<uint8_t>() + thread * own_bytes_);
 }
@@ -243,10 +244,10 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
   if (weight.bias.defined()) a.bias = weight.bias.const_data_ptr();
   if (gamma != nullptr) a.gamma = gamma->const_data_ptr<float>();
   a.y = y;
-  if (weight.type == WeightType::kInt4) {
+  if (kernels::prepared_stride(weight.type, weight.inputs) > 0) {
     void* prepared = reinterpret_cast<char*>(normed(thread)) + aligned(room_ * dim_ * 4);
-    kernels::prepare_int4_input(x, rows, weight.inputs, prepared);
-    a.int4_x = prepared;
+    kernels::prepare_few_rows(weight.type, x, rows, weight.inputs, prepared);
+    a.prepared = prepared;
   }
   multiply_rows(a, rows, range);
   return range;
@@ -254,7 +255,7 @@ LanguageStep::Range LanguageStep::multiply(const StepWeight& weight, const float
 
 void LanguageStep::multiply_rows(kernels::FewRowsArgs a, int64_t rows, Range range) const {
   constexpr int64_t kCachedBytes = 64 << 10;
-  const int64_t prepared = kernels::int4_input_stride(kernels::int4_groups(a.inputs));
+  const int64_t prepared = kernels::prepared_stride(a.type, a.inputs);
   const int64_t width = a.type == WeightType::kFloat32    ? 4 * a.inputs
                         : a.type == WeightType::kBfloat16 ? 2 * a.inputs
                                                           : a.inputs;
@@ -267,7 +268,7 @@ void LanguageStep::multiply_rows(kernels::FewRowsArgs a, int64_t rows, Range ran
       few.rows = std::min(kMostFewRows, rows - r);
       few.cached = r > 0;
       if (a.x != nullptr) few.x = a.x + r * a.inputs;
-      if (a.int4_x != nullptr) few.int4_x = static_cast<const char*>(a.int4_x) + r * prepared;
+      if (prepared > 0) few.prepared = static_cast<const char*>(a.prepared) + r * prepared;
       few.y = a.y + r * a.outputs;
       kernels::linear_few_rows_part(few, o, std::min(range.end, o + at_once));
     }

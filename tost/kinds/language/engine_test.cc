@@ -52,17 +52,17 @@ double distance(const Tensor& found, const Tensor& wanted) {
 }
 
 // The same model on weights rounded as the precision says.
-std::shared_ptr<LanguageModel> rounded(const LanguageModel& model, const std::string& precision) {
+std::shared_ptr<LanguageModel> rounded(const LanguageModel& model, Precision precision) {
   const torch::NoGradGuard no_grad;
   auto copy = make_language_model(model.config(), WeightInit::kNone);
   load_state_dict(*copy, state_dict(model));
   const auto linear = linear_weight_names(*copy), tables = token_table_names(*copy);
   for (auto& [name, tensor] : state_dict(*copy)) {
     if (linear.count(name) == 0 && tables.count(name) == 0) continue;
-    if (precision == "bf16") {
+    if (precision == Precision::kBf16) {
       tensor.copy_(tensor.to(torch::kBFloat16));
     } else {
-      const bool four = precision == "int4" && tables.count(name) == 0;
+      const bool four = precision == Precision::kInt4 && tables.count(name) == 0;
       tensor.copy_(dequantize(four ? quantize_int4(tensor) : quantize_int8(tensor)));
     }
   }
@@ -128,7 +128,7 @@ TEST(LanguageEngine, Float32IsTheModelToRounding) {
 TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
   for (const auto& config : configs()) {
     const auto model = model_of(config);
-    for (const char* precision : {"bf16", "int8", "int4"}) {
+    for (const Precision precision : {Precision::kBf16, Precision::kInt8, Precision::kInt4}) {
       LanguageEngine engine(*model, precision);
       const auto plain = rounded(*model, precision);
       LanguageState wanted_state, steps, whole;
@@ -136,7 +136,7 @@ TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
       const auto wanted = plain->extend(ids, wanted_state);
       Tensor last;
       for (int64_t t = 0; t < 20; ++t) last = engine.extend(ids.narrow(1, t, 1), steps);
-      const bool biased = config.bias && std::string(precision) == "bf16";
+      const bool biased = config.bias && precision == Precision::kBf16;
       EXPECT_LE(distance(last, wanted), biased ? 5e-3 : 3e-4) << config.mixer << " " << precision;
       EXPECT_LE(distance(engine.extend(ids, whole), wanted), 4e-2)
           << config.mixer << " " << precision;
@@ -179,7 +179,8 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
   all.back().dim = 64;  // for tile units
   for (const auto& config : all) {
     const auto model = model_of(config);
-    for (const char* precision : {"fp32", "bf16", "int8", "int4"}) {
+    for (const Precision precision :
+         {Precision::kFp32, Precision::kBf16, Precision::kInt8, Precision::kInt4}) {
       LanguageEngine engine(*model, precision);
       engine.expect_texts();
       const size_t texts_in_all = config.dim == 64 ? 21 : 6;  // more than a tile has rows
@@ -263,13 +264,13 @@ TEST(LanguageEngine, NamesTheTensorThatCannotBeRounded) {
         if (ends_with(name, part)) tensor[1][1] = INFINITY;
       }
       try {
-        LanguageEngine(*model, "int4");
+        LanguageEngine(*model, Precision::kInt4);
         FAIL() << "accepted " << part;
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kData);
         EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
       }
-      EXPECT_NO_THROW(LanguageEngine(*model, "bf16"));
+      EXPECT_NO_THROW(LanguageEngine(*model, Precision::kBf16));
     }
   }
 }
@@ -278,7 +279,6 @@ TEST(LanguageEngine, RefusesWhatTheModelRefuses) {
   auto config = small("tssa");
   config.positions = "learned";
   const auto model = model_of(config);
-  EXPECT_THROW(LanguageEngine(*model, "int2"), Error);
   LanguageEngine engine(*model);
   LanguageState state;
   EXPECT_THROW(engine.extend(torch::full({1, 1}, 97, torch::kLong), state), Error);

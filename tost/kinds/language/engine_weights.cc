@@ -1,7 +1,6 @@
 #include "tost/kinds/language/engine_weights.h"
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/nn/block_pass.h"
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/causal_means.h"
@@ -24,10 +23,6 @@ Tensor plain(const Tensor& x) {
 // The weight rounded as a step of this type sees it.
 Tensor rounded_weight(const Tensor& weight, WeightType type) {
   return StepWeight(weight, {}, type).rounded();
-}
-
-WeightType table_type(WeightType type) {
-  return type == WeightType::kInt4 ? WeightType::kInt8 : type;
 }
 
 BlockMixer mixer_kind(const TokenMixer& mixer, const LanguageConfig& config) {
@@ -61,27 +56,18 @@ std::shared_ptr<LanguageModel> rounded_copy(const LanguageModel& model, WeightTy
   return copy;
 }
 
-// The same type, once all weights that are to become integers are known to be finite.
-WeightType checked_type(const LanguageModel& model, WeightType type) {
-  if (type != WeightType::kInt8 && type != WeightType::kInt4) return type;
+// The type of its linear maps, once all weights that are to become integers are known to be finite.
+WeightType checked_type(const LanguageModel& model, const PrecisionFacts& facts) {
+  if (facts.modules) return facts.maps;
   auto names = linear_weight_names(model);
   names.merge(token_table_names(model));
   for (const auto& [name, tensor] : state_dict(model)) {
     if (names.count(name) != 0) check_roundable(tensor, name);
   }
-  return type;
+  return facts.maps;
 }
 
 }  // namespace
-
-WeightType weight_type(const std::string& precision) {
-  if (precision == "fp32") return WeightType::kFloat32;
-  if (precision == "bf16") return WeightType::kBfloat16;
-  if (precision == "int8") return WeightType::kInt8;
-  if (precision == "int4") return WeightType::kInt4;
-  fail_usage("Unknown precision '", precision, "' (known: fp32, bf16, int8, int4).",
-             did_you_mean(precision, {"fp32", "bf16", "int8", "int4"}));
-}
 
 StepWeight::StepWeight(const Tensor& weight, const Tensor& with_bias, WeightType weight_type)
     : type(weight_type), inputs(weight.size(1)), bias(plain(with_bias)) {
@@ -92,7 +78,7 @@ StepWeight::StepWeight(const Tensor& weight, const Tensor& with_bias, WeightType
     values = wide.to(torch::kBFloat16);
     if (bias.defined()) bias = bias.to(torch::kBFloat16);
   } else {
-    const auto q = type == WeightType::kInt8 ? quantize_int8(wide) : int4_rows(quantize_int4(wide));
+    const auto q = step_rows(quantize(wide, type));
     values = q.values;
     scales = q.scales;
   }
@@ -104,23 +90,13 @@ int64_t StepWeight::bytes() const {
 }
 
 void StepWeight::row(int64_t index, float* to) const {
-  if (type == WeightType::kInt8) {
-    const auto* from = values.const_data_ptr<int8_t>() + index * inputs;
-    const float scale = scales.const_data_ptr<float>()[index];
-    for (int64_t i = 0; i < inputs; ++i) to[i] = float(from[i]) * scale;
-  } else if (type == WeightType::kInt4) {
-    const auto* from = values.const_data_ptr<uint8_t>() + index * values.size(1);
-    const auto* scale = scales.const_data_ptr<at::BFloat16>() + index * scales.size(1);
-    for (int64_t i = 0; i < inputs; ++i) {
-      const auto at = kernels::int4_position(i);
-      const int value = ((from[at.byte] >> at.shift) & 15) - 8;
-      to[i] = float(value) * float(scale[i / kernels::kInt4Group]);
-    }
+  if (type == WeightType::kFloat32) {
+    std::copy_n(values.const_data_ptr<float>() + index * inputs, inputs, to);
   } else if (type == WeightType::kBfloat16) {
     const auto* from = values.const_data_ptr<at::BFloat16>() + index * inputs;
     for (int64_t i = 0; i < inputs; ++i) to[i] = from[i];
   } else {
-    std::copy_n(values.const_data_ptr<float>() + index * inputs, inputs, to);
+    read_step_row(type, values, scales, inputs, index, to);
   }
 }
 
@@ -167,10 +143,10 @@ LanguageBlockWeights::LanguageBlockWeights(const Block& block, const LanguageCon
   }
 }
 
-LanguageWeights::LanguageWeights(const LanguageModel& model, WeightType weight_type)
+LanguageWeights::LanguageWeights(const LanguageModel& model, Precision precision)
     : config(model.config()),
-      type(checked_type(model, weight_type)),
-      table(model.token_table(), {}, table_type(type)),
+      type(checked_type(model, facts_of(precision))),
+      table(model.token_table(), {}, facts_of(precision).tables),
       positions(plain(model.position_table())),
       norm(model.final_norm()) {
   const auto copy = rounded_copy(model, type);

@@ -11,12 +11,10 @@
 #include "tost/kernels/row_ops.h"
 #include "tost/kinds/language/engine_means.h"
 #include "tost/kinds/language/model.h"
+#include "tost/nn/precision.h"
 #include "tost/ops/quantized_weight.h"
 
 namespace tost {
-
-// fp32, bf16, int8, int4. Throws a usage Error for anything else.
-kernels::WeightType weight_type(const std::string& precision);
 
 // One linear map. Integer weights are rounded as quantized_weight.h says.
 struct StepWeight {
@@ -69,9 +67,8 @@ void check_state(const torch::Tensor& state, at::IntArrayRef sizes,
                  torch::ScalarType type = torch::kDouble);
 
 struct LanguageWeights {
-  // Shares the model's tensors and mixers where it can, so these must not change. Heads and token
-  // tables are at least eight bits.
-  LanguageWeights(const LanguageModel& model, kernels::WeightType type);
+  // Shares the model's tensors and mixers where it can, so these must not change.
+  LanguageWeights(const LanguageModel& model, Precision precision);
 
   int64_t step_bytes() const;  // that a step reads: all but the rows of the tables it looks up
 

@@ -8,6 +8,7 @@
 
 #include "tost/io/tokenizer.h"
 #include "tost/kinds/language/model.h"
+#include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
@@ -21,8 +22,8 @@ struct LanguageInfo {
 struct LoadedLanguage {
   std::shared_ptr<LanguageModel> model;  // float32, in evaluation mode
   LanguageInfo info;
-  std::filesystem::path file;      // what was read
-  std::string precision = "fp32";  // that the file holds its weights in
+  std::filesystem::path file;              // what was read
+  Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
 
 nlohmann::json to_json(const LanguageInfo& info);

@@ -310,7 +310,7 @@ TEST_F(Generate, AnEngineGoesOnWithAnySession) {
     config.max_tokens = 15;
     TextSession session;
     auto ids = run({prompt}, config, &session).texts[0].ids;
-    read_by_engine(model_, "fp32");
+    read_by_engine(model_, Precision::kFp32);
     const testing::TempDir folder;
     const auto file = folder.path() / "session";
     save_session(file, session, *model_);

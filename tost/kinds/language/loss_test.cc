@@ -64,9 +64,9 @@ TEST(LanguageLoss, EnginesScoreAsTheModel) {
     model->eval();
     const Ids ids = some_ids(200);
     const double plain = language_loss(*model, source_of(ids), 0, {})->loss;
-    read_by_engine(model, "fp32");
+    read_by_engine(model, Precision::kFp32);
     EXPECT_NEAR(language_loss(*model, source_of(ids), 0, {})->loss, plain, 1e-4) << mixer;
-    read_by_engine(model, "int8");
+    read_by_engine(model, Precision::kInt8);
     const double rounded = language_loss(*model, source_of(ids), 0, {})->loss;
     EXPECT_NE(rounded, plain) << mixer;
     EXPECT_NEAR(rounded, plain, 0.05 * plain) << mixer;
@@ -150,7 +150,7 @@ TEST(LanguageLoss, RefusesImpossibleSettings) {
   expect_part(refused([](auto& o) { o.stride = -1; }), "A stride of -1");
   expect_part(refused([](auto& o) { o.batch = -1; }), "at least one window");
   expect_part(refused([](auto& o) { o.batches = 0; }), "at least one window");
-  expect_part(refused([](auto& o) { o.precision = "fp8"; }), "fp8");
+  expect_part(refused([](auto& o) { o.precision = Precision::kInt8; }), "int8");
   expect_part(refused([](auto& o) {
                 o.protocol = "official";
                 o.context = -1;

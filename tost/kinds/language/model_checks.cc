@@ -8,7 +8,6 @@
 #include "tost/base/error.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/module_device.h"
-#include "tost/nn/precision.h"
 
 namespace tost {
 namespace {
@@ -40,7 +39,7 @@ class UnitLayerScale {
 
 }  // namespace
 
-void check_same_loss(LanguageModel& model, const LossOf& other, const std::string& precision) {
+void check_same_loss(LanguageModel& model, const LossOf& other, Precision precision) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode evaluation(model);
   const UnitLayerScale visible(model);
@@ -50,14 +49,14 @@ void check_same_loss(LanguageModel& model, const LossOf& other, const std::strin
   const double found = model.loss(ids, ids).item<double>();
   const double wanted = other(ids, ids).item<double>();
   // Found over presets and seeds: 2e-7 and 1.5e-4; with a mixer twice too large above 2e-3.
-  const double allowed = (precision == "bf16" ? 1e-3 : 1e-4) * std::abs(wanted);
+  const double allowed = (precision == Precision::kBf16 ? 1e-3 : 1e-4) * std::abs(wanted);
   if (!(std::abs(found - wanted) <= allowed)) {
     fail_data("The model's loss is ", found, " but ", wanted,
               " with the plain form; please report this with the output of `tost info`.");
   }
 }
 
-void check_steps(LanguageModel& model, const std::string& name, const std::string& precision) {
+void check_steps(LanguageModel& model, const std::string& name, Precision precision) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode evaluation(model);
   const UnitLayerScale visible(model);
@@ -69,7 +68,8 @@ void check_steps(LanguageModel& model, const std::string& name, const std::strin
   for (int64_t t = 0; t < tokens; ++t) last = model.extend(ids.narrow(1, t, 1), state);
   const double error = (last.to(torch::kFloat) - whole).abs().max().item<double>() /
                        whole.abs().max().item<double>();
-  const bool half = precision != "fp32" || model.parameters()[0].scalar_type() == torch::kBFloat16;
+  const bool half =
+      precision != Precision::kFp32 || model.parameters()[0].scalar_type() == torch::kBFloat16;
   if (!(error <= (half ? 5e-2 : 1e-4))) {
     fail_data("Steps of ", name, " deviate from the whole sequence by ", error,
               " of the largest logit; nothing was measured.");

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tost/kinds/language/model.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
@@ -15,11 +16,11 @@ using LossOf = std::function<torch::Tensor(const torch::Tensor&, const torch::Te
 
 // Throws a data Error unless `other`, which computes on the weights of `model`, gives the loss of
 // `model` on random ids. Precision as in PrecisionScope, on the model's device.
-void check_same_loss(LanguageModel& model, const LossOf& other, const std::string& precision);
+void check_same_loss(LanguageModel& model, const LossOf& other, Precision precision);
 
 // Throws a data Error that names `name` unless the logits after random ids read one by one are
 // those after all at once. `precision` is that of the engine the model is read by, if any.
 void check_steps(LanguageModel& model, const std::string& name,
-                 const std::string& precision = "fp32");
+                 Precision precision = Precision::kFp32);
 
 }  // namespace tost

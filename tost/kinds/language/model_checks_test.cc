@@ -53,7 +53,7 @@ Tensor forget(TokenMixer& mixer, const Tensor& x, const MixerCall& call) {
 }
 
 TEST(ModelChecks, PlainFormHasTheSameLossUnlessTheMixerIsWrong) {
-  for (const std::string precision : {"fp32", "bf16"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     torch::manual_seed(0);
     const auto model = make_language_model(with_small_layer_scale("tssa"));
     PlainModel plain(*model);
@@ -66,7 +66,7 @@ TEST(ModelChecks, PlainFormHasTheSameLossUnlessTheMixerIsWrong) {
 
 TEST(ModelChecks, StepsAgreeUnlessTheMixerForgets) {
   for (const std::string mixer : {"tssa", "softmax"}) {
-    for (const std::string precision : {"fp32", "bf16"}) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       torch::manual_seed(0);
       const auto model = make_language_model(with_small_layer_scale(mixer));
       use_precision(*model, precision);
@@ -90,7 +90,7 @@ TEST(ModelChecks, LeaveTheModelAsItWas) {
   check_steps(*model, "tssa");
   expect_unchanged();
   const LossOf wrong = [&](const Tensor&, const Tensor&) { return torch::zeros({}); };
-  EXPECT_THROW(check_same_loss(*model, wrong, "fp32"), Error);
+  EXPECT_THROW(check_same_loss(*model, wrong, Precision::kFp32), Error);
   expect_unchanged();
 }
 

@@ -6,21 +6,20 @@
 namespace tost {
 
 std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageModel>& model,
-                                               const std::string& precision, torch::Device device,
+                                               Precision precision, torch::Device device,
                                                const std::string& graphs) {
   const bool by_graphs = graphs_wanted(graphs, device);
   if (device.is_cpu()) {
     read_by_engine(model, precision);
     return nullptr;
   }
-  if (precision == "int8" || precision == "int4") {
+  if (!facts_of(precision).modules) {
     fail_usage(precision,
                " needs the inference engine, which runs on the CPU; use fp32 or bf16 on ",
                device.str(), ".");
   }
-  const PrecisionScope known(precision, device);
   model->to(device);
-  auto reader = by_graphs ? read_by_graphs(model, precision == "bf16") : nullptr;
+  auto reader = by_graphs ? read_by_graphs(model, precision == Precision::kBf16) : nullptr;
   if (graphs != "on") return reader;
   if (reader == nullptr) {
     fail_usage("graphs on needs a model whose state keeps its size, and mixer softmax of model '",
@@ -30,8 +29,12 @@ std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageMod
   return reader;
 }
 
-std::string scope_precision(const std::string& precision, torch::Device device) {
-  return device.is_cpu() ? "fp32" : precision;
+Precisions language_precisions(torch::Device device) {
+  return device.is_cpu() ? all_precisions() : classifier_precisions(/*engine=*/false);
+}
+
+Precision scope_precision(Precision precision, torch::Device device) {
+  return device.is_cpu() ? Precision::kFp32 : precision;
 }
 
 }  // namespace tost

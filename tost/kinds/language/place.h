@@ -15,10 +15,13 @@ namespace tost {
 // (graphs_wanted()) and its state keeps its size: by what is given back, else null. Throws a usage
 // Error for other precisions, and for graphs "on" where its state grows.
 std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageModel>& model,
-                                               const std::string& precision, torch::Device device,
+                                               Precision precision, torch::Device device,
                                                const std::string& graphs = "auto");
 
+// What it can be placed with: on the CPU every precision, on a GPU those of modules.
+Precisions language_precisions(torch::Device device);
+
 // The PrecisionScope its calls stand in: autocast on a GPU, none where the engine sees to it.
-std::string scope_precision(const std::string& precision, torch::Device device);
+Precision scope_precision(Precision precision, torch::Device device);
 
 }  // namespace tost

@@ -49,7 +49,7 @@ L gpt2_recipe() {
   c.weight_decay = 0.01;
   c.beta2 = 0.95;
   c.clip = 1;
-  c.precision = "bf16";
+  c.precision = Precision::kBf16;
   c.evaluate_every_steps = 100;
   c.eval_batches = 200;
   c.checkpoint_every = 0;

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "tost/kinds/language/model.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
 // What all evaluations of language models can be told.
 struct LanguageEvalOptions {
-  std::string precision = "fp32";  // or bf16
+  Precision precision = Precision::kFp32;  // or bf16
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t done, int64_t total)> progress;
 };

@@ -29,16 +29,16 @@ class BenchSequence : public BenchModel {
     return torch::randint(1, model_->config().vocab, {task.batch, task.size}, torch::kLong);
   }
 
-  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
                           bool engine) override {
     BenchRunner runner;
     const int64_t weights = parameter_count(*model_);
     if (engine) {
-      if (precision == "int4") fail_precision(kind(), engine, precision);
+      if (!facts_of(precision).packing) fail_precision(kind(), engine, precision);
       auto made = std::make_shared<SequenceEngine>(*model_, precision);
       const bool pairs = model_->config().pairs;
       model_.reset();  // the engine has weights of its own; the mixers it shares it holds
-      runner.weight_bytes = weights * (precision == "fp32" ? 4 : precision == "bf16" ? 2 : 1);
+      runner.weight_bytes = weights * facts_of(precision).bits / 8;
       runner.run = [made, input, pairs] {
         const torch::InferenceMode no_grad;
         const SequenceInput ids{input, {}};
@@ -46,7 +46,7 @@ class BenchSequence : public BenchModel {
       };
       return runner;
     }
-    if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
+    if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights;  // rounded at every use
     model_->to(task.device);
     auto plain =

@@ -241,7 +241,7 @@ bool SequenceEngine::supports(const SequenceClassifier& model) {
   return packable(model);
 }
 
-SequenceEngine::SequenceEngine(const SequenceClassifier& model, const std::string& precision)
+SequenceEngine::SequenceEngine(const SequenceClassifier& model, Precision precision)
     : precision_(precision), run_(std::make_unique<Run>(supported(model), packing_of(precision))) {}
 
 SequenceEngine::~SequenceEngine() = default;

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "tost/kinds/sequence/classifier.h"
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -22,10 +22,10 @@ class SequenceEngine {
 
   // Copies the weights, so that later changes of the model do not reach the engine (a mixer other
   // than tssa and none is shared). precision: fp32, bf16 or int8; what the CPU lacks is computed in
-  // float32 on the same rounded weights and tokens. Throws a usage Error for other names and for
+  // float32 on the same rounded weights and tokens. Throws a usage Error for others and for
   // models it does not support, a data Error naming the tensor where weights that are not finite
   // would become integers.
-  SequenceEngine(const SequenceClassifier& model, const std::string& precision);
+  SequenceEngine(const SequenceClassifier& model, Precision precision);
   ~SequenceEngine();
   SequenceEngine(const SequenceEngine&) = delete;
   SequenceEngine& operator=(const SequenceEngine&) = delete;
@@ -39,12 +39,12 @@ class SequenceEngine {
   torch::Tensor forward(const SequenceInput& input);
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
 
-  const std::string& precision() const { return precision_; }
+  Precision precision() const { return precision_; }
 
  private:
   class Run;
 
-  std::string precision_;
+  Precision precision_;
   std::unique_ptr<Run> run_;
 };
 

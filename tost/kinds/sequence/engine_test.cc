@@ -65,10 +65,11 @@ double relative_error(const Tensor& found, const Tensor& expected) {
 }
 
 struct Bound {
-  const char* precision;
+  Precision precision;
   double error;
 };
-constexpr Bound kBounds[] = {{"fp32", 1e-5}, {"bf16", 3e-2}, {"int8", 6e-2}};
+constexpr Bound kBounds[] = {
+    {Precision::kFp32, 1e-5}, {Precision::kBf16, 3e-2}, {Precision::kInt8, 6e-2}};
 
 void expect_agreement(const SequenceConfig& config, const SequenceInput& input) {
   const torch::InferenceMode no_grad;
@@ -241,7 +242,7 @@ TEST_F(SequenceEngineTest, SmallCallsAfterLargeOnesAndBack) {
   SequenceConfig config = small_config();
   config.positions = "sinusoidal";
   const auto model = used_model(config);
-  SequenceEngine engine(*model, "fp32");
+  SequenceEngine engine(*model, Precision::kFp32);
   for (const std::vector<int64_t>& lengths :
        {std::vector<int64_t>{3}, {700, 20}, {4, 5}, {90, 90, 90}, {850}, {1}}) {
     const auto input = batch_of(config, lengths);
@@ -251,11 +252,11 @@ TEST_F(SequenceEngineTest, SmallCallsAfterLargeOnesAndBack) {
 
 TEST_F(SequenceEngineTest, EmptyBatchesGiveNoLogits) {
   SequenceConfig config = small_config();
-  SequenceEngine engine(*used_model(config), "bf16");
+  SequenceEngine engine(*used_model(config), Precision::kBf16);
   const Tensor none = engine.forward({torch::empty({0, 9}, torch::kLong), {}});
   EXPECT_EQ(none.sizes(), (std::vector<int64_t>{0, 5}));
   config.pairs = true;
-  SequenceEngine pairs(*used_model(config), "int8");
+  SequenceEngine pairs(*used_model(config), Precision::kInt8);
   const SequenceInput empty{torch::empty({0, 0}, torch::kLong), torch::empty({0}, torch::kLong)};
   EXPECT_EQ(pairs.forward(empty, empty).sizes(), (std::vector<int64_t>{0, 5}));
 }
@@ -272,7 +273,7 @@ std::string error_of(const std::function<void()>& call) {
 TEST_F(SequenceEngineTest, SaysWhatTheModelSaysOfWrongInputs) {
   const SequenceConfig config = small_config();
   const auto model = used_model(config);
-  SequenceEngine engine(*model, "fp32");
+  SequenceEngine engine(*model, Precision::kFp32);
   const auto ids = [](std::vector<int64_t> values) {
     return torch::tensor(values, torch::kLong).unsqueeze(0);
   };
@@ -302,10 +303,10 @@ TEST_F(SequenceEngineTest, SaysWhatTheModelSaysOfWrongInputs) {
 
 TEST_F(SequenceEngineTest, TakesThreePrecisionsAndFloat32Models) {
   const auto model = used_model(small_config());
-  EXPECT_THROW(SequenceEngine(*model, "int4"), Error);
+  EXPECT_THROW(SequenceEngine(*model, Precision::kInt4), Error);
   model->to(torch::kBFloat16);
   EXPECT_FALSE(SequenceEngine::supports(*model));
-  EXPECT_THROW(SequenceEngine(*model, "fp32"), Error);
+  EXPECT_THROW(SequenceEngine(*model, Precision::kFp32), Error);
 }
 
 TEST_F(SequenceEngineTest, NamesTheTensorThatCannotBeRounded) {
@@ -314,9 +315,9 @@ TEST_F(SequenceEngineTest, NamesTheTensorThatCannotBeRounded) {
                            "blocks.1.attn.qkv.weight", "blocks.0.attn.to_out.0.weight"}) {
     const auto model = used_model(small_config());
     model->named_parameters()[name][0][0] = NAN;
-    const std::string said = error_of([&] { SequenceEngine(*model, "int8"); });
+    const std::string said = error_of([&] { SequenceEngine(*model, Precision::kInt8); });
     EXPECT_NE(said.find(name), std::string::npos) << said;
-    EXPECT_TRUE(SequenceEngine(*model, "bf16")
+    EXPECT_TRUE(SequenceEngine(*model, Precision::kBf16)
                     .forward(batch_of(small_config(), {4}))
                     .isnan()
                     .all()
@@ -329,7 +330,7 @@ TEST_F(SequenceEngineTest, LaterChangesOfTheModelDoNotReachIt) {
   const SequenceConfig config = small_config();
   const auto model = used_model(config);
   const auto input = batch_of(config, {20, 9});
-  SequenceEngine engine(*model, "fp32");
+  SequenceEngine engine(*model, Precision::kFp32);
   const Tensor before = engine.forward(input);
   for (auto& parameter : model->parameters()) parameter.zero_();
   EXPECT_TRUE(torch::equal(before, engine.forward(input)));

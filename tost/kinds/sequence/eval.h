@@ -13,14 +13,15 @@
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/sequence/classifier.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
 struct SequenceEvalOptions {
   int64_t batch = 32;
-  std::string precision = "fp32";  // or bf16, or int8 with `engine`
-  bool engine = false;             // where the inference engine supports the model (runner.h)
-  std::string graphs = "auto";     // of a model on a GPU, see graphs_wanted()
+  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
+  bool engine = false;          // where the inference engine supports the model (runner.h)
+  std::string graphs = "auto";  // of a model on a GPU, see graphs_wanted()
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
   ReadGuard read_guard = {};                                            // of every batch

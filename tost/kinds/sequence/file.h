@@ -10,6 +10,7 @@
 
 #include "tost/data/sequence_dataset.h"
 #include "tost/kinds/sequence/classifier.h"
+#include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
@@ -25,8 +26,8 @@ struct SequenceInfo {
 struct LoadedSequence {
   std::shared_ptr<SequenceClassifier> model;  // float32, in evaluation mode
   SequenceInfo info;
-  std::filesystem::path file;      // what was read
-  std::string precision = "fp32";  // that the file holds its weights in
+  std::filesystem::path file;              // what was read
+  Precision precision = Precision::kFp32;  // that the file holds its weights in
 };
 
 nlohmann::json to_json(const SequenceInfo& info);

@@ -7,7 +7,7 @@
 
 namespace tost {
 
-SequenceRunner::SequenceRunner(SequenceClassifier& model, const std::string& precision, bool engine,
+SequenceRunner::SequenceRunner(SequenceClassifier& model, Precision precision, bool engine,
                                const std::string& graphs)
     : model_(model),
       precision_(precision),
@@ -18,8 +18,8 @@ SequenceRunner::SequenceRunner(SequenceClassifier& model, const std::string& pre
   if (graphs == "on") call_.demand_graphs();
   if (engine && SequenceEngine::supports(model)) {
     engine_.emplace(model, precision);
-  } else if (precision == "int8") {
-    fail_usage("int8 needs the inference engine, which ",
+  } else if (facts_of(precision).packing && !facts_of(precision).modules) {
+    fail_usage(precision, " needs the inference engine, which ",
                engine ? "runs float32 models on the CPU" : "is switched off",
                "; use fp32 or bf16.");
   } else {

@@ -18,7 +18,7 @@ class SequenceRunner {
   // it supports the model. precision: fp32, bf16 or, by the engine alone, int8; throws a usage
   // Error for other names and for int8 without the engine.
   // `graphs`: see graphs_wanted().
-  SequenceRunner(SequenceClassifier& model, const std::string& precision, bool engine,
+  SequenceRunner(SequenceClassifier& model, Precision precision, bool engine,
                  const std::string& graphs = "auto");
 
   SequenceRunner(const SequenceRunner&) = delete;
@@ -33,7 +33,7 @@ class SequenceRunner {
 
  private:
   SequenceClassifier& model_;
-  std::string precision_;
+  Precision precision_;
   std::optional<SequenceEngine> engine_;
   GraphedCall call_;
 };

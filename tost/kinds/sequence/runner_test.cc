@@ -39,15 +39,15 @@ SequenceBatch small_batch() {
   return batch;
 }
 
-void expect_near(const Tensor& found, const Tensor& expected, const std::string& precision) {
+void expect_near(const Tensor& found, const Tensor& expected, Precision precision) {
   EXPECT_LE((found - expected).abs().max().item<double>(),
-            (precision == "fp32" ? 1e-5 : 3e-2) * expected.abs().max().item<double>())
+            (precision == Precision::kFp32 ? 1e-5 : 3e-2) * expected.abs().max().item<double>())
       << precision;
 }
 
 TEST(SequenceRunner, EngineAndModuleAgree) {
   const auto model = small_model(small_config());
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     SequenceRunner fast(*model, precision, /*engine=*/true), plain(*model, precision, false);
     EXPECT_TRUE(fast.by_engine());
     EXPECT_FALSE(plain.by_engine());
@@ -64,18 +64,18 @@ TEST(SequenceRunner, ReadsPairs) {
   SequenceBatch batch = small_batch();
   batch.second = batch.ids.flip(0);
   batch.second_lengths = batch.lengths.flip(0);
-  SequenceRunner fast(*model, "fp32", true), plain(*model, "fp32", false);
-  expect_near(fast.logits(batch), plain.logits(batch), "fp32");
+  SequenceRunner fast(*model, Precision::kFp32, true), plain(*model, Precision::kFp32, false);
+  expect_near(fast.logits(batch), plain.logits(batch), Precision::kFp32);
 }
 
 TEST(SequenceRunner, RefusesPrecisionsItCannotGive) {
   const auto model = small_model(small_config());
-  EXPECT_THROW(SequenceRunner(*model, "int8", false), Error);
-  EXPECT_THROW(SequenceRunner(*model, "int4", true), Error);
-  EXPECT_THROW(SequenceRunner(*model, "fp16", false), Error);
+  EXPECT_THROW(SequenceRunner(*model, Precision::kInt8, false), Error);
+  EXPECT_THROW(SequenceRunner(*model, Precision::kInt4, true), Error);
+  EXPECT_THROW(SequenceRunner(*model, Precision::kInt4, false), Error);
   model->to(torch::kBFloat16);
-  EXPECT_THROW(SequenceRunner(*model, "int8", true), Error);
-  EXPECT_FALSE(SequenceRunner(*model, "fp32", true).by_engine());
+  EXPECT_THROW(SequenceRunner(*model, Precision::kInt8, true), Error);
+  EXPECT_FALSE(SequenceRunner(*model, Precision::kFp32, true).by_engine());
 }
 
 TEST(SequenceRunner, AQuantisedFileComputesWhatTheEngineMakesOfTheWhole) {
@@ -88,17 +88,18 @@ TEST(SequenceRunner, AQuantisedFileComputesWhatTheEngineMakesOfTheWhole) {
   const auto whole = folder.path() / "whole.safetensors",
              small = folder.path() / "int8.safetensors";
   save_sequence_file(whole, *model, info);
-  const QuantizeResult result = quantize_model(whole, small, "int8");
+  const QuantizeResult result = quantize_model(whole, small, Precision::kInt8);
   EXPECT_EQ(result.kind, "sequence");
   EXPECT_EQ(result.rounded, 4 * 2 + 1);
   const LoadedSequence loaded = load_sequence_file(small);
-  EXPECT_EQ(loaded.precision, "int8");
-  SequenceRunner of_file(*loaded.model, "int8", true), of_model(*model, "int8", true);
-  SequenceRunner plain(*model, "fp32", false);
+  EXPECT_EQ(loaded.precision, Precision::kInt8);
+  SequenceRunner of_file(*loaded.model, Precision::kInt8, true),
+      of_model(*model, Precision::kInt8, true);
+  SequenceRunner plain(*model, Precision::kFp32, false);
   const Tensor found = of_file.logits(small_batch());
   // The head alone differs: the file has it in integers, the engine in bfloat16.
-  expect_near(found, of_model.logits(small_batch()), "int8");
-  expect_near(found, plain.logits(small_batch()), "int8");
+  expect_near(found, of_model.logits(small_batch()), Precision::kInt8);
+  expect_near(found, plain.logits(small_batch()), Precision::kInt8);
 }
 
 TEST(SequenceRunner, PredictionsOfBothAgree) {

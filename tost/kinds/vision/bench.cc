@@ -12,7 +12,6 @@
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/mixer_tssa.h"
-#include "tost/nn/precision.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/tssa_plain.h"
 
@@ -40,23 +39,23 @@ class BenchVision : public BenchModel {
     return torch::randn({task.batch, info_.config.in_channels, task.size, task.size});
   }
 
-  BenchRunner make_runner(const BenchTask& task, const Tensor& input, const std::string& precision,
+  BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
                           bool engine) override {
     BenchRunner runner;
     if (engine) {
-      if (precision == "int4" || !VisionEngine::supports(*model_)) {
+      if (!facts_of(precision).packing || !VisionEngine::supports(*model_)) {
         fail_precision(kind(), engine, precision);
       }
       auto made = std::make_shared<VisionEngine>(*model_, precision);
       model_.reset();  // the engine has weights of its own; the mixers it shares it holds
-      runner.weight_bytes = weights_ * (precision == "fp32" ? 4 : precision == "bf16" ? 2 : 1);
+      runner.weight_bytes = weights_ * facts_of(precision).bits / 8;
       runner.run = [made, input] {
         const torch::InferenceMode no_grad;
         return made->forward(input);
       };
       return runner;
     }
-    if (precision != "fp32" && precision != "bf16") fail_precision(kind(), engine, precision);
+    if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights_;  // rounded at every use
     model_->to(task.device);
     auto plain = std::make_shared<ImageRunner>(*model_, precision, /*engine=*/false, task.graphs);
@@ -204,11 +203,11 @@ class VisionBench : public TrainBenchModel {
     } const swap_back{*this};
     return loss();
   }
-  void check(const std::string& precision) override {
+  void check(Precision precision) override {
     const torch::NoGradGuard no_grad;
     const PrecisionScope scope(precision, images_.device());
     const double found = loss().item<double>(), wanted = plain_loss().item<double>();
-    const double allowed = (precision == "bf16" ? 2e-2 : 1e-4) * std::abs(wanted);
+    const double allowed = (precision == Precision::kBf16 ? 2e-2 : 1e-4) * std::abs(wanted);
     if (!(std::abs(found - wanted) <= allowed)) {
       fail_data("The model's loss is ", found, " but ", wanted,
                 " with the plain form; please report this with the output of `tost info`.");

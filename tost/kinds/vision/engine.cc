@@ -281,7 +281,7 @@ bool VisionEngine::supports(const ImageClassifier& model) {
          model.config().class_blocks > 0 && model.config().depth > 0;
 }
 
-VisionEngine::VisionEngine(const ImageClassifier& model, const std::string& precision)
+VisionEngine::VisionEngine(const ImageClassifier& model, Precision precision)
     : precision_(precision),
       run_(std::make_unique<Run>(transformer(model), packing_of(precision))) {}
 

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "tost/kinds/vision/image_classifier.h"
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -24,10 +24,10 @@ class VisionEngine {
 
   // Copies the weights, so that later changes of the model do not reach the engine (a mixer other
   // than tssa and none is shared). precision: fp32, bf16 or int8; what the CPU lacks is computed in
-  // float32 on the same rounded weights and tokens. Throws a usage Error for other names and for
+  // float32 on the same rounded weights and tokens. Throws a usage Error for others and for
   // models it does not support, a data Error naming the tensor where weights that are not finite
   // would become integers.
-  VisionEngine(const ImageClassifier& model, const std::string& precision);
+  VisionEngine(const ImageClassifier& model, Precision precision);
   ~VisionEngine();
   VisionEngine(const VisionEngine&) = delete;
   VisionEngine& operator=(const VisionEngine&) = delete;
@@ -40,12 +40,12 @@ class VisionEngine {
   // model does. Not for use by several threads at once.
   torch::Tensor forward(const torch::Tensor& images);
 
-  const std::string& precision() const { return precision_; }
+  Precision precision() const { return precision_; }
 
  private:
   class Run;
 
-  std::string precision_;
+  Precision precision_;
   std::unique_ptr<Run> run_;
 };
 

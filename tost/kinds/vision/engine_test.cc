@@ -57,10 +57,11 @@ double relative_error(const Tensor& found, const Tensor& expected) {
 }
 
 struct Bound {
-  const char* precision;
+  Precision precision;
   double error;
 };
-constexpr Bound kBounds[] = {{"fp32", 1e-5}, {"bf16", 2e-2}, {"int8", 6e-2}};
+constexpr Bound kBounds[] = {
+    {Precision::kFp32, 1e-5}, {Precision::kBf16, 2e-2}, {Precision::kInt8, 6e-2}};
 
 void expect_agreement(const VisionConfig& config, const Tensor& images) {
   const torch::InferenceMode no_grad;
@@ -142,7 +143,7 @@ TEST_F(VisionEngineTest, TakesPicturesOfEveryFloatingType) {
   const VisionConfig config = small_config();
   const auto model = used_model(config);
   const Tensor images = pictures(config, 2).to(torch::kBFloat16).to(torch::kFloat);
-  VisionEngine engine(*model, "fp32");
+  VisionEngine engine(*model, Precision::kFp32);
   const Tensor expected = engine.forward(images);
   for (const auto type : {torch::kDouble, torch::kBFloat16}) {
     EXPECT_TRUE(torch::equal(engine.forward(images.to(type)), expected)) << type;
@@ -174,7 +175,7 @@ TEST_F(VisionEngineTest, ManyPicturesGoInPasses) {
   config.image_size = 8;
   const auto model = used_model(config);
   const Tensor images = pictures(config, 70);
-  VisionEngine engine(*model, "fp32");
+  VisionEngine engine(*model, Precision::kFp32);
   EXPECT_LE(relative_error(engine.forward(images), model->forward(images)), 1e-5);
 }
 
@@ -182,7 +183,7 @@ TEST_F(VisionEngineTest, AutocastOfTheCallerChangesNothing) {
   const auto config = small_config();
   const auto model = used_model(config);
   const Tensor images = pictures(config, 2);
-  VisionEngine first(*model, "fp32"), second(*model, "fp32");
+  VisionEngine first(*model, Precision::kFp32), second(*model, Precision::kFp32);
   const Tensor plain = first.forward(images);
   const DeviceAutocast autocast(Autocast::kBfloat16);
   EXPECT_TRUE(torch::equal(second.forward(images), plain));
@@ -206,8 +207,8 @@ TEST_F(VisionEngineTest, NanStaysInItsPicture) {
 TEST_F(VisionEngineTest, SpeaksOfWrongImagesAndNames) {
   const VisionConfig config = small_config();
   const auto model = used_model(config);
-  EXPECT_THROW(VisionEngine(*model, "int4"), Error);
-  VisionEngine engine(*model, "fp32");
+  EXPECT_THROW(VisionEngine(*model, Precision::kInt4), Error);
+  VisionEngine engine(*model, Precision::kFp32);
   for (const auto& sizes : std::vector<std::vector<int64_t>>{
            {2, 1, 32, 32}, {2, 3, 30, 32}, {3, 32, 32}, {0, 3, 32, 32}, {1, 3, 0, 32}}) {
     EXPECT_THROW(engine.forward(torch::rand(sizes)), Error) << sizes;
@@ -217,7 +218,7 @@ TEST_F(VisionEngineTest, SpeaksOfWrongImagesAndNames) {
   linear.architecture = "linear";
   const auto baseline = make_image_classifier(linear);
   EXPECT_FALSE(VisionEngine::supports(*baseline));
-  EXPECT_THROW(VisionEngine(*baseline, "fp32"), Error);
+  EXPECT_THROW(VisionEngine(*baseline, Precision::kFp32), Error);
   const auto mixed = used_model(config);
   mixed->parameters().back().set_data(mixed->parameters().back().to(torch::kDouble));
   EXPECT_FALSE(VisionEngine::supports(*mixed));
@@ -228,7 +229,7 @@ TEST_F(VisionEngineTest, LaterChangesOfTheModelDoNotReachIt) {
   const VisionConfig config = small_config();
   const auto model = used_model(config);
   const Tensor images = pictures(config, 2);
-  VisionEngine engine(*model, "fp32");
+  VisionEngine engine(*model, Precision::kFp32);
   const Tensor before = engine.forward(images);
   for (auto& parameter : model->parameters()) parameter.zero_();
   EXPECT_TRUE(torch::equal(before, engine.forward(images)));
@@ -257,7 +258,7 @@ TEST_F(VisionEngineTest, GivesTheOfficialLogits) {
     load_state_dict(*model, state);
     model->eval();
     const auto expected = load_safetensors(folder / "expected.safetensors").tensors;
-    VisionEngine engine(*model, "fp32");
+    VisionEngine engine(*model, Precision::kFp32);
     EXPECT_LE(relative_error(engine.forward(expected.at("input")), expected.at("logits")), 1e-4)
         << r.folder;
   }

@@ -10,13 +10,14 @@
 #include "tost/data/loader.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/vision/image_classifier.h"
+#include "tost/nn/precision.h"
 
 namespace tost {
 
 struct EvalOptions {
-  std::string precision = "fp32";  // or bf16, or int8 with `engine`
-  bool engine = false;             // where the inference engine supports the model (image_runner.h)
-  std::string graphs = "auto";     // of a model on a GPU, see graphs_wanted()
+  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
+  bool engine = false;          // where the inference engine supports the model (image_runner.h)
+  std::string graphs = "auto";  // of a model on a GPU, see graphs_wanted()
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t images, int64_t total)> progress;  // after every batch
   ReadGuard read_guard = {};                                    // of every batch

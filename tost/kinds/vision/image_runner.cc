@@ -5,7 +5,7 @@
 
 namespace tost {
 
-ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, bool engine,
+ImageRunner::ImageRunner(ImageClassifier& model, Precision precision, bool engine,
                          const std::string& graphs)
     : model_(model),
       precision_(precision),
@@ -17,8 +17,8 @@ ImageRunner::ImageRunner(ImageClassifier& model, const std::string& precision, b
   if (graphs == "on") call_.demand_graphs();
   if (engine && VisionEngine::supports(model)) {
     engine_.emplace(model, precision);
-  } else if (precision == "int8") {
-    fail_usage("int8 needs the inference engine, which ",
+  } else if (facts_of(precision).packing && !facts_of(precision).modules) {
+    fail_usage(precision, " needs the inference engine, which ",
                !device_of(model).is_cpu() ? "runs on the CPU"
                : engine                   ? "does not run model '" + model.config().name + "'"
                                           : "is switched off",

@@ -17,7 +17,7 @@ class ImageRunner {
   // `model` is in evaluation mode and outlives the runner. `engine`: through VisionEngine where it
   // supports the model. precision: fp32, bf16 or, by the engine alone, int8; throws a usage Error
   // for other names and for int8 without the engine. `graphs`: see graphs_wanted().
-  ImageRunner(ImageClassifier& model, const std::string& precision, bool engine,
+  ImageRunner(ImageClassifier& model, Precision precision, bool engine,
               const std::string& graphs = "auto");
 
   ImageRunner(const ImageRunner&) = delete;
@@ -33,7 +33,7 @@ class ImageRunner {
 
  private:
   ImageClassifier& model_;
-  std::string precision_;
+  Precision precision_;
   std::optional<VisionEngine> engine_;
   GraphedCall call_;
 };

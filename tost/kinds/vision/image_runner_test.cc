@@ -23,16 +23,16 @@ TEST(ImageRunner, EngineAndModuleAgree) {
   const auto model = make_image_classifier(small_config());
   model->eval();
   const auto images = torch::randn({3, 3, 16, 16});
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
     ImageRunner fast(*model, precision, /*engine=*/true), plain(*model, precision, false);
     EXPECT_TRUE(fast.by_engine());
     EXPECT_FALSE(plain.by_engine());
     const auto expected = plain.logits(images);
     EXPECT_FALSE(expected.requires_grad());
     EXPECT_LE((fast.logits(images) - expected).abs().max().item<double>(),
-              (precision[0] == 'f' ? 1e-5 : 2e-2) * expected.abs().max().item<double>());
+              (precision == Precision::kFp32 ? 1e-5 : 2e-2) * expected.abs().max().item<double>());
   }
-  ImageRunner int8(*model, "int8", true);
+  ImageRunner int8(*model, Precision::kInt8, true);
   EXPECT_TRUE(int8.by_engine());
 }
 
@@ -41,7 +41,7 @@ TEST(ImageRunner, ModelsWithoutAnEngineGoLayerByLayer) {
   config.architecture = "linear";
   const auto model = make_image_classifier(config);
   model->eval();
-  ImageRunner runner(*model, "fp32", true);
+  ImageRunner runner(*model, Precision::kFp32, true);
   EXPECT_FALSE(runner.by_engine());
   const torch::NoGradGuard no_grad;
   const auto images = torch::randn({2, 3, 16, 16});
@@ -51,12 +51,12 @@ TEST(ImageRunner, ModelsWithoutAnEngineGoLayerByLayer) {
 TEST(ImageRunner, RefusesPrecisionsItCannotGive) {
   VisionConfig config = small_config();
   const auto model = make_image_classifier(config);
-  EXPECT_THROW(ImageRunner(*model, "int8", false), Error);
-  EXPECT_THROW(ImageRunner(*model, "int4", true), Error);
-  EXPECT_THROW(ImageRunner(*model, "fp16", false), Error);
+  EXPECT_THROW(ImageRunner(*model, Precision::kInt8, false), Error);
+  EXPECT_THROW(ImageRunner(*model, Precision::kInt4, true), Error);
+  EXPECT_THROW(ImageRunner(*model, Precision::kInt4, false), Error);
   config.architecture = "linear";
   const auto baseline = make_image_classifier(config);
-  EXPECT_THROW(ImageRunner(*baseline, "int8", true), Error);
+  EXPECT_THROW(ImageRunner(*baseline, Precision::kInt8, true), Error);
 }
 
 }  // namespace image_runner_test

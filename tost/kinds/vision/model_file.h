@@ -10,6 +10,7 @@
 #include "tost/data/preprocess.h"
 #include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_classifier.h"
+#include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 #include "tost/torch.h"
 
@@ -41,8 +42,8 @@ ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& met
 struct LoadedModel {
   std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
   ModelInfo info;
-  std::filesystem::path file;      // what was read
-  std::string precision = "fp32";  // that the file holds its weights in (quantized_file.h)
+  std::filesystem::path file;              // what was read
+  Precision precision = Precision::kFp32;  // that the file holds its weights in (quantized_file.h)
 };
 
 // Reads safetensors files of this program and the checkpoints of foreign.h.

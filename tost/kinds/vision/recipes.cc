@@ -38,7 +38,8 @@ VisionTrainConfig imagenet() {
   c.schedule_lag = 1;
   c.weight_decay = 0.05;
   c.ema_decay = 0.99996;
-  c.precision = "bf16";  // official: fp16 autocast with loss scaling, which the CPU does not offer
+  // Official: fp16 autocast with loss scaling, which the CPU does not offer.
+  c.precision = Precision::kBf16;
   c.repeats = 3;
   c.crop = "random";
   c.randaugment = 2;
@@ -66,7 +67,7 @@ VisionTrainConfig finetune() {
   c.schedule_lag = 2;
   c.weight_decay = 0.01;
   c.decay_all = true;
-  c.precision = "bf16";  // official: fp16 autocast
+  c.precision = Precision::kBf16;  // official: fp16 autocast
   c.crop = "random";
   c.randaugment = 2;
   c.randaugment_magnitude = 14.0 / 3;  // official: 14 on a scale that ends at 30, here at 10

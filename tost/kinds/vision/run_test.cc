@@ -314,7 +314,7 @@ TEST(VisionRun, IsEvaluatedInItsOwnPrecision) {
   values.update({{"precision", "bf16"}, {"ema_decay", 0}, {"max_steps", 3}});
   const TrainResult result = train(dir.path() / "run", values);
   const LoadedModel loaded = load_model_file(latest(dir.path() / "run"));
-  const auto loss = [&](const std::string& precision) {
+  const auto loss = [&](Precision precision) {
     LoaderConfig loading;
     loading.batch_size = values["eval_batch"];
     loading.preprocess = loaded.info.preprocess;
@@ -326,8 +326,8 @@ TEST(VisionRun, IsEvaluatedInItsOwnPrecision) {
     return evaluate(*loaded.model, loader, options)->loss;
   };
   const double logged = result.last_eval["loss"];
-  EXPECT_NEAR(loss("bf16"), logged, 1e-6);
-  EXPECT_GT(std::abs(loss("fp32") - logged), 1e-5);
+  EXPECT_NEAR(loss(Precision::kBf16), logged, 1e-6);
+  EXPECT_GT(std::abs(loss(Precision::kFp32) - logged), 1e-5);
 }
 
 // The defaults on real data: clearly above chance (0.1) after 200 steps, and a model file whose
