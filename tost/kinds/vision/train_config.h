@@ -57,7 +57,7 @@ struct VisionTrainConfig : LoopConfig {
   double label_smoothing = 0;
 };
 
-// Recipes small, finetune, imagenet.
+// Recipes small, photos, finetune, imagenet.
 const ConfigForm<VisionTrainConfig>& vision_train_form();
 std::vector<Recipe<VisionTrainConfig>> vision_recipes();
 
