@@ -83,6 +83,7 @@ class Convert(unittest.TestCase):
         tost("generate", self.dir / "t4.safetensors", "--prompt", "the", "--max-tokens", 3)
         self.assertIn("exists", tost("quantize", self.dir / "run", self.dir / "v8.safetensors", code=2).stderr)
         tost("quantize", self.dir / "run", self.dir / "none.safetensors", "--data", self.dir / "nothing", code=1)
+        tost("quantize", self.dir / "run", self.dir / "none.safetensors", "--precision", "int4", code=2)
         self.assertFalse((self.dir / "none.safetensors").exists())
 
     def test_quantize_says_what_int8_is_multiplied_by(self):

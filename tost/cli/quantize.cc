@@ -89,17 +89,18 @@ void run_quantize(const QuantizeCommand& c) {
     std::cerr << "interrupted\n";
     set_exit_code(kExitInterrupted);
   };
-  // Scored before anything is written: the data may not fit.
-  json before;
+  // Before anything is written: the precision, or the data, may not fit.
+  const Kind& kind = kind_named(model_kind(c.in, weights));
+  json before, products;
+  // A step of decoding reads fewer bytes whatever it multiplies by.
+  if (!kind.decodes) products = product_way(packing_of(precision));
   if (!c.data.path.empty()) {
-    before = score(c, kind_named(model_kind(c.in, weights)), c.in, weights);
+    before = score(c, kind, c.in, weights);
     if (before.is_null()) return interrupted();
   }
   const QuantizeResult result = quantize_model(c.in, c.out, precision, weights);
   json report = to_json(result);
-  const Kind& kind = kind_named(result.kind);
-  // A step of decoding reads fewer bytes whatever it multiplies by.
-  if (!kind.decodes) report["products"] = product_way(packing_of(precision));
+  if (!products.is_null()) report["products"] = products;
   if (!c.data.path.empty()) {
     report["data"] = c.data.path;
     report["before"] = before;
