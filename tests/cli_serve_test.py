@@ -46,7 +46,7 @@ class Server:
     """A running server; `flags` follow the models."""
 
     def __init__(self, *flags, env=None):
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("a+")  # the server appends, wherever line_of() reads
         self.process = subprocess.Popen([cli_test.TOST, "serve", *map(str, flags), "--port", "0"], text=True, stderr=self.log,
                                         stdout=subprocess.PIPE, env={**os.environ, **(env or {})})
         line = self.process.stdout.readline()
@@ -86,9 +86,17 @@ class Server:
         self.log.close()
         return code
 
-    def lines(self):
-        self.log.seek(0)
-        return [json.loads(line) for line in self.log.read().splitlines() if line.startswith("{")]
+    def line_of(self, request):
+        """What the log says of a request: its line may follow the answer."""
+        end = time.monotonic() + 300
+        while time.monotonic() < end:
+            self.log.seek(0)
+            for line in self.log.read().splitlines(keepends=True):
+                entry = json.loads(line) if line.startswith("{") and line.endswith("\n") else {}
+                if entry.get("id") == request:
+                    return entry
+            time.sleep(0.01)
+        raise AssertionError(f"no line of request {request}")
 
 
 class Case(cli_test.Case):
@@ -446,7 +454,7 @@ class Operation(Case):
         page = self.server.ask("GET", "/")
         self.assertIn("default-src 'none'", page.headers["Content-Security-Policy"])
         self.assertNotRegex(page.body.decode(), r'(src|href)="(https?:)?//')
-        line = [entry for entry in self.server.lines() if entry.get("id") == page.headers["X-Request-Id"]][0]
+        line = self.server.line_of(page.headers["X-Request-Id"])
         self.assertEqual((line["method"], line["path"], line["status"]), ("GET", "/", 200))
 
     def test_hosts_and_origins(self):
