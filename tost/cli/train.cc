@@ -204,7 +204,7 @@ bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
     std::cout << "stopped before the first step, nothing saved\n";
     return false;
   }
-  view.note(cat("max_steps is ", *steps, ", which take about ", minutes, " minutes here."));
+  view.note(cat("max_steps is ", *steps, ": about ", minutes, " minutes on this machine."));
   run.values["max_steps"] = *steps;
   return true;
 }
