@@ -44,7 +44,7 @@ constexpr std::array kVisionSizes{
     // three (one seed).
     VisionSize{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
     VisionSize{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
-    // For photographs of 32 pixels: half of the multiplications are the stem's. See docs/data.md
+    // For photographs of 32 pixels: half of the multiplications are the stem's. See docs/quality.md.
     VisionSize{"photo", 128, 4, 8, 1.0, 0, 32, 10, {4, 4}, false, 4},
 };
 
