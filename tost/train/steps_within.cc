@@ -1,10 +1,10 @@
 #include "tost/train/steps_within.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "tost/base/error.h"
@@ -43,9 +43,24 @@ class TrialSteps : public TrainListener {
   Clock::time_point begin_ = Clock::now();
 };
 
-struct TrialFolder {
-  fs::path path = temporary_folder() / cat("tost_trial_", ::getpid());
-  ~TrialFolder() { discard(path); }
+// New, so that nothing that lies in the temporary folder is touched.
+class TrialFolder {
+ public:
+  TrialFolder() {
+    std::string name = (temporary_folder() / "tost_trial_XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      fail_data("Cannot create a folder '", name, "': ", system_reason(errno), ".");
+    }
+    path_ = name;
+  }
+  ~TrialFolder() { discard(path_); }
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
 };
 
 }  // namespace
@@ -54,12 +69,11 @@ std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, Tr
                                     const std::atomic<bool>* stop) {
   const auto begin = std::chrono::steady_clock::now();
   const TrialFolder folder;
-  make_directories(folder.path);
   LoopConfig trial = config;
   trial.max_steps = std::numeric_limits<int32_t>::max();
   trial.sample_every_steps = trial.checkpoint_every_steps = trial.checkpoint_every = 0;
   TrialSteps steps(60 * minutes / 50, stop);
-  Trainer(trial, task, folder.path, steps, &steps.enough).train();
+  Trainer(trial, task, folder.path(), steps, &steps.enough).train();
   if (stop != nullptr && *stop) return std::nullopt;
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   const double left = (60 * minutes - spent.count()) * 14 / 15;
