@@ -7,6 +7,7 @@
 #include "tost/nn/affine_chain.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
+#include "tost/ops/tssa_plain.h"
 
 namespace tost {
 
@@ -54,16 +55,24 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   if (conv != nullptr) {
     w = conv->forward(w, call.state != nullptr ? &(*call.state)["conv"] : nullptr);
   }
-  const auto pi = membership(x);
+  auto pi = membership(x), values = parts[1];
+  if (call.lengths.defined()) {
+    const auto own = own_tokens(call.lengths, x.size(1)).unsqueeze(2);
+    pi = pi * own;
+    values = values.masked_fill(own.logical_not(), 0);
+  }
   if (call.trace != nullptr) {
     *call.trace = {w, (pi / double(config_.heads)).transpose(1, 2)};
   }
   Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
   const auto gate = config_.options.gate ? parts[2] : Tensor();
   if (call.trace != nullptr && gate.defined()) call.trace->gate = torch::silu(gate);
-  const MeansCall means_call{w, parts[1], gate, pi, rates->log_rates()};
-  if (call.trace != nullptr) means->trace(means_call, sums, *call.trace);
-  return c_proj->forward(means->forward(means_call, sums));
+  return c_proj->forward(read({w, values, gate, pi, rates->log_rates()}, sums, call.trace));
+}
+
+Tensor CausalMeansMixer::read(const MeansCall& call, Tensor* sums, MixerTrace* trace) const {
+  if (trace != nullptr) means->trace(call, sums, *trace);
+  return means->forward(call, sums);
 }
 
 ForgettingRates::ForgettingRates(int64_t heads, const std::string& kind) {

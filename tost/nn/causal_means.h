@@ -66,6 +66,7 @@ class CausalMeansMixer : public TokenMixer {
  public:
   // `uniform`: pi fixed to 1, what membership is compared with.
   CausalMeansMixer(const CausalMixerConfig& config, bool uniform);
+  // Padding, which only the form in both directions has, writes nothing.
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
   // Of w; membership comes from the router, not from them.
   torch::Tensor subspaces() const override;
@@ -79,6 +80,10 @@ class CausalMeansMixer : public TokenMixer {
   std::shared_ptr<GroupMeans> means;
   std::shared_ptr<ForgettingRates> rates;
   torch::Tensor temp;  // [H], starts at 1; undefined when uniform
+
+ protected:
+  // (w + m) * silu(g); `sums` as of GroupMeans.
+  virtual torch::Tensor read(const MeansCall& call, torch::Tensor* sums, MixerTrace* trace) const;
 
  private:
   torch::Tensor membership(const torch::Tensor& x) const;  // [B, T, H]

@@ -6,6 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/nn/mixer_attention.h"
+#include "tost/nn/mixer_running_means.h"
 #include "tost/nn/mixer_ssm.h"
 #include "tost/nn/mixer_subspace.h"
 #include "tost/nn/mixer_tssa.h"
@@ -25,6 +26,11 @@ std::shared_ptr<TokenMixer> make_tssa(const MixerConfig& config) {
                                      TssaAdditions{.means = kMeans, .length_free = kLengthFree});
 }
 
+template <bool kUniform>
+std::shared_ptr<TokenMixer> make_running(const MixerConfig& config) {
+  return std::make_shared<RunningMeansMixer>(config, kUniform);
+}
+
 struct MixerEntry {
   const char* name;
   std::shared_ptr<TokenMixer> (*make)(const MixerConfig&);
@@ -32,7 +38,8 @@ struct MixerEntry {
   // Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
   // work is left out, as in the usual counting.
   int64_t (*core)(int64_t c, int64_t p, int64_t n);
-  bool splits = false;  // honours TokenSumsScope
+  bool splits = false;       // honours TokenSumsScope
+  bool pairs_heads = false;  // needs an even number of them
 };
 
 constexpr std::array kMixers{
@@ -45,6 +52,11 @@ constexpr std::array kMixers{
                [](int64_t c, int64_t, int64_t) { return 2 * c; }, true},
     MixerEntry{"tssa-length-free", make_tssa<false, true>, 2,
                [](int64_t c, int64_t, int64_t) { return c; }, true},
+    // Group means that are read in both directions, with membership and without.
+    MixerEntry{"tssa-running-means", make_running<false>, 4,
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }, false, true},
+    MixerEntry{"tssa-running-means-uniform", make_running<true>, 4,
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }, false, true},
     MixerEntry{"softmax", make<SoftmaxMixer>, 4,
                [](int64_t c, int64_t, int64_t n) { return 2 * c * n; }},
     MixerEntry{"xca", make<CrossCovarianceMixer>, 4,
@@ -105,8 +117,12 @@ void check_heads(int64_t dim, int64_t heads) {
 }
 
 void check_mixer(const std::string& name, const MixerConfig& config) {
-  check_mixer_name(name);
+  const MixerEntry& entry = find_mixer(name);
   check_heads(config.dim, config.heads);
+  if (entry.pairs_heads && config.heads % 2 != 0) {
+    fail_usage("The mixer ", name, " has ", config.heads,
+               " heads; half of them read from each end, so choose an even number.");
+  }
 }
 
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config) {

@@ -62,9 +62,9 @@ class TokenMixer : public torch::nn::Module {
  public:
   // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Of causal mixers (causal_mixer.h)
   // output t depends on tokens 0..t alone. The others are equivariant to permutations of the
-  // tokens, but for ssm, which reads them in order, and cbsa beyond 64 tokens, which pools
-  // neighbours. What stands in padding changes no token of the sequence and gets no gradient from
-  // one; what comes out there is finite where the input is, and means nothing.
+  // tokens, but for ssm and the running means, which read them in order, and cbsa beyond 64 tokens,
+  // which pools neighbours. What stands in padding changes no token of the sequence and gets no
+  // gradient from one; what comes out there is finite where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
 
   // Such mixers give their maps, so that a block can join them to what surrounds them, and
@@ -105,7 +105,8 @@ void check_mixer_name(const std::string& name);
 // Throws a usage Error for heads that do not divide dim.
 void check_heads(int64_t dim, int64_t heads);
 
-// The same, and for an unknown name, offering the nearest.
+// The same, for an odd number of heads where the mixer reads with half of them from each end, and
+// for an unknown name, offering the nearest.
 void check_mixer(const std::string& name, const MixerConfig& config);
 
 // Checked as above. Weights are uninitialised (see layers.h and draw_weights()).

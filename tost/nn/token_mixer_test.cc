@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "tost/base/error.h"
@@ -35,7 +36,9 @@ void expect_near(const torch::Tensor& found, const torch::Tensor& wanted) {
 }
 
 TEST_P(EveryMixer, PermutingTokensPermutesTheOutput) {
-  if (GetParam() == "ssm") GTEST_SKIP() << "reads tokens in order";
+  if (GetParam() == "ssm" || GetParam().starts_with("tssa-running-means")) {
+    GTEST_SKIP() << "reads tokens in order";
+  }
   const auto order = torch::randperm(kTokens);
   const auto straight = mixer_->forward(x_, {}).index_select(1, order);
   const auto permuted = mixer_->forward(x_.index_select(1, order), {});
@@ -179,6 +182,66 @@ TEST(TokenMixers, LinearAttentionEqualsItsDefinition) {
   const auto wanted = torch::linear(torch::matmul(weights, qkv.narrow(1, 12, 6)),
                                     parameters["proj.weight"], parameters["proj.bias"]);
   EXPECT_TRUE(torch::allclose(mixer->forward(x, {})[0], wanted, 1e-4, 1e-7));
+}
+
+// Of one head in float64: what token t reads of those that `from_end` lets it see, itself included.
+torch::Tensor decayed_mean(const torch::Tensor& pi, const torch::Tensor& values, double rate,
+                           bool from_end, int64_t t) {
+  auto sum = torch::zeros({values.size(1)}, torch::kDouble);
+  double mass = 0;
+  for (int64_t s = 0; s < values.size(0); ++s) {
+    if (from_end ? s < t : s > t) continue;
+    const double reach = std::pow(rate, double(std::abs(t - s))), share = pi[s].item<double>();
+    sum += reach * share * values[s];
+    mass += reach * share * share;
+  }
+  return sum / std::sqrt(mass + 1e-6);
+}
+
+TEST(TokenMixers, RunningMeansEqualTheirDefinition) {
+  torch::manual_seed(7);
+  constexpr int64_t kSize = 8, kParts = 4, kWidth = 2, kSteps = 5;
+  for (const bool uniform : {false, true}) {
+    const std::string name = uniform ? "tssa-running-means-uniform" : "tssa-running-means";
+    const auto mixer = make_mixer(name, {.dim = kSize, .heads = kParts, .qkv_bias = true});
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.7);
+    const auto x = torch::randn({1, kSteps, kSize}).to(torch::kDouble);
+    const auto found = mixer->forward(x.to(torch::kFloat), {})[0];
+    auto p = mixer->named_parameters();
+    const auto of = [&](const char* key) { return p[key].to(torch::kDouble); };
+    const auto all = torch::linear(x[0], of("c_attn.weight"), of("c_attn.bias"));
+    const auto pi = uniform
+                        ? torch::ones({kSteps, kParts}, torch::kDouble)
+                        : (torch::linear(x[0], of("router.weight"), of("router.bias")) * of("temp"))
+                                  .softmax(1) *
+                              double(kParts);
+    const auto rates = of("rates.decay").sigmoid();
+    auto y = torch::zeros({kSteps, kSize}, torch::kDouble);
+    for (int64_t h = 0; h < kParts; ++h) {
+      const auto values = all.narrow(1, kSize + h * kWidth, kWidth);
+      const auto scale = of("means.scale").narrow(0, h * kWidth, kWidth);
+      for (int64_t t = 0; t < kSteps; ++t) {
+        const auto mean = decayed_mean(pi.select(1, h), values, rates[h].item<double>(),
+                                       /*from_end=*/h >= kParts / 2, t);
+        y[t].narrow(0, h * kWidth, kWidth) += scale * mean;
+      }
+    }
+    y = (y + all.narrow(1, 0, kSize)) * torch::silu(all.narrow(1, 2 * kSize, kSize));
+    const auto wanted = torch::linear(y, of("c_proj.weight"), of("c_proj.bias"));
+    EXPECT_TRUE(torch::allclose(found.to(torch::kDouble), wanted, 1e-4, 1e-5)) << name;
+  }
+}
+
+TEST(TokenMixers, RunningMeansNeedAnEvenNumberOfHeads) {
+  EXPECT_NO_THROW(check_mixer("tssa-running-means", {.dim = 12, .heads = 2}));
+  try {
+    check_mixer("tssa-running-means", {.dim = 12, .heads = 3});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(error.what()).find("even"), std::string::npos) << error.what();
+  }
 }
 
 TEST(TokenMixers, WrongNamesAndHeadsAreUsageErrors) {

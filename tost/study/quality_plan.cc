@@ -38,8 +38,8 @@ std::vector<Contestant> causal_contestants() {
 
 std::vector<Contestant> other_contestants() {
   std::vector<Contestant> all;
-  for (const char* mixer :
-       {"tssa", "tssa-means", kReference, "none", "linear", "xca", "ssm", "mssa", "cbsa"}) {
+  for (const char* mixer : {"tssa", "tssa-means", "tssa-running-means", kReference, "none",
+                            "linear", "xca", "ssm", "mssa", "cbsa"}) {
     all.push_back({mixer, {{"mixer", mixer}}});
   }
   return all;

@@ -114,7 +114,9 @@ TEST_P(EverySequenceMixer, WhatStandsInPaddingChangesNothing) {
 }
 
 TEST_P(EverySequenceMixer, OrderIsSeenThroughPositionsAlone) {
-  if (GetParam() == "ssm") GTEST_SKIP() << "reads tokens in order";
+  if (GetParam() == "ssm" || GetParam().starts_with("tssa-running-means")) {
+    GTEST_SKIP() << "reads tokens in order";
+  }
   const torch::NoGradGuard no_grad;
   const auto batch = batch_of({12, 20}, 20);
   auto turned = batch;

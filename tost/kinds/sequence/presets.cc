@@ -44,6 +44,8 @@ constexpr std::array kSequenceSizes{
     SequenceSize{"seq_tiny", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0},
     SequenceSize{"seq_means", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,
                  "tssa-means"},
+    SequenceSize{"seq_running", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,
+                 "tssa-running-means"},
     SequenceSize{"seq_mssa", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false, "mssa"},
     SequenceSize{"seq_cbsa", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false, "cbsa"},
 };

@@ -14,10 +14,13 @@ struct VisionFamily {
   const char* mixer;
   bool small_only = false;  // only the sizes that are ours
 };
-constexpr std::array kVisionFamilies{
-    VisionFamily{"tost", "tssa"},        VisionFamily{"xcit", "xca"},
-    VisionFamily{"vit", "softmax"},      VisionFamily{"tost_means", "tssa-means", true},
-    VisionFamily{"crate", "mssa", true}, VisionFamily{"cbt", "cbsa", true}};
+constexpr std::array kVisionFamilies{VisionFamily{"tost", "tssa"},
+                                     VisionFamily{"xcit", "xca"},
+                                     VisionFamily{"vit", "softmax"},
+                                     VisionFamily{"tost_means", "tssa-means", true},
+                                     VisionFamily{"tost_running", "tssa-running-means", true},
+                                     VisionFamily{"crate", "mssa", true},
+                                     VisionFamily{"cbt", "cbsa", true}};
 
 struct VisionSize {
   const char* name;
@@ -44,7 +47,8 @@ constexpr std::array kVisionSizes{
     // three (one seed).
     VisionSize{"nano", 64, 6, 4, 1.0, 0, 32, 10, {4, 2}, false, 2},
     VisionSize{"micro", 128, 8, 8, 1.0, 0, 32, 10, {4, 2}, false, 2},
-    // For photographs of 32 pixels: half of the multiplications are the stem's. See docs/quality.md.
+    // For photographs of 32 pixels: half of the multiplications are the stem's. See
+    // docs/quality.md.
     VisionSize{"photo", 128, 4, 8, 1.0, 0, 32, 10, {4, 4}, false, 4},
 };
 
