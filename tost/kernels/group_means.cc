@@ -30,15 +30,34 @@ void over_head_ranges(const TssaShape& shape, ParallelFor parallel, const One& o
   light ? ranges(0, all) : parallel(all, ranges);
 }
 
-MeansRows rows_at(const ConstTokens& t, const MeansInputs& in, int64_t sample, int64_t token,
-                  int64_t channel) {
-  if (t.data == nullptr) return {};
-  return {row(t, in.dtype, sample, token) + channel * element_size(in.dtype), t.token_stride};
+// Tokens are counted in the order in which their head reads them.
+bool reads_from_end(const MeansInputs& in, int64_t head) {
+  return head >= in.shape.heads - in.from_end;
 }
-MeansOut rows_at(const Tokens& t, const MeansInputs& in, int64_t sample, int64_t token,
-                 int64_t channel) {
+int64_t place_of(const MeansInputs& in, int64_t head, int64_t token) {
+  return reads_from_end(in, head) ? in.shape.tokens - 1 - token : token;
+}
+int64_t towards(const MeansInputs& in, int64_t head, int64_t stride) {
+  return reads_from_end(in, head) ? -stride : stride;
+}
+
+template <class Rows, class Memory>
+Rows rows_at(const Memory& t, const MeansInputs& in, int64_t sample, int64_t head, int64_t token) {
   if (t.data == nullptr) return {};
-  return {row(t, in.dtype, sample, token) + channel * element_size(in.dtype), t.token_stride};
+  const int64_t offset = head * in.shape.width * element_size(in.dtype);
+  return {row(t, in.dtype, sample, place_of(in, head, token)) + offset,
+          towards(in, head, t.token_stride)};
+}
+MeansRows read_at(const ConstTokens& t, const MeansInputs& in, int64_t sample, int64_t head,
+                  int64_t token) {
+  return rows_at<MeansRows>(t, in, sample, head, token);
+}
+MeansOut write_at(const Tokens& t, const MeansInputs& in, int64_t sample, int64_t head,
+                  int64_t token) {
+  return rows_at<MeansOut>(t, in, sample, head, token);
+}
+int64_t membership_at(const MeansInputs& in, int64_t sample, int64_t head, int64_t token) {
+  return (sample * in.shape.tokens + place_of(in, head, token)) * in.shape.heads + head;
 }
 
 // [H, kCausalChunk]: G^1, G^2, ... of every head.
@@ -55,18 +74,18 @@ void fill_powers(const MeansInputs& in, float* powers) {
 // What a pass reads of the tokens of a group from `token` on, of a head.
 MeansBlock means_block(const MeansInputs& in, const float* powers, int64_t sample, int64_t head,
                        int64_t token) {
-  const int64_t width = in.shape.width, c = head * width, t = token % kCausalChunk;
+  const int64_t width = in.shape.width, t = token % kCausalChunk;
   MeansBlock b;
   b.tokens = std::min(kTokenGroup, in.shape.tokens - token);
   b.width = width;
-  b.values = rows_at(in.values, in, sample, token, c);
-  b.base = rows_at(in.base, in, sample, token, c);
-  b.gate = rows_at(in.gate, in, sample, token, c);
-  b.pi = in.pi + (sample * in.shape.tokens + token) * in.shape.heads + head;
-  b.pi_stride = in.shape.heads;
+  b.values = read_at(in.values, in, sample, head, token);
+  b.base = read_at(in.base, in, sample, head, token);
+  b.gate = read_at(in.gate, in, sample, head, token);
+  b.pi = in.pi + membership_at(in, sample, head, token);
+  b.pi_stride = towards(in, head, in.shape.heads);
   b.decay = powers[head * kCausalChunk];
   b.powers = powers + head * kCausalChunk + t;
-  b.scale = in.scale + c;
+  b.scale = in.scale + head * width;
   b.first = t == 0;
   return b;
 }
@@ -155,7 +174,7 @@ class MeansForwardRun {
         MeansBlock b = means_block(in_, powers_, sample, k, t);
         b.before = before(sample, k, token);
         b.rest = rest_ + sums_of(sample, k);
-        b.y = rows_at(args_.y, in_, sample, t, k * shape_.width);
+        b.y = write_at(args_.y, in_, sample, k, t);
         b.stream = stream_;
         passes.forward(b);
       }
@@ -235,11 +254,11 @@ class MeansBackwardRun {
     b.sums = sums_ + (sample * kCausalChunk + in_chunk) * b.sums_stride + c;
     b.mass = mass_ + row;
     b.inverse = inverse_ + row;
-    b.grad_y = rows_at(args_.grad_y, in_, sample, t, c);
-    b.grad_values = rows_at(args_.grad_values, in_, sample, t, c);
-    b.grad_base = rows_at(args_.grad_base, in_, sample, t, c);
-    b.grad_gate = rows_at(args_.grad_gate, in_, sample, t, c);
-    b.grad_pi = args_.grad_pi + (sample * shape_.tokens + t) * shape_.heads + head;
+    b.grad_y = read_at(args_.grad_y, in_, sample, head, t);
+    b.grad_values = write_at(args_.grad_values, in_, sample, head, t);
+    b.grad_base = write_at(args_.grad_base, in_, sample, head, t);
+    b.grad_gate = write_at(args_.grad_gate, in_, sample, head, t);
+    b.grad_pi = args_.grad_pi + membership_at(in_, sample, head, t);
     b.after = after_ + sums_of(sample, head);
     b.end_powers = powers_ + head * kCausalChunk + (chunk_end(in_, token) - 1 - t);
     b.grad_scale = scale_part_ + sample * shape_.channels() + c;

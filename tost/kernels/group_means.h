@@ -5,9 +5,11 @@
 //   M_t = G M_(t-1) + pi_t v_t,  R_t = G R_(t-1) + pi_t^2
 //   z_t = base_t + scale M_t / sqrt(R_t + 1e-6)
 //   y_t = z_t g_t / (1 + exp(-g_t)) with a gate g, else z_t
+// The last `from_end` heads take the tokens in the opposite order, so that t - 1 is the token after
+// t. They have no state.
 //
 // Layout and storage as in tssa.h. Arithmetic is float32. A sum is kept as a float64 total up to
-// the chunk (kCausalChunk tokens, counted from the first token of the call) and a float32 rest
+// the chunk (kCausalChunk tokens, counted from the first token that is read) and a float32 rest
 // within it, so its error does not grow with the length; the state is float64.
 //
 // Results do not depend on the number of threads, bit for bit, nor on later tokens. Whole
@@ -34,6 +36,7 @@ struct MeansInputs {
   const float* pi = nullptr;       // [B, T, H]
   const double* decay = nullptr;   // [H]
   const float* scale = nullptr;    // [C]
+  int64_t from_end = 0;            // heads, the last ones
 };
 
 struct MeansForwardArgs {

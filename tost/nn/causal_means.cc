@@ -67,12 +67,9 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
   const auto gate = config_.options.gate ? parts[2] : Tensor();
   if (call.trace != nullptr && gate.defined()) call.trace->gate = torch::silu(gate);
-  return c_proj->forward(read({w, values, gate, pi, rates->log_rates()}, sums, call.trace));
-}
-
-Tensor CausalMeansMixer::read(const MeansCall& call, Tensor* sums, MixerTrace* trace) const {
-  if (trace != nullptr) means->trace(call, sums, *trace);
-  return means->forward(call, sums);
+  const MeansCall means_call{w, values, gate, pi, rates->log_rates(), from_end_};
+  if (call.trace != nullptr) means->trace(means_call, sums, *call.trace);
+  return c_proj->forward(means->forward(means_call, sums));
 }
 
 ForgettingRates::ForgettingRates(int64_t heads, const std::string& kind) {
@@ -155,6 +152,9 @@ void GroupMeans::trace(const MeansCall& call, const Tensor* sums, MixerTrace& tr
 }
 
 Tensor GroupMeans::chunked(const MeansCall& call, Tensor* sums) const {
+  if (call.from_end > 0) {
+    return in_reading_order(chunked(in_reading_order(call), sums), call.pi.size(2), call.from_end);
+  }
   const auto& values = call.values;
   const int64_t batch = values.size(0), tokens = values.size(1), heads = call.pi.size(2);
   const int64_t width = values.size(2) / heads;

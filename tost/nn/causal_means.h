@@ -82,8 +82,7 @@ class CausalMeansMixer : public TokenMixer {
   torch::Tensor temp;  // [H], starts at 1; undefined when uniform
 
  protected:
-  // (w + m) * silu(g); `sums` as of GroupMeans.
-  virtual torch::Tensor read(const MeansCall& call, torch::Tensor* sums, MixerTrace* trace) const;
+  int64_t from_end_ = 0;  // heads that read from the last token back
 
  private:
   torch::Tensor membership(const torch::Tensor& x) const;  // [B, T, H]

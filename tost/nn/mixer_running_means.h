@@ -13,9 +13,6 @@ class RunningMeansMixer : public CausalMeansMixer {
  public:
   // `uniform` as there. config.heads is even.
   RunningMeansMixer(const MixerConfig& config, bool uniform);
-
- protected:
-  torch::Tensor read(const MeansCall& call, torch::Tensor* sums, MixerTrace* trace) const override;
 };
 
 }  // namespace tost

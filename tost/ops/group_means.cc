@@ -47,6 +47,7 @@ struct MeansTensors {
     in.pi = pi.const_data_ptr<float>();
     in.decay = decay.const_data_ptr<double>();
     in.scale = scale.const_data_ptr<float>();
+    in.from_end = call.from_end;
   }
 
   Tensor base, values, gate, pi, decay, scale;
@@ -93,9 +94,12 @@ class MeansFunction : public torch::autograd::Function<MeansFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& base, const Tensor& values,
                         const std::optional<Tensor>& gate, const Tensor& pi,
-                        const std::optional<Tensor>& log_rates, const Tensor& scale, Tensor* sums) {
+                        const std::optional<Tensor>& log_rates, const Tensor& scale,
+                        int64_t from_end, Tensor* sums) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const MeansCall call{base, values, gate.value_or(Tensor()), pi, log_rates.value_or(Tensor())};
+    const MeansCall call{base,    values, gate.value_or(Tensor()), pi, log_rates.value_or(Tensor()),
+                         from_end};
+    context->saved_data["from_end"] = from_end;
     const Tensor state = sums != nullptr && sums->defined() ? *sums : Tensor();
     Tensor carry;
     Tensor y = run_means({call, scale}, sums, &carry);
@@ -105,12 +109,13 @@ class MeansFunction : public torch::autograd::Function<MeansFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto saved = context->get_saved_variables();
-    const MeansCall call{saved[0], saved[1], saved[2], saved[3], saved[4]};
+    const MeansCall call{saved[0], saved[1], saved[2],
+                         saved[3], saved[4], context->saved_data["from_end"].toInt()};
     if (c10::GradMode::is_enabled()) {
       Tensor state = saved[7];
       const Tensor y = group_means_plain(call, saved[5], &state);
-      return plain_gradients({y}, {saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], {}},
-                             grads);
+      return plain_gradients(
+          {y}, {saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], {}, {}}, grads);
     }
     const MeansTensors t(call, saved[5]);
     const Tensor grad_y = adjacent_channels(grads[0].to(t.values.scalar_type()));
@@ -140,7 +145,7 @@ class MeansFunction : public torch::autograd::Function<MeansFunction> {
     return {grad_base,  grad_values,
             grad_gate,  grad_pi.to(call.pi.scalar_type()),
             grad_rates, grad_scale.to(saved[5].scalar_type()),
-            Tensor()};
+            Tensor(),   Tensor()};
   }
 };
 
@@ -162,12 +167,16 @@ bool has_fused_means(const MeansCall& call) {
 }
 
 Tensor group_means(const MeansCall& call, const Tensor& scale, Tensor* sums) {
+  if (sums != nullptr && call.from_end > 0) {
+    fail_usage("Group means that read from the end (", call.from_end,
+               " heads) have no sums to continue; give the whole text.");
+  }
   if (wants_gradient(call, scale)) {
     const auto given = [](const Tensor& x) {
       return x.defined() ? std::optional<Tensor>(x) : std::nullopt;
     };
     return MeansFunction::apply(call.base, call.values, given(call.gate), call.pi,
-                                given(call.log_rates), scale, sums);
+                                given(call.log_rates), scale, call.from_end, sums);
   }
   const at::AutoDispatchBelowADInplaceOrView below;  // nothing is kept for backward
   return run_means({call, scale}, sums, nullptr);

@@ -12,7 +12,25 @@
 
 namespace tost {
 
+at::Tensor in_reading_order(const at::Tensor& x, int64_t heads, int64_t from_end) {
+  if (from_end == 0 || !x.defined()) return x;
+  const int64_t end = x.size(2) / heads * from_end, rest = x.size(2) - end;
+  return at::cat({x.narrow(2, 0, rest), x.narrow(2, rest, end).flip(1)}, 2);
+}
+
+MeansCall in_reading_order(const MeansCall& call) {
+  const auto turned = [&](const at::Tensor& x) {
+    return in_reading_order(x, call.pi.size(2), call.from_end);
+  };
+  return {turned(call.base), turned(call.values), turned(call.gate), turned(call.pi),
+          call.log_rates};
+}
+
 at::Tensor group_means_plain(const MeansCall& call, const at::Tensor& scale, at::Tensor* sums) {
+  if (call.from_end > 0) {
+    return in_reading_order(group_means_plain(in_reading_order(call), scale, sums), call.pi.size(2),
+                            call.from_end);
+  }
   const int64_t batch = call.values.size(0), tokens = call.values.size(1);
   const int64_t heads = call.pi.size(2), width = call.values.size(2) / heads;
   const auto type = tssa_accumulation_dtype(call.values.scalar_type());

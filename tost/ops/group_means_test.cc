@@ -21,6 +21,7 @@ struct MeansCase {
   double rate = 3;      // log rates are drawn from [-rate, 0]
   bool sliced = false;  // inputs are columns of one tensor, as a joint projection leaves them
   bool zero_pi = false;
+  int64_t from_end = 0;
 
   int64_t channels() const { return heads * width; }
 };
@@ -46,6 +47,11 @@ std::vector<MeansCase> means_cases() {
       {"zero_values", 2, 20, 3, 8, true, true, 0},
       {"zero_pi", 2, 20, 3, 8, true, true, 1, 1, false, true},
       {"sliced", 2, 21, 3, 7, true, true, 1, 1, true},
+      {"both_ends", 2, 130, 8, 16, true, true, 1, 1, true, false, 4},
+      {"both_ends_no_gate", 2, 75, 3, 5, false, true, 1, 1, false, false, 1},
+      {"all_from_end", 1, 66, 2, 8, true, false, 1, 1, false, false, 2},
+      {"both_ends_one_token", 2, 1, 2, 8, true, true, 1, 1, false, false, 1},
+      {"both_ends_empty", 2, 0, 2, 8, true, true, 1, 1, false, false, 1},
       {"empty", 2, 0, 3, 8},
       {"no_batch", 0, 5, 3, 8},
   };
@@ -79,6 +85,7 @@ Inputs inputs_of(const MeansCase& c, torch::ScalarType dtype) {
   if (c.zero_pi) in.call.pi.zero_();
   if (c.decay)
     in.call.log_rates = (torch::rand({c.heads}, wide) * -c.rate).to(torch::kFloat).to(wide);
+  in.call.from_end = c.from_end;
   in.scale = torch::rand({c.channels()}, wide).add(0.5).to(torch::kFloat).to(wide);
   in.grad = tokens();
   return in;
@@ -91,7 +98,7 @@ Inputs cast(const Inputs& in, torch::ScalarType dtype, bool sliced) {
     return x.defined() ? x.to(type).detach().clone() : x;
   };
   Inputs result{{to(in.call.base, dtype), to(in.call.values, dtype), to(in.call.gate, dtype),
-                 to(in.call.pi, parameters), to(in.call.log_rates, parameters)},
+                 to(in.call.pi, parameters), to(in.call.log_rates, parameters), in.call.from_end},
                 to(in.scale, parameters),
                 to(in.grad, dtype)};
   if (!sliced) return result;
@@ -173,7 +180,7 @@ TEST_P(MeansCases, ThreadsDoNotChangeABit) {
 // does the plain form from the same state.
 TEST_P(MeansCases, PartsContinueTheWhole) {
   const MeansCase& c = GetParam();
-  if (c.batch == 0) return;
+  if (c.batch == 0 || c.from_end > 0) return;
   const auto in = cast(inputs_of(c, torch::kFloat32), torch::kFloat32, false);
   const auto part = [&](int64_t first, int64_t count) {
     const auto of = [&](const Tensor& x) { return x.defined() ? x.narrow(1, first, count) : x; };
@@ -211,6 +218,26 @@ TEST(GroupMeansKernel, NaNReachesLaterTokensOfItsChannelAlone) {
   EXPECT_EQ(nan.sum().item<int64_t>(), 20);
 }
 
+TEST(GroupMeansKernel, HeadsThatReadFromTheEndSeeLaterTokens) {
+  auto in = cast(inputs_of({"ends", 1, 90, 2, 5}, torch::kFloat32), torch::kFloat32, false);
+  in.call.from_end = 1;
+  in.call.values[0][70] = std::nan("");
+  const auto nan = group_means(in.call, in.scale, nullptr).isnan();
+  const auto first = nan.narrow(2, 0, 5), second = nan.narrow(2, 5, 5);
+  EXPECT_FALSE(first.narrow(1, 0, 70).any().item<bool>());
+  EXPECT_TRUE(first.narrow(1, 70, 20).all().item<bool>());
+  EXPECT_TRUE(second.narrow(1, 0, 71).all().item<bool>());
+  EXPECT_FALSE(second.narrow(1, 71, 19).any().item<bool>());
+}
+
+TEST(GroupMeansKernel, StatesAreRefusedWhereHeadsReadFromTheEnd) {
+  auto in = cast(inputs_of({"ends", 2, 4, 2, 5}, torch::kFloat32), torch::kFloat32, false);
+  in.call.from_end = 1;
+  Tensor sums;
+  const auto message = testing::usage_error_of([&] { group_means(in.call, in.scale, &sums); });
+  EXPECT_NE(message.find("from the end"), std::string::npos) << message;
+}
+
 TEST(GroupMeansKernel, StatesOfAnotherShapeAreRefused) {
   const auto in = cast(inputs_of({"state", 2, 4, 2, 5}, torch::kFloat32), torch::kFloat32, false);
   Tensor sums = torch::zeros({3, 2, 6}, torch::kDouble);
@@ -220,7 +247,8 @@ TEST(GroupMeansKernel, StatesOfAnotherShapeAreRefused) {
 }
 
 TEST(GroupMeansKernel, SecondDerivativesEqualThePlainForms) {
-  const MeansCase c{"second", 1, 6, 2, 4};
+  MeansCase c{"second", 1, 6, 2, 4};
+  c.from_end = 1;
   const auto second = [&](Means means) {
     auto in = cast(inputs_of(c, torch::kFloat32), torch::kFloat32, false);
     const auto values = in.call.values.requires_grad_();
