@@ -120,8 +120,8 @@ void check_mixer(const std::string& name, const MixerConfig& config) {
   const MixerEntry& entry = find_mixer(name);
   check_heads(config.dim, config.heads);
   if (entry.pairs_heads && config.heads % 2 != 0) {
-    fail_usage("The mixer ", name, " has ", config.heads,
-               " heads; half of them read from each end, so choose an even number.");
+    fail_usage("Half of the heads of ", name,
+               " read from each end, so their number must be even, not ", config.heads, ".");
   }
 }
 
