@@ -6,6 +6,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 #include "tost/serve/serve_load.h"
 
 namespace tost {
@@ -34,17 +35,15 @@ void run_bench_serve(const BenchServeFlags& o) {
   const auto r = run_serve_load(o.load);
   const double rate = r.seconds > 0 ? double(r.tokens) / r.seconds : 0;
   if (o.json) {
-    return print_json({{"rate", o.load.rate},
-                       {"requests", o.load.requests},
-                       {"answered", r.first.size()},
-                       {"refused", r.refused},
-                       {"failed", r.failed},
-                       {"failure", r.failed > 0 ? nlohmann::json(r.failure) : nlohmann::json()},
-                       {"tokens", r.tokens},
-                       {"seconds", r.seconds},
-                       {"tokens_per_s", rate},
-                       {"first_token", percentiles(r.first)},
-                       {"between_tokens", percentiles(r.between)}});
+    auto report = TOST_MEMBERS(r, refused, failed, tokens, seconds);
+    report.update({{"rate", o.load.rate},
+                   {"requests", o.load.requests},
+                   {"answered", r.first.size()},
+                   {"failure", r.failed > 0 ? nlohmann::json(r.failure) : nlohmann::json()},
+                   {"tokens_per_s", rate},
+                   {"first_token", percentiles(r.first)},
+                   {"between_tokens", percentiles(r.between)}});
+    return print_json(report);
   }
   std::printf("%lld requests, %g a second: %zu answered, %lld refused, %lld failed\n",
               static_cast<long long>(o.load.requests), o.load.rate, r.first.size(),

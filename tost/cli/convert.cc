@@ -9,6 +9,7 @@
 #include "tost/cli/flag_values.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -25,13 +26,9 @@ void run_convert(ConvertCommand& options) {
   if (options.json) {
     nlohmann::json files = nlohmann::json::array();
     for (const auto& file : result.files) files.push_back(file.string());
-    return print_json({{"kind", result.kind},
-                       {"layout", result.layout},
-                       {"dtype", options.convert.dtype},
-                       {"tensors", result.tensors},
-                       {"bytes", result.bytes},
-                       {"files", files},
-                       {"notes", result.notes}});
+    auto report = TOST_MEMBERS(result, kind, layout, tensors, bytes, notes);
+    report.update({{"dtype", options.convert.dtype}, {"files", files}});
+    return print_json(report);
   }
   std::cout << "wrote " << options.out << " (" << result.kind << " model, layout " << result.layout
             << ", " << result.tensors << " tensors, " << human_bytes(result.bytes) << ")\n";

@@ -12,6 +12,7 @@
 #include "tost/cli/terminal.h"
 #include "tost/data/sequence_export.h"
 #include "tost/data/sequence_statistics.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
@@ -56,7 +57,7 @@ nlohmann::json to_json(const Split& split) {
   return {{"split", split.name},
           {"sequences", split.statistics.samples},
           {"format", split.data->format()},
-          {"coding", {{"kind", coding.kind}, {"vocab", coding.vocab}, {"pairs", coding.pairs}}},
+          {"coding", TOST_MEMBERS(coding, kind, vocab, pairs)},
           {"classes", split.statistics.classes},
           {"class_counts", split.statistics.class_counts},
           {"quantities", quantities}};

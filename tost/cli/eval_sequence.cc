@@ -11,6 +11,7 @@
 #include "tost/cli/field_option.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/engine.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
@@ -59,10 +60,7 @@ SequenceSpec spec_of(const CLI::App& app, const EvalCommand& command, const Sequ
 json by_length(const SequenceEvalResult& result) {
   json rows = json::array();
   for (const LengthQuarter& q : result.quarters) {
-    rows.push_back({{"shortest", q.shortest},
-                    {"longest", q.longest},
-                    {"sequences", q.sequences},
-                    {"top1", q.top1}});
+    rows.push_back(TOST_MEMBERS(q, shortest, longest, sequences, top1));
   }
   return rows;
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 
@@ -18,6 +17,7 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/language/place.h"
 #include "tost/kinds/language/session_file.h"
 #include "tost/kinds/language/tokenizer.h"
@@ -124,15 +124,12 @@ nlohmann::json to_json(const GenerateStats& s) {
   const auto rate = [](double count, double seconds) {
     return seconds > 0 ? nlohmann::json(count / seconds) : nlohmann::json();
   };
-  return {{"prompt_tokens", s.prompt_tokens},
-          {"new_tokens", s.new_tokens},
-          {"prefill_s", s.prefill_s},
-          {"prefill_tokens_per_s", rate(double(s.prompt_tokens), s.prefill_s)},
-          {"decode_s", s.decode_s},
-          {"decode_ms_per_token", rate(1e3 * s.decode_s, double(s.decode_steps))},
-          {"state_bytes", s.state_bytes},
-          {"resident_bytes", resident_bytes()},
-          {"peak_resident_bytes", peak_resident_bytes()}};
+  auto json = TOST_MEMBERS(s, prompt_tokens, new_tokens, prefill_s, decode_s, state_bytes);
+  json.update({{"prefill_tokens_per_s", rate(double(s.prompt_tokens), s.prefill_s)},
+               {"decode_ms_per_token", rate(1e3 * s.decode_s, double(s.decode_steps))},
+               {"resident_bytes", resident_bytes()},
+               {"peak_resident_bytes", peak_resident_bytes()}});
+  return json;
 }
 
 void print_stats(const GenerateStats& s) {

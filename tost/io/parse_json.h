@@ -44,8 +44,17 @@ std::optional<std::string> exact_json_text(const Json& value, int indent = -1) {
   }
 }
 
-// TOST_MEMBERS(row, a, b) is {"a": row.a, "b": row.b}.
-#define TOST_MEMBER(name) {#name, tost_object.name},
+template <typename T>
+nlohmann::json member_json(const T& value) {
+  return nlohmann::json(value);
+}
+template <typename T>
+nlohmann::json member_json(const std::optional<T>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+// TOST_MEMBERS(row, a, b) is {"a": row.a, "b": row.b}; an optional without a value is null.
+#define TOST_MEMBER(name) {#name, member_json(tost_object.name)},
 #define TOST_MEMBERS(object, ...)                                                               \
   [](const auto& tost_object) {                                                                 \
     return nlohmann::json{NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(TOST_MEMBER, __VA_ARGS__))}; \

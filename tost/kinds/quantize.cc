@@ -2,6 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
 #include "tost/kinds/kinds.h"
 #include "tost/nn/state_dict.h"
@@ -52,15 +53,12 @@ QuantizeResult quantize_model(const fs::path& in, const fs::path& out, Precision
 }
 
 nlohmann::json to_json(const QuantizeResult& r) {
-  return {{"kind", r.kind},
-          {"precision", r.precision},
-          {"precision_before", r.before},
-          {"tensors", r.tensors},
-          {"rounded_tensors", r.rounded},
-          {"bytes_before", r.bytes_before},
-          {"bytes_after", r.bytes_after},
-          {"largest_weight_error", r.largest_error},
-          {"mean_weight_error", r.mean_error}};
+  auto json = TOST_MEMBERS(r, kind, precision, tensors, bytes_before, bytes_after);
+  json.update({{"precision_before", r.before},
+               {"rounded_tensors", r.rounded},
+               {"largest_weight_error", r.largest_error},
+               {"mean_weight_error", r.mean_error}});
+  return json;
 }
 
 }  // namespace tost

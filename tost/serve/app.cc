@@ -247,13 +247,11 @@ json model_json(const ServedModel& model) {
   json object{{"id", model.id}, {"object", "model"}, {"created", 0}, {"owned_by", "tost"}};
   if (model.language != nullptr) {
     const auto& c = model.language->info().config;
+    object.update(TOST_MEMBERS(c, heads, dim, vocab));
     object.update({{"kind", "language"},
                    {"precision", model.language->precision()},
                    {"context", c.positions == "learned" ? json(c.block) : json()},
-                   {"layers", c.depth},
-                   {"heads", c.heads},
-                   {"dim", c.dim},
-                   {"vocab", c.vocab}});
+                   {"layers", c.depth}});
   } else {
     const auto& info = model.pictures->loaded().info;
     object.update({{"kind", "vision"},

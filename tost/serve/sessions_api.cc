@@ -9,15 +9,10 @@ namespace {
 using nlohmann::json;
 
 json to_json(const SessionInfo& info) {
-  return {{"id", info.id},
-          {"object", "session"},
-          {"model", info.model},
-          {"position", info.position < 0 ? json() : json(info.position)},
-          {"bytes", info.bytes},
-          {"created", info.created},
-          {"in_memory", info.in_memory},
-          {"saved", info.saved},
-          {"busy", info.busy}};
+  json object = TOST_MEMBERS(info, id, model, bytes, created, in_memory, saved, busy);
+  object["object"] = "session";
+  object["position"] = info.position < 0 ? json() : json(info.position);
+  return object;
 }
 
 // Reads a prompt and nothing more; the stored session continues from there.

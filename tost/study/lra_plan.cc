@@ -5,6 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/data/sequence_dataset.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/train_config.h"
 #include "tost/nn/token_mixer.h"
 
@@ -61,10 +62,7 @@ void check_options(const LraOptions& options) {
 json task_settings(const std::string& task, const std::string& protocol) {
   const SequenceTrainConfig recipe =
       make_recipe(sequence_train_form(), cat(protocol == "s4" ? "s4-" : "lra-", task));
-  json settings{
-      {"data", recipe.data}, {"data_format", recipe.data_format}, {"max_length", recipe.max_length},
-      {"side", recipe.side}, {"train_size", recipe.train_size},   {"test_size", recipe.test_size}};
-  return settings;
+  return TOST_MEMBERS(recipe, data, data_format, max_length, side, train_size, test_size);
 }
 
 json settings_of(const std::string& task, const LraOptions& options) {

@@ -274,23 +274,15 @@ json to_json(const LraTable& table) {
   for (const LraRow& row : table.rows) {
     json cells = json::object();
     for (const auto& [task, c] : row.cells) {
-      cells[task] = {{"top1", to_json(c.top1)},
-                     {"parameters_more", c.more ? json(*c.more) : json()},
-                     {"seconds", to_json(c.seconds)},
-                     {"cpu_seconds", to_json(c.cpu_seconds)}};
-      cells[task].update(TOST_MEMBERS(c, parameters, steps, failed));
+      cells[task] = TOST_MEMBERS(c, top1, parameters, seconds, cpu_seconds, steps, failed);
+      cells[task]["parameters_more"] = member_json(c.more);
     }
-    rows.push_back({{"mixer", row.mixer},
-                    {"tasks", cells},
-                    {"mean_of_five", to_json(row.mean_of_five)},
-                    {"mean_of_six", to_json(row.mean_of_six)},
-                    {"path_x_assumed", row.path_x_assumed}});
+    rows.push_back(TOST_MEMBERS(row, mixer, mean_of_five, mean_of_six, path_x_assumed));
+    rows.back()["tasks"] = std::move(cells);
   }
-  return {{"title", table.title},
-          {"tasks", table.tasks},
-          {"reference", table.reference},
-          {"rows", rows},
-          {"remarks", table.remarks}};
+  json object = TOST_MEMBERS(table, title, tasks, reference, remarks);
+  object["rows"] = std::move(rows);
+  return object;
 }
 
 std::string lra_csv(const LraTable& table) {

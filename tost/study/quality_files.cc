@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/study/quality_table.h"
 #include "tost/study/sweep_report.h"
 
@@ -107,18 +108,12 @@ std::string notes_of(const QualityTable& table) {
 }
 
 json cell_json(const QualityCell& cell) {
-  json tried = json::array(), cases = json::object();
+  json tried = json::array();
   for (const auto& [rate, score] : cell.tried) tried.push_back({{"lr", rate}, {"score", score}});
-  for (const auto& [name, value] : cell.cases) cases[name] = to_json(value);
-  return {{"contestant", cell.contestant},
-          {"parameters", cell.parameters},
-          {"state_bytes", cell.state_bytes ? json(*cell.state_bytes) : json()},
-          {"lr", cell.rate ? json(*cell.rate) : json()},
-          {"tried", tried},
-          {"score", to_json(cell.score)},
-          {"cases", cases},
-          {"cpu_seconds", to_json(cell.cpu_seconds)},
-          {"failed", cell.failed}};
+  json object =
+      TOST_MEMBERS(cell, contestant, parameters, state_bytes, score, cases, cpu_seconds, failed);
+  object.update({{"lr", member_json(cell.rate)}, {"tried", tried}});
+  return object;
 }
 
 }  // namespace
@@ -138,18 +133,15 @@ json to_json(const QualityTable& table) {
   for (const QualityTaskTable& task : table.tasks) {
     json cells = json::array();
     for (const QualityCell& cell : task.cells) cells.push_back(cell_json(cell));
-    tasks.push_back({{"task", task.name},
-                     {"title", task.title},
-                     {"metric", task.metric},
-                     {"split", task.split},
-                     {"causal", task.causal},
-                     {"steps", task.steps},
-                     {"contestants", cells}});
+    tasks.push_back(TOST_MEMBERS(task, title, metric, split, causal, steps));
+    tasks.back().update({{"task", task.name}, {"contestants", cells}});
   }
-  return {{"command", table.heading.command}, {"machine", table.heading.machine},
-          {"date", table.heading.date},       {"learning_rates", table.rates},
-          {"tuning_seed", kTuningSeed},       {"tasks", tasks},
-          {"remarks", table.remarks}};
+  json object = TOST_MEMBERS(table.heading, command, machine, date);
+  object.update({{"learning_rates", table.rates},
+                 {"tuning_seed", kTuningSeed},
+                 {"tasks", tasks},
+                 {"remarks", table.remarks}});
+  return object;
 }
 
 std::string quality_markdown(const QualityTable& table) {

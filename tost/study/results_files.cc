@@ -15,57 +15,47 @@ namespace {
 
 using nlohmann::json;
 
-json to_json(const std::vector<MeanSpread>& values) {
-  json list = json::array();
-  for (const MeanSpread& value : values) list.push_back(to_json(value));
-  return list;
-}
-
 json to_json(const VariantSummary& v) {
-  json scores = json::object(), corrupted = json::object();
-  for (const auto& [name, value] : v.scores) scores[name] = to_json(value);
+  json corrupted = json::object();
   for (const auto& [kind, values] : v.corrupted) {
-    corrupted[kind] = {{"by_strength", to_json(values)},
-                       {"mean", to_json(v.corrupted_mean.at(kind))}};
+    corrupted[kind] = {{"by_strength", values}, {"mean", v.corrupted_mean.at(kind)}};
   }
-  return {{"variant", v.variant},
-          {"parameters", v.parameters},
-          {"heads", v.heads ? json(*v.heads) : json()},
-          {"head_width", v.head_width ? json(*v.head_width) : json()},
-          {"scores", scores},
-          {"difference", to_json(v.difference)},
-          {"corrupted", corrupted},
-          {"seconds", to_json(v.seconds)},
-          {"cpu_seconds", to_json(v.cpu_seconds)},
-          {"curve", {{"steps", v.steps}, {"epochs", v.epochs}, {"values", to_json(v.curve)}}},
-          {"failed", v.failed}};
+  json object = TOST_MEMBERS(v, variant, parameters, heads, head_width, scores, difference, seconds,
+                             cpu_seconds, failed);
+  object["corrupted"] = std::move(corrupted);
+  object["curve"] = {{"steps", v.steps}, {"epochs", v.epochs}, {"values", v.curve}};
+  return object;
 }
 
-std::string csv_number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? json_text(json(*value)) : "";
+// Nothing for what is not there or not finite.
+BenchRowJson number_if_finite(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? BenchRowJson(*value) : BenchRowJson();
 }
 
-std::string csv_line(const SweepSummary& summary, const SweepStep& step,
+BenchRowJson csv_row(const SweepSummary& summary, const SweepStep& step,
                      const std::vector<std::string>& scores) {
   const RunRecord record = step.record.value_or(RunRecord());
-  const auto state = step.record ? tost::to_json(record)["state"].get<std::string>() : "planned";
-  std::string line = cat(csv_field(step.run.variant), ",", step.run.seed, ",", state, ",",
-                         record.parameters > 0 ? cat(record.parameters) : "");
+  const bool timed = step.record && record.state != RunState::kFailed;
+  BenchRowJson row{{"variant", step.run.variant}, {"seed", step.run.seed}};
+  row["state"] = step.record ? tost::to_json(record)["state"].get<std::string>() : "planned";
+  row["parameters"] = record.parameters > 0 ? BenchRowJson(record.parameters) : BenchRowJson();
   for (const std::string& name : scores) {
     const auto found = record.scores.find(name);
-    line += "," + (found == record.scores.end() ? "" : csv_number(found->second));
+    const bool has = found != record.scores.end();
+    row[name] = number_if_finite(has ? std::optional(found->second) : std::nullopt);
   }
-  const bool timed = step.record && record.state != RunState::kFailed;
-  line += "," + (timed ? csv_number(record.seconds) : "");
-  line += "," + (timed ? csv_number(record.cpu_seconds) : "");
+  row["seconds"] = number_if_finite(timed ? record.seconds : std::nullopt);
+  row["cpu_seconds"] = number_if_finite(timed ? record.cpu_seconds : std::nullopt);
   for (const std::string& kind : summary.kinds) {
     const auto found = record.corrupted.find(kind);
     for (size_t s = 0; s < summary.strengths.size(); ++s) {
       const bool has = found != record.corrupted.end() && s < found->second.size();
-      line += "," + (has ? csv_number(found->second[s]) : "");
+      row[cat(kind, "_", summary.strengths[s])] =
+          number_if_finite(has ? std::optional(found->second[s]) : std::nullopt);
     }
   }
-  return line + "," + csv_field(record.error) + "\n";
+  row["error"] = record.error;
+  return row;
 }
 
 // The scores that the runs have: the usual ones first, then those of single cases.
@@ -106,15 +96,7 @@ json results_json(const SweepSpec& spec, const SweepSummary& summary,
 
 std::string results_csv(const SweepSummary& summary, const std::vector<SweepStep>& steps) {
   const std::vector<std::string> scores = score_columns(summary, steps);
-  std::string text = "variant,seed,state,parameters";
-  for (const std::string& name : scores) text += "," + name;
-  text += ",seconds,cpu_seconds";
-  for (const std::string& kind : summary.kinds) {
-    for (int64_t strength : summary.strengths) text += cat(",", kind, "_", strength);
-  }
-  text += ",error\n";
-  for (const SweepStep& step : steps) text += csv_line(summary, step, scores);
-  return text;
+  return csv_table(steps, [&](const SweepStep& step) { return csv_row(summary, step, scores); });
 }
 
 void write_results(const SweepSpec& spec, const SweepPlan& plan,

@@ -22,11 +22,6 @@ constexpr int64_t kMaxBytes = int64_t{16} << 20;
 constexpr size_t kMostNesting = 24;
 constexpr std::array kStates{"started", "trained", "done", "failed"};
 
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json();
-}
-
 std::optional<double> optional_number(const json& value) {
   if (value.is_null()) return std::nullopt;
   return value.get<double>();
@@ -113,22 +108,11 @@ std::string difference(const json& there, const json& now, const std::string& be
 }  // namespace
 
 json to_json(const RunRecord& r) {
-  return {{"state", kStates[static_cast<size_t>(r.state)]},
-          {"settings", r.settings},
-          {"pretrain", r.pretrain},
-          {"begun", or_null(r.begun)},
-          {"error", r.error},
-          {"parameters", r.parameters},
-          {"seconds", or_null(r.seconds)},
-          {"cpu_seconds", or_null(r.cpu_seconds)},
-          {"metric", r.metric},
-          {"scores", r.scores},
-          {"scored_by", r.scored_by},
-          {"corrupted", r.corrupted},
-          {"heads", or_null(r.heads)},
-          {"head_width", or_null(r.head_width)},
-          {"curve",
-           {{"steps", r.curve.steps}, {"epochs", r.curve.epochs}, {"values", r.curve.values}}}};
+  json object = TOST_MEMBERS(r, settings, pretrain, begun, error, parameters, seconds, cpu_seconds,
+                             metric, scores, scored_by, corrupted, heads, head_width);
+  object["state"] = kStates[static_cast<size_t>(r.state)];
+  object["curve"] = TOST_MEMBERS(r.curve, steps, epochs, values);
+  return object;
 }
 
 std::optional<RunRecord> read_record(const fs::path& run) {

@@ -47,11 +47,11 @@ class CaseNames {
 };
 
 // Numbers that are not finite are null.
-inline nlohmann::json to_json(const MeanSpread& value) {
+inline void to_json(nlohmann::json& json, const MeanSpread& value) {
   const auto finite = [](double x) {
     return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json();
   };
-  return {{"n", value.n}, {"mean", finite(value.mean)}, {"spread", finite(value.spread)}};
+  json = {{"n", value.n}, {"mean", finite(value.mean)}, {"spread", finite(value.spread)}};
 }
 
 // "91.20 ± 0.34"; without spread of a single run; "–" of none.

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/store/metadata.h"
 
 namespace tost {
@@ -31,10 +32,8 @@ void GuardState::accept(double loss, double norm) {
 }
 
 json to_json(const GuardState& state) {
-  return {{"losses", state.losses},         {"norms", state.norms},
-          {"skipped", state.skipped},       {"skipped_in_row", state.skipped_in_row},
-          {"rollbacks", state.rollbacks},   {"lr_factor", state.lr_factor},
-          {"data_ahead", state.data_ahead}, {"rollback_step", state.rollback_step}};
+  return TOST_MEMBERS(state, losses, norms, skipped, skipped_in_row, rollbacks, lr_factor,
+                      data_ahead, rollback_step);
 }
 
 GuardState guard_state_from_json(const json& object, const std::string& where) {

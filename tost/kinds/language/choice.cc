@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/language/rows.h"
 #include "tost/kinds/language/tokenizer.h"
 #include "tost/nn/evaluation_mode.h"
@@ -155,11 +156,7 @@ std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std
 }
 
 nlohmann::json to_json(const ChoiceResult& r) {
-  return {{"questions", r.questions},
-          {"accuracy", r.accuracy},
-          {"chance", r.chance},
-          {"shortened", r.shortened},
-          {"seconds", r.seconds}};
+  return TOST_MEMBERS(r, questions, accuracy, chance, shortened, seconds);
 }
 
 }  // namespace tost

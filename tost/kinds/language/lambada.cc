@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/language/rows.h"
 #include "tost/kinds/language/tokenizer.h"
 #include "tost/nn/evaluation_mode.h"
@@ -200,15 +201,8 @@ std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const st
 }
 
 nlohmann::json to_json(const LambadaResult& r) {
-  return {{"passages", r.passages},
-          {"tokens", r.tokens},
-          {"loss", r.loss},
-          {"last_word_loss", r.last_word_loss},
-          {"accuracy", r.accuracy},
-          {"official_accuracy",
-           r.official_accuracy ? nlohmann::json(*r.official_accuracy) : nlohmann::json()},
-          {"shortened", r.shortened},
-          {"seconds", r.seconds}};
+  return TOST_MEMBERS(r, passages, tokens, loss, last_word_loss, accuracy, official_accuracy,
+                      shortened, seconds);
 }
 
 }  // namespace tost

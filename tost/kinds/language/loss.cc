@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/io/parse_json.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
@@ -171,17 +172,8 @@ std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSourc
 }
 
 nlohmann::json to_json(const LanguageLoss& r) {
-  const auto or_null = [](const std::optional<double>& value) {
-    return value ? nlohmann::json(*value) : nlohmann::json();
-  };
-  return {{"loss", r.loss},
-          {"standard_error", or_null(r.standard_error)},
-          {"perplexity", r.perplexity},
-          {"bits_per_byte", or_null(r.bits_per_byte)},
-          {"tokens", r.tokens},
-          {"context", r.context},
-          {"seconds", r.seconds},
-          {"tokens_per_s", r.tokens_per_s}};
+  return TOST_MEMBERS(r, loss, standard_error, perplexity, bits_per_byte, tokens, context, seconds,
+                      tokens_per_s);
 }
 
 }  // namespace tost

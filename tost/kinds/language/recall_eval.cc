@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "tost/base/error.h"
-#include "tost/base/process_memory.h"
 #include "tost/comm/sums.h"
+#include "tost/io/parse_json.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/module_device.h"
@@ -202,10 +202,9 @@ json to_json(const RecallScores& scores, const std::string& task) {
     distances.push_back(
         {{"from", d.low}, {"to", d.high}, {"tokens", d.tokens}, {"accuracy", d.accuracy}});
   }
-  json object{{"length", scores.size.length}, {"samples", scores.samples},
-              {"tokens", scores.tokens},      {"accuracy", scores.accuracy},
-              {"exact", scores.exact},        {"loss", scores.loss},
-              {"distances", distances},       {"state_bytes", scores.state_bytes}};
+  json object = TOST_MEMBERS(scores, samples, tokens, accuracy, exact, loss, state_bytes);
+  object["length"] = scores.size.length;
+  object["distances"] = std::move(distances);
   if (task == "mqar") object["pairs"] = scores.size.pairs;
   if (task == "needle") {
     object["depth"] = scores.size.depth < 0 ? json() : json(scores.size.depth);

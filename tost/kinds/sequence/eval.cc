@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/runner.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/metrics.h"
@@ -89,7 +90,7 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
 }
 
 nlohmann::json to_json(const SequenceEvalResult& r) {
-  return {{"top1", r.top1}, {"loss", r.loss}, {"sequences", r.sequences}, {"seconds", r.seconds}};
+  return TOST_MEMBERS(r, top1, loss, sequences, seconds);
 }
 
 }  // namespace tost

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/metrics.h"
@@ -55,8 +56,7 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
 }
 
 nlohmann::json to_json(const EvalResult& r) {
-  return {{"top1", r.top1},     {"top5", r.top5},       {"loss", r.loss},
-          {"images", r.images}, {"seconds", r.seconds}, {"images_per_s", r.images_per_s}};
+  return TOST_MEMBERS(r, top1, top5, loss, images, seconds, images_per_s);
 }
 
 }  // namespace tost
