@@ -20,6 +20,22 @@ json metadata_json(const std::map<std::string, std::string>& metadata, const std
   return parse_json(found->second, cat("'", key, "' in the metadata of ", where));
 }
 
+std::map<std::string, std::string> described_metadata(const std::string& kind,
+                                                      const json& description) {
+  std::map<std::string, std::string> metadata{{"format", "pt"}, {kKindKey, kind}};
+  for (const auto& [key, value] : description.items()) {
+    if (key != "kind") metadata["tost." + key] = json_text(value);
+  }
+  return metadata;
+}
+
+json stored_description(const std::map<std::string, std::string>& metadata,
+                        const std::vector<std::string>& keys, const std::string& where) {
+  json description;
+  for (const auto& key : keys) description[key] = metadata_json(metadata, "tost." + key, where);
+  return description;
+}
+
 void expect_keys(const json& object, const std::vector<std::string>& keys,
                  const std::string& where) {
   if (!object.is_object())

@@ -25,6 +25,14 @@ inline bool describes_itself(const std::map<std::string, std::string>& metadata)
 nlohmann::json metadata_json(const std::map<std::string, std::string>& metadata,
                              const std::string& key, const std::string& where);
 
+// What a model of `kind` says of itself, an object, as metadata: "format": "pt", "tost.kind", and
+// each of its other keys as JSON text under "tost.KEY".
+std::map<std::string, std::string> described_metadata(const std::string& kind,
+                                                      const nlohmann::json& description);
+// The same back: an object of these keys. Throws as metadata_json().
+nlohmann::json stored_description(const std::map<std::string, std::string>& metadata,
+                                  const std::vector<std::string>& keys, const std::string& where);
+
 // "vision", "language" or "sequence": what a model file of this program holds, by its metadata.
 // Throws a data Error naming `where` where these do not describe a model.
 std::string stored_kind(const std::map<std::string, std::string>& metadata,

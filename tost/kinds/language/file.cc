@@ -15,8 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr char kTokenizerKey[] = "tost.tokenizer";
-constexpr char kTrainingKey[] = "tost.training";
 constexpr char kLanguage[] = "language";
 
 }  // namespace
@@ -47,21 +45,7 @@ LanguageInfo language_info_from_json(const json& object, const std::string& wher
 }
 
 std::map<std::string, std::string> to_metadata(const LanguageInfo& info) {
-  const json object = to_json(info);
-  return {{"format", "pt"},
-          {kKindKey, kLanguage},
-          {kConfigKey, json_text(object["config"])},
-          {kTokenizerKey, json_text(object["tokenizer"])},
-          {kTrainingKey, json_text(object["training"])}};
-}
-
-LanguageInfo language_info_from_metadata(const std::map<std::string, std::string>& metadata,
-                                         const std::string& where) {
-  const json object{{"kind", stored_kind(metadata, where)},
-                    {"config", metadata_json(metadata, kConfigKey, where)},
-                    {"tokenizer", metadata_json(metadata, kTokenizerKey, where)},
-                    {"training", metadata_json(metadata, kTrainingKey, where)}};
-  return language_info_from_json(object, where);
+  return described_metadata(kLanguage, to_json(info));
 }
 
 LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
@@ -72,7 +56,9 @@ LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
   const SafetensorsFile content = load_safetensors(loaded.file);
   const std::string kind = stored_kind(content.metadata, where);
   if (kind != kLanguage) fail_data(where, " holds a ", kind, " model, not a language model.");
-  loaded.info = language_info_from_metadata(content.metadata, where);
+  json object = stored_description(content.metadata, {"config", "tokenizer", "training"}, where);
+  object["kind"] = kind;
+  loaded.info = language_info_from_json(object, where);
   loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
   loaded.precision = stored_precision(content.metadata, where);

@@ -34,8 +34,6 @@ LanguageInfo language_info_from_json(const nlohmann::json& json, const std::stri
 // As string metadata of a safetensors file: "tost.kind": "language", "tost.config",
 // "tost.tokenizer", "tost.training" (JSON texts) and "format": "pt".
 std::map<std::string, std::string> to_metadata(const LanguageInfo& info);
-LanguageInfo language_info_from_metadata(const std::map<std::string, std::string>& metadata,
-                                         const std::string& where);
 
 // `path` as for load_model_file, files of torch.save among them. Throws a data Error naming the
 // file; for a model of another kind it says which.

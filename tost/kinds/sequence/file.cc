@@ -2,7 +2,6 @@
 
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
-#include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/metadata.h"
@@ -15,15 +14,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr char kSequence[] = "sequence";
-constexpr char kCodingKey[] = "tost.coding";
-constexpr char kClassesKey[] = "tost.classes";
-constexpr char kTrainingKey[] = "tost.training";
 
 json coding_json(const SequenceInfo& info) {
-  return {{"kind", info.coding.kind},
-          {"vocab", info.coding.vocab},
-          {"pairs", info.coding.pairs},
-          {"max_length", info.cut}};
+  json coding = TOST_MEMBERS(info.coding, kind, vocab, pairs);
+  coding["max_length"] = info.cut;
+  return coding;
 }
 
 int64_t integer_of(const json& object, const char* key) {
@@ -75,22 +70,7 @@ SequenceInfo sequence_info_from_json(const json& object, const std::string& wher
 }
 
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info) {
-  return {{"format", "pt"},
-          {kKindKey, kSequence},
-          {kConfigKey, json_text(to_json(info.config))},
-          {kCodingKey, json_text(coding_json(info))},
-          {kClassesKey, json_text(json(info.classes))},
-          {kTrainingKey, json_text(info.training)}};
-}
-
-SequenceInfo sequence_info_from_metadata(const std::map<std::string, std::string>& metadata,
-                                         const std::string& where) {
-  const json object{{"kind", kSequence},
-                    {"config", metadata_json(metadata, kConfigKey, where)},
-                    {"coding", metadata_json(metadata, kCodingKey, where)},
-                    {"classes", metadata_json(metadata, kClassesKey, where)},
-                    {"training", metadata_json(metadata, kTrainingKey, where)}};
-  return sequence_info_from_json(object, where);
+  return described_metadata(kSequence, to_json(info));
 }
 
 LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
@@ -100,7 +80,10 @@ LoadedSequence load_sequence_file(const fs::path& path, Weights weights) {
   const std::string kind = model_kind(loaded.file, weights);
   if (kind != kSequence) fail_data(where, " holds a ", kind, " model, not a sequence model.");
   const SafetensorsFile content = load_safetensors(loaded.file);
-  loaded.info = sequence_info_from_metadata(content.metadata, where);
+  json object =
+      stored_description(content.metadata, {"config", "coding", "classes", "training"}, where);
+  object["kind"] = kind;
+  loaded.info = sequence_info_from_json(object, where);
   loaded.model = make_sequence_classifier(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
   loaded.precision = stored_precision(content.metadata, where);

@@ -38,8 +38,6 @@ SequenceInfo sequence_info_from_json(const nlohmann::json& json, const std::stri
 // As string metadata of a safetensors file: "tost.kind": "sequence", "tost.config", "tost.coding",
 // "tost.classes", "tost.training" (JSON texts) and "format": "pt".
 std::map<std::string, std::string> to_metadata(const SequenceInfo& info);
-SequenceInfo sequence_info_from_metadata(const std::map<std::string, std::string>& metadata,
-                                         const std::string& where);
 
 // `path` as for find_model_file. Throws a data Error naming the file; for a model of another kind
 // it says which.

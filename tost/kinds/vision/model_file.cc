@@ -17,7 +17,10 @@ LoadedModel load_model_file(const std::filesystem::path& path, Weights weights) 
   if (is_foreign_checkpoint(loaded.file)) return load_foreign_vision(loaded.file, weights);
   const SafetensorsFile content = load_safetensors(loaded.file);
   const std::string where = cat("'", loaded.file.string(), "'");
-  loaded.info = model_info_from_metadata(content.metadata, where);
+  const std::string kind = stored_kind(content.metadata, where);
+  if (kind != "vision") fail_data(where, " holds a ", kind, " model, not an image classifier.");
+  loaded.info = model_info_from_json(
+      stored_description(content.metadata, {"config", "classes", "preprocess"}, where), where);
   loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
   take_described_weights(*loaded.model, content.tensors, where);
   loaded.precision = stored_precision(content.metadata, where);
@@ -32,9 +35,6 @@ void save_model_file(const std::filesystem::path& file, const ImageClassifier& m
 namespace {
 
 using nlohmann::json;
-
-constexpr char kClassesKey[] = "tost.classes";
-constexpr char kPreprocessKey[] = "tost.preprocess";
 
 void check_fit(const ModelInfo& info) {
   validate(info.config);
@@ -52,13 +52,7 @@ void check_fit(const ModelInfo& info) {
 }  // namespace
 
 json to_json(const Preprocess& p) {
-  return {{"size", p.size},
-          {"channels", p.channels},
-          {"resize", p.resize},
-          {"crop_ratio", p.crop_ratio},
-          {"interpolation", p.interpolation},
-          {"mean", p.mean},
-          {"std", p.std}};
+  return TOST_MEMBERS(p, size, channels, resize, crop_ratio, interpolation, mean, std);
 }
 
 Preprocess preprocess_from_json(const json& object, const std::string& where) {
@@ -96,23 +90,7 @@ ModelInfo model_info_from_json(const json& object, const std::string& where) {
 }
 
 std::map<std::string, std::string> to_metadata(const ModelInfo& info) {
-  return {{"format", "pt"},
-          {kKindKey, "vision"},
-          {kConfigKey, json_text(to_json(info.config))},
-          {kClassesKey, json_text(json(info.classes))},
-          {kPreprocessKey, json_text(to_json(info.preprocess))}};
-}
-
-ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& metadata,
-                                   const std::string& where) {
-  const auto kind = metadata.find(kKindKey);
-  if (kind != metadata.end() && kind->second != "vision") {
-    fail_data(where, " holds a ", kind->second, " model, not an image classifier.");
-  }
-  const json object{{"config", metadata_json(metadata, kConfigKey, where)},
-                    {"classes", metadata_json(metadata, kClassesKey, where)},
-                    {"preprocess", metadata_json(metadata, kPreprocessKey, where)}};
-  return model_info_from_json(object, where);
+  return described_metadata("vision", to_json(info));
 }
 
 }  // namespace tost

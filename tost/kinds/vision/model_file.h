@@ -36,8 +36,6 @@ ModelInfo model_info_from_json(const nlohmann::json& json, const std::string& wh
 // As string metadata of a safetensors file: "tost.config", "tost.classes", "tost.preprocess" (JSON
 // texts) and "format": "pt", which other readers ask for.
 std::map<std::string, std::string> to_metadata(const ModelInfo& info);
-ModelInfo model_info_from_metadata(const std::map<std::string, std::string>& metadata,
-                                   const std::string& where);
 
 struct LoadedModel {
   std::shared_ptr<ImageClassifier> model;  // float32, in evaluation mode
