@@ -25,7 +25,7 @@ sources_of() {
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe}.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;
-    safetensors) echo tost/io/safetensors_{header,index}.cc ;;
+    safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
       echo tost/data/{dataset,folder_dataset,listops,listops_dataset,sequence_dataset,sequence_text}.cc
       echo tost/data/{pathfinder,pathfinder_dataset,pathfinder_stamps}.cc

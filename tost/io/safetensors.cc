@@ -1,7 +1,6 @@
 #include "tost/io/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -17,43 +16,16 @@
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors_header.h"
 #include "tost/io/safetensors_index.h"
+#include "tost/io/torch_scalar.h"
 
 namespace tost {
 namespace {
 
-struct Dtype {
-  const char* name;
-  torch::ScalarType type;
-};
-constexpr std::array kDtypes{
-    Dtype{"F32", torch::kFloat32},
-    Dtype{"F16", torch::kFloat16},
-    Dtype{"BF16", torch::kBFloat16},
-    Dtype{"F64", torch::kFloat64},
-    Dtype{"I64", torch::kInt64},
-    Dtype{"I32", torch::kInt32},
-    Dtype{"I16", torch::kInt16},
-    Dtype{"I8", torch::kInt8},
-    Dtype{"U8", torch::kUInt8},
-    Dtype{"BOOL", torch::kBool},
-    Dtype{"U16", torch::kUInt16},
-    Dtype{"U32", torch::kUInt32},
-    Dtype{"U64", torch::kUInt64},
-    Dtype{"F8_E5M2", torch::kFloat8_e5m2},
-    Dtype{"F8_E4M3", torch::kFloat8_e4m3fn},
-};
-
-torch::ScalarType type_of(const std::string& name) {
-  for (const auto& dtype : kDtypes) {
-    if (name == dtype.name) return dtype.type;
-  }
-  fail_data("There is no safetensors type '", name, "'.");
-}
-
 const char* name_of(const std::string& tensor, torch::ScalarType type) {
-  for (const auto& dtype : kDtypes) {
-    if (type == dtype.type) return dtype.name;
-  }
+  const auto index = size_t(std::ranges::find(kScalarTypes, type) - kScalarTypes.begin());
+  const bool known = index < kScalarTypes.size();
+  const char* name = known ? dtype_info(TorchDtype(index)).safetensors : "";
+  if (*name != '\0') return name;
   fail_data("Tensor '", tensor, "' is of type ", type,
             ", which safetensors files here do not hold.");
 }
@@ -70,7 +42,8 @@ struct Content {
 // A view of the content where its alignment allows, else a copy.
 torch::Tensor make_tensor(const Content& content, const SafetensorsEntry& entry,
                           int64_t data_offset) {
-  const auto options = torch::dtype(type_of(entry.dtype));
+  const auto options =
+      torch::dtype(kScalarTypes[size_t(find_safetensors_dtype(entry.dtype)->dtype)]);
   if (entry.begin == entry.end) return torch::empty(entry.shape, options);
   char* data = content.data + data_offset + entry.begin;
   const auto width = static_cast<uintptr_t>(safetensors_dtype_bytes(entry.dtype));
@@ -153,8 +126,8 @@ std::string make_header(const std::vector<Item>& items,
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-// Passes the file on in parts, one tensor at a time, so that saving never holds a second copy of the
-// whole.
+// Passes the file on in parts, one tensor at a time, so that saving never holds a second copy of
+// the whole.
 template <class Write>
 void write_items(const std::vector<Item>& items, const std::map<std::string, std::string>& metadata,
                  const Write& write) {

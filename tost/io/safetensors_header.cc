@@ -1,7 +1,6 @@
 #include "tost/io/safetensors_header.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -10,6 +9,7 @@
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/io/torch_dtype.h"
 
 namespace tost {
 namespace {
@@ -238,16 +238,6 @@ class SafetensorsSax : public nlohmann::json::json_sax_t {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
-struct Dtype {
-  std::string_view name;
-  int64_t bytes;
-};
-constexpr std::array kDtypes{
-    Dtype{"F32", 4}, Dtype{"F16", 2}, Dtype{"BF16", 2}, Dtype{"F64", 8},     Dtype{"I64", 8},
-    Dtype{"I32", 4}, Dtype{"I16", 2}, Dtype{"I8", 1},   Dtype{"U8", 1},      Dtype{"BOOL", 1},
-    Dtype{"U16", 2}, Dtype{"U32", 4}, Dtype{"U64", 8},  Dtype{"F8_E5M2", 1}, Dtype{"F8_E4M3", 1},
-};
-
 [[noreturn]] void fail_invalid(const std::string& file, const std::string& what) {
   fail_data("'", file, "' is not a valid safetensors file: ", what, ".");
 }
@@ -317,10 +307,8 @@ void check_tiling(const SafetensorsHeader& header, int64_t data_bytes, const std
 }  // namespace
 
 int64_t safetensors_dtype_bytes(std::string_view dtype) {
-  for (const auto& known : kDtypes) {
-    if (known.name == dtype) return known.bytes;
-  }
-  return 0;
+  const TorchDtypeInfo* info = find_safetensors_dtype(dtype);
+  return info != nullptr ? info->bytes : 0;
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view bytes, int64_t file_bytes,

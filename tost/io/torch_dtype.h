@@ -40,16 +40,18 @@ enum class TorchDtype : uint8_t {
 
 struct TorchDtypeInfo {
   TorchDtype dtype;
-  const char* name;     // "float32"
-  const char* alias;    // torch's other name for it, or ""
-  int64_t bytes;        // of one element
-  const char* storage;  // class of storages of it, "FloatStorage"; "" where there is none
+  const char* name;         // "float32"
+  const char* alias;        // torch's other name for it, or ""
+  int64_t bytes;            // of one element
+  const char* storage;      // class of storages of it, "FloatStorage"; "" where there is none
+  const char* safetensors;  // "F32"; "" where files of safetensors here do not hold it
 };
 
 const TorchDtypeInfo& dtype_info(TorchDtype dtype);
 // nullptr where torch has no such type here.
 const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
+const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);
 
 // Elements of torch's types as numbers.
 

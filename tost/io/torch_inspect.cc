@@ -215,30 +215,6 @@ void describe_torch(Json& report, const TorchFile& file, size_t bytes,
   report["storages"] = file.storages().size();
 }
 
-TorchDtype safetensors_type(const std::string& name) {
-  constexpr std::pair<const char*, TorchDtype> kTypes[] = {
-      {"F64", TorchDtype::kFloat64},
-      {"F32", TorchDtype::kFloat32},
-      {"F16", TorchDtype::kFloat16},
-      {"BF16", TorchDtype::kBFloat16},
-      {"I64", TorchDtype::kInt64},
-      {"I32", TorchDtype::kInt32},
-      {"I16", TorchDtype::kInt16},
-      {"I8", TorchDtype::kInt8},
-      {"U64", TorchDtype::kUInt64},
-      {"U32", TorchDtype::kUInt32},
-      {"U16", TorchDtype::kUInt16},
-      {"U8", TorchDtype::kUInt8},
-      {"BOOL", TorchDtype::kBool},
-      {"F8_E5M2", TorchDtype::kFloat8E5m2},
-      {"F8_E4M3", TorchDtype::kFloat8E4m3fn},
-  };
-  for (const auto& [known, dtype] : kTypes) {
-    if (name == known) return dtype;
-  }
-  fail_data("There is no element type '", name, "'.");
-}
-
 void describe_safetensors(Json& report, std::string_view bytes, const std::string& name,
                           const InspectOptions& options) {
   const auto header = parse_safetensors_header(bytes, static_cast<int64_t>(bytes.size()), name);
@@ -250,7 +226,7 @@ void describe_safetensors(Json& report, std::string_view bytes, const std::strin
   TensorTable table(options, bytes.size());
   for (const auto& [tensor_name, entry] : header.entries) {
     TorchTensor tensor;
-    tensor.dtype = safetensors_type(entry.dtype);
+    tensor.dtype = find_safetensors_dtype(entry.dtype)->dtype;
     tensor.shape = entry.shape;
     tensor.strides.assign(entry.shape.size(), 1);
     // Strides of an empty tensor mean nothing, and their products need not fit.

@@ -10,40 +10,14 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/torch_scalar.h"
 #include "tost/io/torch_value.h"
 
 namespace tost {
 namespace {
 
-constexpr std::pair<TorchDtype, c10::ScalarType> kTypes[] = {
-    {TorchDtype::kFloat64, torch::kFloat64},
-    {TorchDtype::kFloat32, torch::kFloat32},
-    {TorchDtype::kFloat16, torch::kFloat16},
-    {TorchDtype::kBFloat16, torch::kBFloat16},
-    {TorchDtype::kInt64, torch::kInt64},
-    {TorchDtype::kInt32, torch::kInt32},
-    {TorchDtype::kInt16, torch::kInt16},
-    {TorchDtype::kInt8, torch::kInt8},
-    {TorchDtype::kUInt64, torch::kUInt64},
-    {TorchDtype::kUInt32, torch::kUInt32},
-    {TorchDtype::kUInt16, torch::kUInt16},
-    {TorchDtype::kUInt8, torch::kUInt8},
-    {TorchDtype::kBool, torch::kBool},
-    {TorchDtype::kComplex128, torch::kComplexDouble},
-    {TorchDtype::kComplex64, torch::kComplexFloat},
-    {TorchDtype::kComplex32, torch::kComplexHalf},
-    {TorchDtype::kFloat8E5m2, torch::kFloat8_e5m2},
-    {TorchDtype::kFloat8E4m3fn, torch::kFloat8_e4m3fn},
-    {TorchDtype::kFloat8E5m2fnuz, torch::kFloat8_e5m2fnuz},
-    {TorchDtype::kFloat8E4m3fnuz, torch::kFloat8_e4m3fnuz},
-    {TorchDtype::kFloat8E8m0fnu, torch::kFloat8_e8m0fnu},
-    {TorchDtype::kFloat4E2m1fnX2, torch::kFloat4_e2m1fn_x2},
-};
-
 c10::ScalarType scalar_type(TorchDtype dtype, const std::string& file) {
-  for (const auto& [known, type] : kTypes) {
-    if (known == dtype) return type;
-  }
+  if (const auto i = size_t(dtype); i < kScalarTypes.size()) return kScalarTypes[i];
   fail_data("'", file, "' holds a tensor of type ", dtype_info(dtype).name, ", which is not read.");
 }
 

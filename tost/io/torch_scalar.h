@@ -1,0 +1,39 @@
+// Element types of files as those of torch's tensors.
+#pragma once
+
+#include <array>
+
+#include "tost/io/torch_dtype.h"
+#include "tost/torch.h"
+
+namespace tost {
+
+// In the order of TorchDtype; tensors of the types after these are not made.
+inline constexpr auto kScalarTypes = [] {
+  using enum c10::ScalarType;
+  return std::array{Double,
+                    Float,
+                    Half,
+                    BFloat16,
+                    Long,
+                    Int,
+                    Short,
+                    Char,
+                    UInt64,
+                    UInt32,
+                    UInt16,
+                    Byte,
+                    Bool,
+                    ComplexDouble,
+                    ComplexFloat,
+                    ComplexHalf,
+                    Float8_e5m2,
+                    Float8_e4m3fn,
+                    Float8_e5m2fnuz,
+                    Float8_e4m3fnuz,
+                    Float8_e8m0fnu,
+                    Float4_e2m1fn_x2};
+}();
+static_assert(kScalarTypes.size() == size_t(TorchDtype::kFloat4E2m1fnX2) + 1);
+
+}  // namespace tost
