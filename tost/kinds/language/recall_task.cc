@@ -6,11 +6,11 @@
 
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/tokenizers.h"
 #include "tost/kinds/language/recall_eval.h"
 #include "tost/kinds/language/shared_input.h"
 #include "tost/nn/cross_entropy.h"
-#include "tost/nn/decay_groups.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/state_dict.h"
 
@@ -22,25 +22,16 @@ using nlohmann::json;
 constexpr int64_t kBatchesAnEpoch = 1000;
 
 LanguageConfig fine_tuned_config(const RecallTrainConfig& config, const LanguageConfig& from) {
-  if (!config.mixer.empty() && config.mixer != from.mixer) {
-    fail_usage("'", config.from, "' was trained with mixer ", from.mixer,
-               " and cannot continue with ", config.mixer, ".");
-  }
+  check_same_mixer(config.from, from.mixer, config.mixer);
   return changed_recall_config(config, from);
 }
 
 // What `tost eval` needs to ask the same.
 json facts_of(const RecallTrainConfig& config) {
-  return {{"task", config.task},
-          {"lengths", config.lengths},
-          {"pairs", config.pairs},
-          {"vocab", config.vocab},
-          {"power", config.power},
-          {"random_filler", config.random_filler},
-          {"distractors", config.distractors},
-          {"questions", config.questions},
-          {"haystack", std::filesystem::path(config.haystack).filename().string()},
-          {"gap", config.gap}};
+  json facts = TOST_MEMBERS(config, task, lengths, pairs, vocab, power, random_filler, distractors,
+                            questions, gap);
+  facts["haystack"] = std::filesystem::path(config.haystack).filename().string();
+  return facts;
 }
 
 LanguageInfo make_info(const RecallTrainConfig& config, const LanguageInfo* from,
@@ -57,7 +48,7 @@ LanguageInfo make_info(const RecallTrainConfig& config, const LanguageInfo* from
 
 RecallTask::RecallTask(const RecallTrainConfig& config, std::optional<LanguageInfo> known,
                        bool has_checkpoint)
-    : config_(config),
+    : ModelTask(config),
       cases_(recall_cases(config)),
       source_(open_recall(recall_spec(config, uint64_t(config.seed)))),
       scored_(open_recall(recall_spec(config, 0))) {
@@ -79,13 +70,6 @@ RecallTask::RecallTask(const RecallTrainConfig& config, std::optional<LanguageIn
   if (from) load_state_dict(*model_, state_dict(*from->model));
 }
 
-std::vector<ParamGroup> RecallTask::param_groups() {
-  const DecayGroups groups = language_decay_groups(*model_);
-  return {
-      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
-      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
-}
-
 int64_t RecallTask::samples_per_batch() const {
   int64_t tokens = 0;
   for (const RecallCase& size : cases_) tokens += config_.batch * size.length;
@@ -94,12 +78,6 @@ int64_t RecallTask::samples_per_batch() const {
 
 int64_t RecallTask::batches_per_epoch() const {
   return std::max(config_.accumulate, kBatchesAnEpoch);
-}
-
-void RecallTask::share_batches(const BatchShare& share, Group* group) {
-  fetched_.reset();
-  share_ = share;
-  group_ = group;
 }
 
 void RecallTask::check_token_parts(int64_t parts) const {
@@ -123,8 +101,7 @@ void RecallTask::fetch() {
 }
 
 TaskInput RecallTask::take_input() {
-  if (!fetched_) fetch();
-  const RecallBatch batch = *std::exchange(fetched_, std::nullopt);
+  const RecallBatch batch = take_fetched();
   check_ids(info_.config, batch.ids);
   check_targets(batch.targets, info_.config.vocab);
   return language_input(share_, batch.ids, batch.targets, fetched_tokens_);
@@ -147,16 +124,9 @@ std::optional<json> RecallTask::evaluate(const std::atomic<bool>* stop) {
   const RecallTotals totals = recall_totals(*scores);
   json cases = json::array();
   for (const RecallScores& one : *scores) cases.push_back(to_json(one, config_.task));
-  return json{{"accuracy", totals.accuracy}, {"exact", totals.exact},  {"loss", totals.loss},
-              {"tokens", totals.tokens},     {"split", options.split}, {"cases", cases}};
-}
-
-json RecallTask::model_description() const {
-  return to_json(info_);
-}
-
-std::map<std::string, std::string> RecallTask::model_metadata() const {
-  return to_metadata(info_);
+  json metrics = TOST_MEMBERS(totals, accuracy, exact, loss, tokens);
+  metrics.update({{"split", options.split}, {"cases", cases}});
+  return metrics;
 }
 
 }  // namespace tost

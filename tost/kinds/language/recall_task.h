@@ -9,11 +9,11 @@
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/recall_train_config.h"
-#include "tost/train/train_task.h"
+#include "tost/train/model_task.h"
 
 namespace tost {
 
-class RecallTask : public TrainTask {
+class RecallTask : public ModelTask<RecallTrainConfig, LanguageInfo, LanguageModel, RecallBatch> {
  public:
   // Weights are drawn from torch's default generator, or taken from config.from. `known` and
   // `has_checkpoint` as in LanguageTask. Usage Errors for settings that do not fit each other, data
@@ -22,20 +22,15 @@ class RecallTask : public TrainTask {
                       std::optional<LanguageInfo> known = std::nullopt,
                       bool has_checkpoint = false);
 
-  const LanguageInfo& info() const { return info_; }
-
-  torch::nn::Module& model() override { return *model_; }
-  std::vector<ParamGroup> param_groups() override;
+  std::vector<ParamGroup> param_groups() override {
+    return with_decay(language_decay_groups(*model_));
+  }
   std::string unit() const override { return "tokens"; }
   int64_t samples_per_batch() const override;
-  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override;
-  void share_batches(const BatchShare& share, Group* group) override;
   void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   // Batch i is of case i modulo their number.
-  MicroBatch next_batch() override { return computed(take_input()); }
-  bool has_parts() const override { return true; }
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   void fetch() override;
@@ -44,20 +39,12 @@ class RecallTask : public TrainTask {
   // object each.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
   BestMetric best_metric() const override { return {"accuracy", true}; }
-  nlohmann::json model_description() const override;
-  std::map<std::string, std::string> model_metadata() const override;
 
  private:
-  RecallTrainConfig config_;
   std::vector<RecallCase> cases_;
   std::unique_ptr<RecallSource> source_, scored_;
-  LanguageInfo info_;
-  std::shared_ptr<LanguageModel> model_;
-  BatchShare share_;
-  Group* group_ = nullptr;
   // Index of this epoch's first batch in the stream of all, and of the next one in the epoch.
   int64_t epoch_ = 0, next_ = 0;
-  std::optional<RecallBatch> fetched_;
   int64_t fetched_tokens_ = 0;  // of it, as samples_per_batch() counts
   double wait_seconds_ = 0;
 };

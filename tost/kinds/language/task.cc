@@ -7,13 +7,14 @@
 #include <numbers>
 
 #include "tost/base/error.h"
+#include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/comm/sums.h"
-#include "tost/kinds/language/sample.h"
+#include "tost/io/parse_json.h"
+#include "tost/kinds/language/generate.h"
 #include "tost/kinds/language/shared_input.h"
 #include "tost/kinds/language/tokenizer.h"
 #include "tost/nn/cross_entropy.h"
-#include "tost/nn/decay_groups.h"
 #include "tost/nn/layer_rates.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
@@ -39,10 +40,7 @@ int64_t rows_for(int64_t vocabulary) {
 }
 
 LanguageConfig fine_tuned_config(const LanguageTrainConfig& config, const LanguageConfig& from) {
-  if (!config.mixer.empty() && config.mixer != from.mixer) {
-    fail_usage("'", config.from, "' was trained with mixer ", from.mixer,
-               " and cannot continue with ", config.mixer, ".");
-  }
+  check_same_mixer(config.from, from.mixer, config.mixer);
   return changed_language_config(config.mixer, config.model_options, from);
 }
 
@@ -73,11 +71,56 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const LanguageInfo* info) {
   return info != nullptr ? info->tokenizer : nullptr;
 }
 
+struct SampleRequest {
+  std::string prompt;
+  int64_t tokens = 0;
+  double temperature = 1;  // 0: always the most likely token
+  uint64_t seed = 0, stream = 0;
+};
+
+// Bytes that are not UTF-8 replaced, so that the text can be shown and logged.
+std::string valid_utf8(const std::string& text) {
+  using nlohmann::json;
+  return json::parse(json_text(json(text)));
+}
+
+// The prompt and what the model writes after it, as valid UTF-8. A pure function of model and
+// request; torch's generators are left alone. Beyond max_context() the model continues from the
+// last half of it.
+std::string sample_text(LanguageModel& model, const Tokenizer& tokenizer,
+                        const SampleRequest& request) {
+  const std::vector<int32_t> prompt = tokenizer.encode(request.prompt);
+  GenerateConfig config;
+  config.sampling.temperature = request.temperature;
+  config.max_tokens = request.tokens;
+  config.ignore_end = true;
+  config.past_block = "slide";
+  config.seed = Random(request.seed, request.stream).next();
+  const auto result = generate(model, tokenizer, {{prompt.begin(), prompt.end()}}, config);
+  return valid_utf8(tokenizer.decode(prompt)) + result.texts[0].text;
+}
+
+// Throws a usage Error where the configuration's samples cannot be made: no tokenizer, or a prompt
+// that is empty or cannot be expressed.
+void check_sample(const LanguageInfo& info, const LanguageTrainConfig& config) {
+  if (info.tokenizer == nullptr) {
+    fail_usage("'", config.data,
+               "' comes without a tokenizer, so samples cannot be written; set tokenizer, or "
+               "sample_every_steps to 0.");
+  }
+  try {
+    if (!info.tokenizer->encode(config.sample_prompt).empty()) return;
+  } catch (const Error& error) {
+    fail_usage("sample_prompt cannot be used: ", error.what());
+  }
+  fail_usage("sample_prompt is empty; give at least one token, or set sample_every_steps to 0.");
+}
+
 }  // namespace
 
 LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<LanguageInfo> known,
                            bool has_checkpoint)
-    : config_(config) {
+    : ModelTask(config) {
   std::optional<LoadedLanguage> source;
   if (!config.from.empty() && !(known && has_checkpoint)) {
     source = load_language_file(config.from, Weights::kRaw);
@@ -93,11 +136,7 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   if (config.sample_every_steps > 0) check_sample(info_, config);
   model_ = make_language_model(info_.config);
   if (source) load_state_dict(*model_, state_dict(*source->model));
-  if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
-    fail_usage("bound_every_steps measures layers with memberships, which mixer ",
-               info_.config.mixer, " does not have; the mixers that do are ",
-               join(mixers_with_rates(/*causal=*/true), ", "), ".");
-  }
+  check_bound_steps(/*causal=*/true);
 }
 
 void LanguageTask::choose_scored_split() {
@@ -121,21 +160,8 @@ void LanguageTask::check_lengths() const {
   check(*scored_, "score");
 }
 
-std::vector<ParamGroup> LanguageTask::param_groups() {
-  const DecayGroups groups = language_decay_groups(*model_);
-  return {
-      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
-      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
-}
-
 int64_t LanguageTask::batches_per_epoch() const {
   return std::max(config_.accumulate, data_.train->size() / samples_per_batch());
-}
-
-void LanguageTask::share_batches(const BatchShare& share, Group* group) {
-  fetched_.reset();
-  share_ = share;
-  group_ = group;
 }
 
 void LanguageTask::check_token_parts(int64_t parts) const {
@@ -157,8 +183,7 @@ void LanguageTask::fetch() {
 }
 
 TaskInput LanguageTask::take_input() {
-  if (!fetched_) fetch();
-  const auto [ids, targets] = *std::exchange(fetched_, std::nullopt);
+  const auto [ids, targets] = take_fetched();
   check_ids(info_.config, ids);
   check_targets(targets, info_.config.vocab);
   return language_input(share_, ids, targets, samples_per_batch());
@@ -210,14 +235,6 @@ json LanguageTask::measure_bound() {
   LanguageTrace trace;
   model_->hidden(ids, nullptr, &trace);
   return {{"samples", kBoundCrops}, {"layers", to_json(layer_rates(*model_, trace.blocks))}};
-}
-
-json LanguageTask::model_description() const {
-  return to_json(info_);
-}
-
-std::map<std::string, std::string> LanguageTask::model_metadata() const {
-  return to_metadata(info_);
 }
 
 }  // namespace tost

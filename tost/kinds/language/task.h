@@ -9,11 +9,12 @@
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/train_config.h"
-#include "tost/train/train_task.h"
+#include "tost/train/model_task.h"
 
 namespace tost {
 
-class LanguageTask : public TrainTask {
+class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, LanguageModel,
+                                      std::pair<torch::Tensor, torch::Tensor>> {
  public:
   // Opens the text and makes the model. Weights are drawn from torch's default generator, or taken
   // from config.from. `known`: the description a resumed run was started with; the text is then cut
@@ -23,20 +24,15 @@ class LanguageTask : public TrainTask {
                         std::optional<LanguageInfo> known = std::nullopt,
                         bool has_checkpoint = false);
 
-  const LanguageInfo& info() const { return info_; }
-
-  torch::nn::Module& model() override { return *model_; }
-  std::vector<ParamGroup> param_groups() override;
+  std::vector<ParamGroup> param_groups() override {
+    return with_decay(language_decay_groups(*model_));
+  }
   std::string unit() const override { return "tokens"; }
   int64_t samples_per_batch() const override { return config_.batch * info_.config.block; }
-  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override;
-  void share_batches(const BatchShare& share, Group* group) override;
   void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
-  MicroBatch next_batch() override { return computed(take_input()); }
-  bool has_parts() const override { return true; }
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override { return wait_seconds_; }
@@ -47,25 +43,17 @@ class LanguageTask : public TrainTask {
   std::string sample(int64_t step) override;
   // Of crops of the scored text, the same at every call.
   nlohmann::json measure_bound() override;
-  nlohmann::json model_description() const override;
-  std::map<std::string, std::string> model_metadata() const override;
 
  private:
   void choose_scored_split();
   void check_lengths() const;
 
-  LanguageTrainConfig config_;
   TextData data_;
-  LanguageInfo info_;
-  std::shared_ptr<LanguageModel> model_;
   std::shared_ptr<const TokenSource> scored_;
   std::string scored_split_;
   int64_t scored_bytes_ = 0;
-  BatchShare share_;
-  Group* group_ = nullptr;
   // Index of this epoch's first batch in the stream of all, and of the next one in the epoch.
   int64_t epoch_ = 0, next_ = 0;
-  std::optional<std::pair<torch::Tensor, torch::Tensor>> fetched_;  // ids and targets
   double wait_seconds_ = 0;
 };
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/kinds/sequence/classifier.h"
-#include "tost/kinds/sequence/shared_input.h"
+#include "tost/kinds/sequence/task.h"
 #include "tost/nn/metrics.h"
 #include "tost/train/split_model_test_util.h"
 

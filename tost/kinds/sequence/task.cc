@@ -9,8 +9,6 @@
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/eval.h"
-#include "tost/kinds/sequence/shared_input.h"
-#include "tost/nn/decay_groups.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/model_room.h"
 #include "tost/nn/state_dict.h"
@@ -29,10 +27,7 @@ int64_t longest(const SequenceDataset& dataset) {
 }
 
 SequenceConfig fine_tuned_config(const SequenceTrainConfig& config, const SequenceConfig& from) {
-  if (!config.mixer.empty() && config.mixer != from.mixer) {
-    fail_usage("'", config.from, "' was trained with mixer ", from.mixer,
-               " and cannot continue with ", config.mixer, ".");
-  }
+  check_same_mixer(config.from, from.mixer, config.mixer);
   const SequenceConfig changed = changed_sequence_config(config, from);
   const json before = to_json(from), after = to_json(changed);
   for (const char* key : {"vocab", "pairs", "dim", "depth", "heads", "mlp_hidden", "qkv_bias",
@@ -102,7 +97,7 @@ void check_training_memory(const SequenceConfig& config, int64_t batch, int64_t 
 
 SequenceTask::SequenceTask(const SequenceTrainConfig& config, std::optional<SequenceInfo> known,
                            bool has_checkpoint)
-    : config_(config) {
+    : ModelTask(config) {
   if (config.bound_every_steps > 0) {
     fail_usage("bound_every_steps measures image and language models; leave it out.");
   }
@@ -164,19 +159,6 @@ void SequenceTask::take_weights(const LoadedSequence& source) {
   load_state_dict(*model_, weights);
 }
 
-std::vector<ParamGroup> SequenceTask::param_groups() {
-  const DecayGroups groups = sequence_decay_groups(*model_);
-  return {
-      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
-      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
-}
-
-void SequenceTask::share_batches(const BatchShare& share, Group* group) {
-  fetched_.reset();
-  share_ = share;
-  group_ = group;
-}
-
 void SequenceTask::check_token_parts(int64_t parts) const {
   const SequenceConfig& model = info_.config;
   check_split_mixer(split_mixer_names(), model.mixer);
@@ -212,8 +194,7 @@ void SequenceTask::fetch() {
 }
 
 TaskInput SequenceTask::take_input() {
-  if (!fetched_) fetch();
-  const SequenceBatch batch = *std::exchange(fetched_, std::nullopt);
+  const SequenceBatch batch = take_fetched();
   check_sequence_input(info_.config, {batch.ids, batch.lengths});
   if (batch.second.defined()) {
     check_sequence_input(info_.config, {batch.second, batch.second_lengths});
@@ -249,6 +230,37 @@ std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {
 
 std::vector<std::string> SequenceTask::take_messages() {
   return std::exchange(messages_, {});
+}
+
+namespace {
+
+// Undefined where nothing is padded.
+torch::Tensor needed_lengths(const torch::Tensor& ids, const torch::Tensor& lengths) {
+  if (!lengths.defined() || lengths.eq(ids.size(1)).all().item<bool>()) return {};
+  return lengths;
+}
+
+// This process's tokens of padded sequences, and their valid lengths. Padding makes the parts
+// equal.
+void take_tokens(const BatchShare& share, torch::Tensor& ids, torch::Tensor& lengths) {
+  if (share.token_parts == 1 || !ids.defined()) return;
+  const int64_t tokens = ids.size(1), part = (tokens + share.token_parts - 1) / share.token_parts;
+  const int64_t padding = part * share.token_parts - tokens;
+  if (padding > 0 && !lengths.defined()) lengths = torch::full({ids.size(0)}, tokens);
+  ids = tokens_of(share, torch::constant_pad_nd(ids, {0, padding}));
+  if (lengths.defined()) lengths = (lengths - share.token_part * part).clamp(0, part);
+}
+
+}  // namespace
+
+TaskInput sequence_input(const BatchShare& share, const SequenceBatch& batch) {
+  const int64_t all = batch.labels.size(0), rows = share.rows(all);
+  std::vector<torch::Tensor> mine =
+      rows_of(share, {batch.ids, needed_lengths(batch.ids, batch.lengths), batch.second,
+                      needed_lengths(batch.second, batch.second_lengths), batch.labels});
+  take_tokens(share, mine[0], mine[1]);
+  take_tokens(share, mine[2], mine[3]);
+  return {mine, rows, double(rows) / double(all * share.token_parts)};
 }
 
 }  // namespace tost

@@ -4,15 +4,22 @@
 #include <memory>
 #include <optional>
 
+#include "tost/data/sequence_batch.h"
 #include "tost/data/sequence_feed.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/sequence/train_config.h"
+#include "tost/train/model_task.h"
 #include "tost/train/train_task.h"
 
 namespace tost {
 
-class SequenceTask : public TrainTask {
+// Ids and lengths of the first and the second sequences, and labels. Lengths are undefined where
+// nothing is padded. Where processes hold parts of the tokens, this one's.
+TaskInput sequence_input(const BatchShare& share, const SequenceBatch& batch);
+
+class SequenceTask
+    : public ModelTask<SequenceTrainConfig, SequenceInfo, SequenceClassifier, SequenceBatch> {
  public:
   // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
   // from config.from, with a new head for data of other classes. `known`: the description a
@@ -24,30 +31,24 @@ class SequenceTask : public TrainTask {
                         std::optional<SequenceInfo> known = std::nullopt,
                         bool has_checkpoint = false);
 
-  const SequenceInfo& info() const { return info_; }
   // "validation", or "test" where the data has no validation split or holdout is 0.
   const std::string& scored_split() const { return scored_split_; }
 
-  torch::nn::Module& model() override { return *model_; }
-  std::vector<ParamGroup> param_groups() override;
+  std::vector<ParamGroup> param_groups() override {
+    return with_decay(sequence_decay_groups(*model_));
+  }
   std::string unit() const override { return "sequences"; }
   int64_t samples_per_batch() const override { return config_.batch; }
-  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override { return train_->size() / config_.batch; }
-  void share_batches(const BatchShare& share, Group* group) override;
   void check_token_parts(int64_t parts) const override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
-  MicroBatch next_batch() override { return computed(take_input()); }
-  bool has_parts() const override { return true; }
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override;
   // top1, loss, sequences, seconds, split.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
   BestMetric best_metric() const override { return {"top1", true}; }
-  nlohmann::json model_description() const override { return to_json(info_); }
-  std::map<std::string, std::string> model_metadata() const override { return to_metadata(info_); }
   std::vector<std::string> take_messages() override;
 
  private:
@@ -55,15 +56,9 @@ class SequenceTask : public TrainTask {
   void check_lengths() const;
   void take_weights(const LoadedSequence& source);
 
-  SequenceTrainConfig config_;
-  SequenceInfo info_;
   std::shared_ptr<const SequenceDataset> train_, scored_;
   std::string scored_split_;
-  std::shared_ptr<SequenceClassifier> model_;
   std::unique_ptr<SequenceFeed> feed_;
-  BatchShare share_;
-  Group* group_ = nullptr;
-  std::optional<SequenceBatch> fetched_;
   double waited_ = 0;  // for the feeds of earlier epochs
   std::vector<std::string> messages_;
 };

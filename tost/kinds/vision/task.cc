@@ -9,7 +9,6 @@
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/train_config.h"
-#include "tost/nn/decay_groups.h"
 #include "tost/nn/layer_rates.h"
 #include "tost/nn/metrics.h"
 #include "tost/nn/state_dict.h"
@@ -68,10 +67,7 @@ ModelInfo make_model_info(const VisionTrainConfig& config, const ModelInfo* from
     source.config = vision_preset(config.model);
   } else {
     source = *from;
-    if (!config.mixer.empty() && config.mixer != source.config.mixer) {
-      fail_usage("'", config.from, "' was trained with mixer ", source.config.mixer,
-                 " and cannot continue with ", config.mixer, ".");
-    }
+    check_same_mixer(config.from, source.config.mixer, config.mixer);
   }
   ModelInfo info;
   info.config = make_vision_config(config, source.config, train);
@@ -100,7 +96,7 @@ using torch::Tensor;
 
 VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo> known,
                        bool has_checkpoint)
-    : config_(config) {
+    : ModelTask(config) {
   const DataSpec spec = data_spec(config);
   const std::shared_ptr<const ImageDataset> train = open_image_dataset(spec, "train");
   std::optional<LoadedModel> source;
@@ -117,11 +113,7 @@ VisionTask::VisionTask(const VisionTrainConfig& config, std::optional<ModelInfo>
   make_loaders(train);
   model_ = make_image_classifier(info_.config);
   if (source) take_weights(*source);
-  if (config.bound_every_steps > 0 && !has_layer_rates(*model_)) {
-    fail_usage("bound_every_steps measures layers with memberships, which mixer ",
-               info_.config.mixer, " does not have; the mixers that do are ",
-               join(mixers_with_rates(/*causal=*/false), ", "), ".");
-  }
+  check_bound_steps(/*causal=*/false);
 }
 
 void VisionTask::make_loaders(std::shared_ptr<const ImageDataset> train) {
@@ -158,17 +150,8 @@ void VisionTask::take_weights(const LoadedModel& source) {
   load_state_dict(*model_, weights);
 }
 
-std::vector<ParamGroup> VisionTask::param_groups() {
-  const DecayGroups groups = vision_decay_groups(*model_);
-  return {
-      {groups.decayed.names, groups.decayed.params, config_.weight_decay},
-      {groups.exempt.names, groups.exempt.params, config_.decay_all ? config_.weight_decay : 0}};
-}
-
 void VisionTask::share_batches(const BatchShare& share, Group* group) {
-  fetched_.reset();
-  share_ = share;
-  group_ = group;
+  ModelTask::share_batches(share, group);
   train_loader_->set_share(share);
   eval_loader_->set_share({.per_step = share.world, .rank = share.rank, .world = share.world});
 }
@@ -185,13 +168,12 @@ void VisionTask::fetch() {
 }
 
 TaskInput VisionTask::take_input() {
-  if (!fetched_) fetch();
-  const std::optional<Batch> batch = std::exchange(fetched_, std::nullopt);
+  const Batch batch = take_fetched();
   const std::vector<std::string>& unreadable = train_loader_->unreadable_messages();
   messages_.insert(messages_.end(), unreadable.begin() + named_, unreadable.end());
   named_ = int64_t(unreadable.size());
-  const int64_t all = batch->labels.size(0), rows = share_.rows(all);
-  return {rows_of(share_, {batch->images, batch->labels, batch->targets}), rows,
+  const int64_t all = batch.labels.size(0), rows = share_.rows(all);
+  return {rows_of(share_, {batch.images, batch.labels, batch.targets}), rows,
           double(rows) / double(all)};
 }
 

@@ -8,11 +8,11 @@
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/train_config.h"
-#include "tost/train/train_task.h"
+#include "tost/train/model_task.h"
 
 namespace tost {
 
-class VisionTask : public TrainTask {
+class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifier, Batch> {
  public:
   // Opens the data and makes the model. Weights are drawn from torch's default generator, or taken
   // from config.from. `known`: the description a resumed run was started with; the data must have
@@ -21,21 +21,18 @@ class VisionTask : public TrainTask {
   explicit VisionTask(const VisionTrainConfig& config,
                       std::optional<ModelInfo> known = std::nullopt, bool has_checkpoint = false);
 
-  const ModelInfo& info() const { return info_; }
   // "validation", or "test" where the data has no validation split or holdout is 0.
   const std::string& scored_split() const { return scored_split_; }
 
-  torch::nn::Module& model() override { return *model_; }
-  std::vector<ParamGroup> param_groups() override;
+  std::vector<ParamGroup> param_groups() override {
+    return with_decay(vision_decay_groups(*model_));
+  }
   std::string unit() const override { return "images"; }
   int64_t samples_per_batch() const override { return config_.batch; }
-  int64_t rows_per_batch() const override { return config_.batch; }
   int64_t batches_per_epoch() const override { return train_loader_->batches_per_epoch(); }
   void share_batches(const BatchShare& share, Group* group) override;
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   void fetch() override;
-  MicroBatch next_batch() override { return computed(take_input()); }
-  bool has_parts() const override { return true; }
   TaskInput take_input() override;
   TaskOutput compute(const std::vector<torch::Tensor>& tensors) override;
   double wait_seconds() const override { return train_loader_->wait_seconds(); }
@@ -44,8 +41,6 @@ class VisionTask : public TrainTask {
   BestMetric best_metric() const override { return {"top1", true}; }
   // Of pictures spread evenly over the scored split, the same at every call.
   nlohmann::json measure_bound() override;
-  nlohmann::json model_description() const override { return to_json(info_); }
-  std::map<std::string, std::string> model_metadata() const override { return to_metadata(info_); }
   std::vector<std::string> take_messages() override;
 
  private:
@@ -53,14 +48,8 @@ class VisionTask : public TrainTask {
   void take_weights(const LoadedModel& source);
   torch::Tensor bound_pictures() const;
 
-  VisionTrainConfig config_;
-  ModelInfo info_;
   std::string scored_split_;
-  std::shared_ptr<ImageClassifier> model_;
   std::unique_ptr<ImageLoader> train_loader_, eval_loader_;
-  BatchShare share_;
-  Group* group_ = nullptr;
-  std::optional<Batch> fetched_;
   torch::Tensor bound_pictures_;  // undefined before the first measure_bound()
   std::vector<std::string> messages_;
   int64_t named_ = 0;  // of the loader's unreadable pictures, those put into messages_
