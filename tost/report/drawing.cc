@@ -2,6 +2,7 @@
 
 #include <cairo.h>
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <memory>
@@ -332,6 +333,29 @@ Image image_of(cairo_surface_t* surface, int64_t width, int64_t height) {
 }
 
 }  // namespace
+
+void place(Drawing& whole, Drawing part, Point at) {
+  const auto move = [&](Point& point) { point = {point.x + at.x, point.y + at.y}; };
+  for (Shape& shape : part.shapes) {
+    std::visit(
+        [&](auto& s) {
+          if constexpr (requires { s.points; }) {
+            for (Point& point : s.points) move(point);
+          } else if constexpr (requires { s.center; }) {
+            move(s.center);
+          } else if constexpr (requires { s.at; }) {
+            move(s.at);
+          } else {
+            s.x += at.x, s.y += at.y;
+          }
+        },
+        shape);
+    whole.shapes.push_back(std::move(shape));
+  }
+  whole.width = std::max(whole.width, at.x + part.width);
+  whole.height = std::max(whole.height, at.y + part.height);
+  whole.description += (whole.description.empty() ? "" : " ") + part.description;
+}
 
 Image to_image(const Drawing& drawing, double scale) {
   const double width = std::ceil(drawing.width * scale);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -88,6 +87,9 @@ struct Drawing {
   std::string description{};  // what it shows, for readers who cannot see it
   std::vector<Shape> shapes{};
 };
+
+// Adds `part` to a drawing, its upper left corner at `at`; the drawing grows to hold it.
+void place(Drawing& whole, Drawing part, Point at);
 
 // One <svg> element for use inside a page: role="img" with the description, size from viewBox (so
 // that it shrinks with the page), colours as CSS variables (see page.h). Deterministic; numbers

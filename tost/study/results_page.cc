@@ -129,27 +129,6 @@ Drawing lines_of(const std::string& kind, const SweepSummary& summary) {
   return draw(chart);
 }
 
-void shift(Point& point, double dx, double dy) {
-  point.x += dx;
-  point.y += dy;
-}
-
-void shift(Shape& shape, double dx, double dy) {
-  if (auto* path = std::get_if<PathShape>(&shape)) {
-    for (Point& point : path->points) shift(point, dx, dy);
-  } else if (auto* circle = std::get_if<CircleShape>(&shape)) {
-    shift(circle->center, dx, dy);
-  } else if (auto* rect = std::get_if<RectShape>(&shape)) {
-    rect->x += dx;
-    rect->y += dy;
-  } else if (auto* text = std::get_if<TextShape>(&shape)) {
-    shift(text->at, dx, dy);
-  } else if (auto* image = std::get_if<ImageShape>(&shape)) {
-    image->x += dx;
-    image->y += dy;
-  }
-}
-
 // Two charts a row.
 Drawing beside_each_other(const std::string& title, const std::vector<Drawing>& parts) {
   Drawing whole;
@@ -157,13 +136,7 @@ Drawing beside_each_other(const std::string& title, const std::vector<Drawing>& 
   for (size_t i = 0; i < parts.size(); ++i) {
     const double dx = i % 2 == 0 ? 0 : parts[i - 1].width + kGap;
     const double dy = double(i / 2) * (parts[i].height + kGap);
-    for (Shape shape : parts[i].shapes) {
-      shift(shape, dx, dy);
-      whole.shapes.push_back(std::move(shape));
-    }
-    whole.width = std::max(whole.width, dx + parts[i].width);
-    whole.height = std::max(whole.height, dy + parts[i].height);
-    whole.description += " " + parts[i].description;
+    place(whole, parts[i], {dx, dy});
   }
   return whole;
 }

@@ -5,7 +5,6 @@
 #include <iomanip>
 #include <set>
 #include <sstream>
-#include <variant>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -127,12 +126,11 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                     {"bytes", fit_json(f.memory)}});
   }
   json object = TOST_MEMBERS(options, causal, dim, heads, dtype, repeat);
+  object.update(TOST_MEMBERS(summary, fit_from, fit_to));
   object.update({{"network", options.network.empty() ? json(nullptr) : json(options.network)},
                  {"interrupted", result.interrupted},
                  {"points", points_json(result)},
                  {"stopped", stops},
-                 {"fit_from", summary.fit_from},
-                 {"fit_to", summary.fit_to},
                  {"fits", fits},
                  {"tssa_against_softmax", duels_json(summary)},
                  {"memberships", memberships_json(result)}});
@@ -265,31 +263,6 @@ namespace {
 
 constexpr double kWidth = 520, kHeight = 340, kPanelGap = 24;
 
-void move(PathShape& path, Point by) {
-  for (Point& point : path.points) point = {point.x + by.x, point.y + by.y};
-}
-void move(CircleShape& circle, Point by) {
-  circle.center = {circle.center.x + by.x, circle.center.y + by.y};
-}
-void move(TextShape& text, Point by) {
-  text.at = {text.at.x + by.x, text.at.y + by.y};
-}
-template <typename Box>
-void move(Box& box, Point by) {
-  box.x += by.x;
-  box.y += by.y;
-}
-
-void place(Drawing& page, Drawing part, Point at) {
-  for (Shape& shape : part.shapes) {
-    std::visit([&](auto& s) { move(s, at); }, shape);
-    page.shapes.push_back(std::move(shape));
-  }
-  page.width = std::max(page.width, at.x + part.width + kPanelGap);
-  page.height = std::max(page.height, at.y + part.height + kPanelGap);
-  page.description += (page.description.empty() ? "" : " ") + part.description;
-}
-
 Drawing panel(const ScalingOptions& options, const ScalingResult& result, const std::string& mode,
               Costs of, const std::string& what, const std::string& label, double unit) {
   LineChart chart;
@@ -313,13 +286,15 @@ Drawing panel(const ScalingOptions& options, const ScalingResult& result, const 
 Drawing scaling_plot(const ScalingOptions& options, const ScalingResult& result) {
   Drawing page;
   for (const auto& mode : options.modes) {
-    const double top = std::max(page.height, kPanelGap);
+    const double top = page.height + kPanelGap;
     place(page, panel(options, result, mode, sequence_seconds, "Time", "ms a sequence", 1e3),
           {kPanelGap, top});
     place(page,
           panel(options, result, mode, sequence_bytes, "Memory", "MiB a sequence", 1.0 / (1 << 20)),
           {2 * kPanelGap + kWidth, top});
   }
+  page.width += kPanelGap;
+  page.height += kPanelGap;
   return page;
 }
 
