@@ -1,5 +1,3 @@
-#include "tost/cli/eval_recall.h"
-
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
@@ -7,12 +5,13 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/eval_command.h"
 #include "tost/cli/options.h"
 #include "tost/cli/result_file.h"
 #include "tost/data/recall_data.h"
+#include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/kinds/language/explain_recall_maps.h"
-#include "tost/kinds/vision/cost.h"
 #include "tost/nn/state_dict.h"
 
 namespace tost {
@@ -90,12 +89,9 @@ json report_of(const std::string& task, const LoadedLanguage& language,
     const double read = double(one.samples) * double(one.size.length);
     cases.back()["tokens_per_s"] = one.seconds > 0 ? json(read / one.seconds) : json();
   }
-  return {{"accuracy", totals.accuracy},
-          {"exact", totals.exact},
-          {"loss", totals.loss},
-          {"tokens", totals.tokens},
-          {"cases", cases},
-          {"parameters", parameter_count(*language.model)}};
+  json report = TOST_MEMBERS(totals, accuracy, exact, loss, tokens);
+  report.update({{"cases", cases}, {"parameters", parameter_count(*language.model)}});
+  return report;
 }
 
 void print_heading(const json& first) {

@@ -1,19 +1,23 @@
 // tost train: a run from flags or a configuration file to a run folder, with progress.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
+#include <map>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/cli/build_info.h"
 #include "tost/cli/commands.h"
+#include "tost/cli/field_option.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
-#include "tost/cli/train_flags.h"
 #include "tost/cli/train_help.h"
 #include "tost/comm/group.h"
+#include "tost/io/parse_json.h"
+#include "tost/kinds/kinds.h"
 #include "tost/kinds/train_run.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
@@ -99,16 +103,9 @@ json read_values(const TrainFlags& options) {
 }
 
 json to_json(const TrainResult& result, const TrainFlags& options) {
-  json report = {{"out", options.out},
-                 {"step", result.step},
-                 {"total_steps", result.total_steps},
-                 {"interrupted", result.interrupted},
-                 {"seconds", result.seconds},
-                 {"events",
-                  {{"skipped_steps", result.events.skipped_steps},
-                   {"rollbacks", result.events.rollbacks},
-                   {"data_waits", result.events.data_waits}}},
-                 {"eval", result.last_eval}};
+  json report = TOST_MEMBERS(result, step, total_steps, interrupted, seconds);
+  report["events"] = TOST_MEMBERS(result.events, skipped_steps, rollbacks, data_waits);
+  report.update({{"out", options.out}, {"eval", result.last_eval}});
   if (result.best) {
     report["best"] = {
         {"metric", result.metric}, {"value", result.best->value}, {"step", result.best->step}};
@@ -227,6 +224,40 @@ void run_train(const TrainFlags& options) {
   view.finish();
   options.as_json ? print_json(to_json(result, options))
                   : print_result(result, options, view.steps_per_epoch());
+}
+
+// Every setting once, with the widest range of all kinds that have it; the chosen kind checks its
+// value by its own range.
+std::vector<FieldInfo> widest_fields() {
+  std::vector<FieldInfo> all;
+  for (const RunKind& kind : run_kinds()) {
+    for (const FieldInfo& field : kind.fields) {
+      const auto found = std::find_if(
+          all.begin(), all.end(), [&](const FieldInfo& other) { return other.key == field.key; });
+      if (found == all.end()) {
+        all.push_back(field);
+        continue;
+      }
+      found->low = std::min(found->low, field.low);
+      found->high = std::max(found->high, field.high);
+      join_choices(*found, field);
+    }
+  }
+  return all;
+}
+
+// Flags write into `values`, which outlives the command. Returns them by the keys of the settings.
+std::map<std::string, CLI::Option*> add_train_fields(CLI::App& command, nlohmann::json& values) {
+  std::vector<FieldInfo> fields = widest_fields();
+  // --help lists flags in the order in which they were added.
+  std::stable_sort(fields.begin(), fields.end(), [](const FieldInfo& a, const FieldInfo& b) {
+    return train_place(a.key) < train_place(b.key);
+  });
+  std::map<std::string, CLI::Option*> options;
+  for (const FieldInfo& field : fields) {
+    options[field.key] = add_field_option(command, field, values);
+  }
+  return options;
 }
 
 }  // namespace

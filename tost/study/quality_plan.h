@@ -51,6 +51,19 @@ std::vector<std::string> quality_tasks();
 // Names of the causal contestants, then of the other mixers, without repetition.
 std::vector<std::string> quality_contestants();
 
+// Sizes of the models that settings of training runs ask for, and settings of a given size.
+
+// Parameters of the model of a causal run (text or recall) or of a classifier of sequences. Where
+// data decides the vocabulary, that of the preset stands for it.
+int64_t parameters_of_settings(const nlohmann::json& settings, bool causal);
+
+// What a causal model keeps of a sample as long as its block.
+int64_t state_bytes_of_settings(const nlohmann::json& settings);
+
+// `settings` with the MLP's width that brings parameters_of_settings() next to `wanted`. Throws a
+// usage Error where no width does.
+nlohmann::json with_parameters(nlohmann::json settings, bool causal, int64_t wanted);
+
 // MLPs are widened or narrowed until every contestant of a task has as many parameters as softmax.
 // Throws a usage Error for unknown tasks and contestants, data that is not there or for a task that
 // was not asked for, an empty list, and settings that no run can have.

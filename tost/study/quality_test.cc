@@ -5,7 +5,7 @@
 
 #include "tost/base/file.h"
 #include "tost/io/parse_json.h"
-#include "tost/study/quality_models.h"
+#include "tost/study/quality_plan.h"
 #include "tost/study/quality_run.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"

@@ -1,13 +1,11 @@
-#include "tost/study/scaling_membership.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
 #include "tost/ops/tssa_causal_plain.h"
+#include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {

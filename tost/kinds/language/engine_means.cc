@@ -1,4 +1,3 @@
-#include "tost/kinds/language/engine_means.h"
 
 #include <algorithm>
 #include <cmath>

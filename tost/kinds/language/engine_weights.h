@@ -4,17 +4,60 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "tost/base/parallel.h"
 #include "tost/kernels/few_rows.h"
 #include "tost/kernels/row_ops.h"
-#include "tost/kinds/language/engine_means.h"
 #include "tost/kinds/language/model.h"
+#include "tost/nn/causal_means.h"
 #include "tost/nn/precision.h"
 #include "tost/ops/quantized_weight.h"
 
 namespace tost {
+
+// Group means between the products of a language engine: convolution, membership, running means and
+// gate, for a few tokens as for many.
+
+// Of a CausalMeansMixer, all but its linear maps.
+struct MeansWeights {
+  MeansWeights() = default;
+  explicit MeansWeights(const CausalMeansMixer& mixer);
+
+  int64_t taps() const { return filter.defined() ? filter.size(0) : 1; }
+  int64_t bytes() const;
+
+  int64_t heads = 0, dim = 0;
+  bool gate = false;
+  torch::Tensor router_bias, temp;  // [H] float32; undefined where membership is uniform
+  torch::Tensor filter;             // [taps, C] float32; undefined without a convolution
+  torch::Tensor scale;              // [C] float32
+  torch::Tensor decay;              // [H] float64
+};
+
+// Tokens of one call and the mixer's state, both updated in place.
+struct MeansMix {
+  int64_t batch = 0, tokens = 0;
+  const float* parts = nullptr;  // [B T, C] u, v and with a gate g, side by side
+  float* pi = nullptr;           // [B T, H]: the router's products, then memberships times H
+  float* base = nullptr;         // [B T, C], work
+  float* y = nullptr;            // [B T, C], the result
+  double* sums = nullptr;        // [B, H, P + 1]
+  float* past = nullptr;         // [B, taps - 1, C]; null without a convolution
+};
+
+int64_t mix_means_workspace(const MeansWeights& weights, int64_t batch, int64_t tokens);
+void mix_means(const MeansWeights& weights, const MeansMix& mix, void* workspace,
+               ParallelFor parallel);
+
+// The state's sums and earlier tokens, made where there are none and owned by nobody else. Throws a
+// usage Error for those of another number of texts or another model.
+struct MeansState {
+  MeansState(const MeansWeights& weights, int64_t batch, MixerState& state);
+
+  double* sums;
+  float* past;
+};
 
 // One linear map. Integer weights are rounded as quantized_weight.h says.
 struct StepWeight {

@@ -1,9 +1,8 @@
-#include "tost/kinds/language/sampling.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tost/base/error.h"
+#include "tost/kinds/language/generate.h"
 
 namespace tost {
 
