@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/kernels/isa.h"
-#include "tost/ops/tssa_cases.h"
+#include "tost/ops/tssa_cases_test_util.h"
 
 namespace tost {
 namespace tssa_causal_test {

@@ -4,7 +4,7 @@
 
 #include "tost/ops/device.h"
 #include "tost/ops/tssa.h"
-#include "tost/ops/tssa_cases.h"
+#include "tost/ops/tssa_cases_test_util.h"
 #include "tost/ops/tssa_causal.h"
 #include "tost/testing/stand_in_gpu.h"
 

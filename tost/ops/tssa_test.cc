@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "tost/kernels/isa.h"
-#include "tost/ops/tssa_cases.h"
+#include "tost/ops/tssa_cases_test_util.h"
 #include "tost/ops/tssa_means.h"
 
 namespace tost {
