@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "tost/nn/decay_groups.h"

@@ -5,7 +5,6 @@
 #include <iostream>
 #include <memory>
 
-#include "tost/base/error.h"
 #include "tost/cli/bench_output.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"

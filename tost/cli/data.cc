@@ -1,6 +1,5 @@
 // tost data: what a data set holds, how it looks, and generated sets written out as files.
 #include <algorithm>
-#include <filesystem>
 #include <iomanip>
 #include <iostream>
 

@@ -6,7 +6,6 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"
-#include "tost/cli/program.h"
 
 namespace tost {
 using nlohmann::json;

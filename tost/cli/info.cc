@@ -2,7 +2,6 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iomanip>
 #include <iostream>
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/data/recall_source.h"
 
 namespace tost {

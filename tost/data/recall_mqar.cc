@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/data/recall_source.h"
 
 namespace tost {

@@ -3,7 +3,6 @@
 #include <array>
 #include <vector>
 
-#include "tost/base/error.h"
 #include "tost/data/recall_source.h"
 
 namespace tost {

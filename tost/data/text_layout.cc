@@ -1,7 +1,6 @@
 #include "tost/data/text_layout.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"

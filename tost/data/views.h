@@ -1,7 +1,6 @@
 // Data sets made from another data set.
 #pragma once
 
-#include <array>
 #include <mutex>
 
 #include "tost/data/dataset.h"

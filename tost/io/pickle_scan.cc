@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "tost/base/error.h"
-#include "tost/io/safe_text.h"
 
 namespace tost {
 namespace {

@@ -1,7 +1,6 @@
 #include "tost/io/token_file.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <fstream>

@@ -1,7 +1,6 @@
 #include "tost/kinds/kinds.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/sequence/file.h"

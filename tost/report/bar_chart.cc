@@ -2,7 +2,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "tost/base/error.h"
 #include "tost/report/chart_frame.h"
 
 namespace tost {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tost/base/error.h"
 #include "tost/report/chart_frame.h"
 
 namespace tost {

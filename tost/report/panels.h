@@ -1,7 +1,6 @@
 // Parts of a page as drawings, for their PNG files.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "tost/report/page.h"

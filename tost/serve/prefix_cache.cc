@@ -1,7 +1,6 @@
 #include "tost/serve/prefix_cache.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace tost {
 

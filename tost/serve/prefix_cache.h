@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <vector>
 

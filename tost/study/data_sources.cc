@@ -4,7 +4,6 @@
 #include <cmath>
 #include <csetjmp>
 #include <cstddef>
-#include <cstdio>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"

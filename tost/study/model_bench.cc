@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "tost/kinds/sequence/config.h"
 #include "tost/study/scaling_bench.h"

@@ -1,6 +1,5 @@
 // Compression, correlations, spectra and norms by layer.
 #include <algorithm>
-#include <cmath>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tost/base/error.h"
 #include "tost/data/recall_data.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/train_config.h"

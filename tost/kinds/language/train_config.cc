@@ -1,7 +1,5 @@
 #include "tost/kinds/language/train_config.h"
 
-#include <cmath>
-
 #include "tost/base/error.h"
 #include "tost/kinds/language/model.h"
 

@@ -6,7 +6,6 @@
 // token.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "tost/kinds/vision/image_classifier.h"

@@ -1,9 +1,7 @@
 #include "tost/kinds/vision/explain_images.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "tost/base/text.h"
 #include "tost/explain/numbers.h"
 #include "tost/io/resize.h"
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "tost/explain/numbers.h"
 #include "tost/io/image.h"

@@ -1,7 +1,6 @@
 #include "tost/kinds/vision/explain_json.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,7 +1,6 @@
 #include "tost/kinds/vision/explain_report.h"
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "tost/base/error.h"

@@ -11,7 +11,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "tost/explain/measures.h"

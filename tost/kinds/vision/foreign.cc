@@ -1,7 +1,6 @@
 #include "tost/kinds/vision/foreign.h"
 
 #include "tost/base/error.h"
-#include "tost/base/text.h"
 #include "tost/kinds/vision/foreign_config.h"
 #include "tost/store/foreign_source.h"
 #include "tost/store/metadata.h"

@@ -1,6 +1,5 @@
 #include "tost/kinds/vision/train_config.h"
 
-#include "tost/base/error.h"
 #include "tost/data/dataset.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/nn/token_mixer.h"
