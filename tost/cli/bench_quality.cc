@@ -49,21 +49,6 @@ std::string quality_command_line(const QualityFlags& o) {
   return command + " --out " + quoted(o.out);
 }
 
-void print_quality(const QualityResult& result, const QualityFlags& o) {
-  if (o.run.json) {
-    nlohmann::json report = to_json(result.table);
-    report["out"] = o.out;
-    report["interrupted"] = result.interrupted;
-    return print_json(report);
-  }
-  if (result.interrupted) {
-    std::cout << "stopped, and saved; the same command resumes\n";
-  } else {
-    std::cout << quality_markdown(result.table) << "\n";
-  }
-  std::cout << o.out << "\n";
-}
-
 void run_bench_quality(QualityFlags& o) {
   check_threads(o.run.threads);
   if (o.quality.quick) {
@@ -88,9 +73,9 @@ void run_bench_quality(QualityFlags& o) {
       run_quality(plan, {.command = sweep.command, .machine = machine, .date = origin.date}, sweep,
                   view, stop_flag());
   view.finish();
-  print_quality(result, o);
-  if (result.failed > 0) set_exit_code(kExitData);
-  if (result.interrupted) set_exit_code(kExitInterrupted);
+  finish_sweeps(
+      o.run, o.out, result.interrupted, result.failed, [&] { return to_json(result.table); },
+      [&] { return quality_markdown(result.table); });
 }
 
 void add_quality_options(CLI::App& command, QualityFlags& o) {

@@ -64,21 +64,6 @@ void show_plan(const LraPlan& plan, const SweepOptions& sweep, bool as_json) {
   if (as_json) print_json(report);
 }
 
-void print_result(const LraResult& result, const LraFlags& options) {
-  if (options.run.json) {
-    json report = to_json(result.table);
-    report["out"] = options.out;
-    report["interrupted"] = result.interrupted;
-    return print_json(report);
-  }
-  if (result.interrupted) {
-    std::cout << "stopped, and saved; the same command resumes\n";
-  } else {
-    std::cout << lra_markdown(result.table) << "\n";
-  }
-  std::cout << options.out << "\n";
-}
-
 void run_lra_command(const LraFlags& options) {
   check_threads(options.run.threads);
   const LraPlan plan = plan_lra(options_of(options));
@@ -92,9 +77,9 @@ void run_lra_command(const LraFlags& options) {
   SweepView view(options.quiet);
   const LraResult result = run_lra(plan, title_of(options), sweep, view, stop_flag());
   view.finish();
-  print_result(result, options);
-  if (result.failed > 0) set_exit_code(kExitData);
-  if (result.interrupted) set_exit_code(kExitInterrupted);
+  finish_sweeps(
+      options.run, options.out, result.interrupted, result.failed,
+      [&] { return to_json(result.table); }, [&] { return lra_markdown(result.table); });
 }
 
 }  // namespace

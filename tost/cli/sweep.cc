@@ -9,7 +9,6 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/sweep_view.h"
-#include "tost/kinds/kinds.h"
 #include "tost/study/sweep_report.h"
 
 namespace tost {
@@ -29,23 +28,6 @@ std::string command_line(const SweepFlags& options) {
   for (const std::string& text : options.set) command += " --set " + quoted(text);
   if (options.run.threads > 0) command += cat(" --threads ", options.run.threads);
   return command;
-}
-
-void print_result(const SweepSpec& spec, const SweepPlan& plan, const SweepResult& result,
-                  const SweepFlags& options) {
-  const SweepSummary summary = summarize(spec, plan, result.steps);
-  if (options.run.json) {
-    json report = results_json(spec, summary, result.steps);
-    report["out"] = options.out;
-    report["interrupted"] = result.interrupted;
-    return print_json(report);
-  }
-  if (result.interrupted) {
-    std::cout << "stopped, and saved; the same command resumes\n";
-  } else {
-    std::cout << results_markdown(spec, summary, result.steps) << "\n";
-  }
-  std::cout << options.out << "\n";
 }
 
 void run_sweep_command(SweepFlags& options) {
@@ -70,9 +52,11 @@ void run_sweep_command(SweepFlags& options) {
   SweepView view(options.quiet);
   const SweepResult result = run_sweep(spec, sweep, view, stop_flag());
   view.finish();
-  print_result(spec, plan, result, options);
-  if (result.failed > 0) set_exit_code(kExitData);
-  if (result.interrupted) set_exit_code(kExitInterrupted);
+  const SweepSummary summary = summarize(spec, plan, result.steps);
+  finish_sweeps(
+      options.run, options.out, result.interrupted, result.failed,
+      [&] { return results_json(spec, summary, result.steps); },
+      [&] { return results_markdown(spec, summary, result.steps); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
 #include "tost/study/sweep_report.h"
@@ -105,6 +106,20 @@ std::string join_numbers(const std::vector<int64_t>& numbers) {
 
 std::string join_numbers(const std::vector<double>& numbers) {
   return joined(numbers);
+}
+
+void finish_sweeps(const RunOptions& run, const std::string& out, bool interrupted, int64_t failed,
+                   const std::function<json()>& report,
+                   const std::function<std::string()>& markdown) {
+  if (failed > 0) set_exit_code(kExitData);
+  if (interrupted) set_exit_code(kExitInterrupted);
+  if (run.json) {
+    json whole = report();
+    whole.update({{"out", out}, {"interrupted", interrupted}});
+    return print_json(whole);
+  }
+  std::cout << (interrupted ? "stopped, and saved; the same command resumes\n" : markdown() + "\n")
+            << out << "\n";
 }
 
 json plan_json(const std::vector<SweepStep>& steps) {

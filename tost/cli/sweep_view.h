@@ -1,11 +1,13 @@
 // What commands that run sweeps share: progress, settings from flags, and the plan in words.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tost/cli/options.h"
 #include "tost/cli/terminal.h"
 #include "tost/study/sweep_run.h"
 
@@ -39,6 +41,12 @@ void add_task_data(const std::string& text, std::map<std::string, std::string>& 
 // 0, 1, 2 as "0,1,2".
 std::string join_numbers(const std::vector<int64_t>& numbers);
 std::string join_numbers(const std::vector<double>& numbers);
+
+// Prints what came out, as JSON with "out" and "interrupted" added or as Markdown, and sets the
+// exit code.
+void finish_sweeps(const RunOptions& run, const std::string& out, bool interrupted, int64_t failed,
+                   const std::function<nlohmann::json()>& report,
+                   const std::function<std::string()>& markdown);
 
 nlohmann::json plan_json(const std::vector<SweepStep>& steps);
 void print_plan(const std::vector<SweepStep>& steps);
