@@ -11,7 +11,7 @@
 #include "tost/store/run_layout.h"
 #include "tost/testing/crash_disk.h"
 #include "tost/testing/temp_dir.h"
-#include "tost/train/toy_task.h"
+#include "tost/train/toy_task_test_util.h"
 #include "tost/train/trainer.h"
 
 namespace tost {

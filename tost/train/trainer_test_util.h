@@ -11,7 +11,7 @@
 
 #include "tost/store/run_layout.h"
 #include "tost/train/run_test_util.h"
-#include "tost/train/toy_task.h"
+#include "tost/train/toy_task_test_util.h"
 #include "tost/train/trainer.h"
 
 namespace tost::testing {
