@@ -83,7 +83,7 @@ Tensor synced_batch_norm(Group& group, const Tensor& z, const Tensor& weight, co
     const Tensor wide = z.to(torch::kDouble);
     const int64_t channels = z.size(1);
     Tensor sums = torch::cat(
-        {wide.sum(dims), torch::full({1}, double(z.numel() / channels), torch::kDouble)});
+        {wide.sum(dims), torch::full({1}, double(z.numel() / channels), wide.options())});
     group.sum(sums);
     const double rows = sums[channels].item<double>();
     const Tensor mean = sums.narrow(0, 0, channels) / rows;
@@ -103,7 +103,8 @@ RunningStatistics::RunningStatistics(Group& group, const torch::nn::Module& modu
     if (norm == nullptr || !norm->running_mean.defined()) return;
     const double momentum = norm->options.momentum().value_or(0.1);
     norms_.push_back({norm->running_mean, norm->running_var, norm->num_batches_tracked, momentum});
-    keep.push_back(torch::full({2 * norm->running_mean.numel()}, 1 - momentum, torch::kDouble));
+    keep.push_back(torch::full({2 * norm->running_mean.numel()}, 1 - momentum,
+                               norm->running_mean.options().dtype(torch::kDouble)));
   };
   for (const auto& child : module.modules()) {
     add(child->template as<torch::nn::BatchNorm1dImpl>());

@@ -164,11 +164,12 @@ void GradientBuckets::share_used() {
 
 double GradientBuckets::norm() {
   const torch::NoGradGuard no_grad;
-  Tensor squares = torch::zeros({int64_t(buckets_.size())}, torch::kDouble);
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    squares[int64_t(i)] = buckets_[i].part.to(torch::kDouble).square().sum();
+  std::vector<Tensor> squares{
+      torch::zeros({}, parameters_.front().options().dtype(torch::kDouble))};
+  for (const Bucket& bucket : buckets_) {
+    squares.push_back(bucket.part.to(torch::kDouble).square().sum());
   }
-  const Tensor all = group_.gather(squares);
+  const Tensor all = group_.gather(torch::stack(squares).cpu());
   return std::sqrt(all.sum().item<double>());
 }
 

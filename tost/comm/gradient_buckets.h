@@ -32,7 +32,7 @@ class GradientBuckets {
   };
   static constexpr int64_t kAligned = 16;  // elements
 
-  // Parameters are dense, on the CPU and of a floating-point type. `group` outlives it.
+  // Parameters are dense, on one device and of a floating-point type. `group` outlives it.
   GradientBuckets(Group& group, std::vector<torch::Tensor> parameters, BucketOptions options = {});
   ~GradientBuckets();
   GradientBuckets(const GradientBuckets&) = delete;

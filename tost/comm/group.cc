@@ -1,22 +1,23 @@
-// Implements Group with c10d's store and Gloo.
-#define USE_C10D_GLOO 1
+// Implements Group with c10d's store and backends.
 #include "tost/comm/group.h"
 
 #include <arpa/inet.h>
 #include <c10/util/Logging.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <tuple>
 
+#include "tost/base/thread.h"
+#include "tost/comm/backends.h"
 #include "tost/comm/departures.h"
 
 namespace tost {
@@ -25,11 +26,6 @@ namespace {
 using torch::Tensor;
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::milliseconds(int64_t(seconds * 1000));
-}
 
 // The first sentence, without the place in gloo's sources that it begins with.
 std::string reason_of(const std::exception& error) {
@@ -42,9 +38,15 @@ std::string reason_of(const std::exception& error) {
   return text.substr(0, text.find(". "));
 }
 
-// c10d would tell of every broken connection, with a stack trace.
-void silence_warnings() {
+// c10d would tell of every broken connection, with a stack trace. Its threads that watch NCCL would
+// end the process, which torchrun asks for, before Group can say why.
+void quiet_c10d() {
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  for (const char* name : {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING",
+                           "TORCH_NCCL_RETHROW_CUDA_ERRORS", "TORCH_NCCL_DUMP_ON_TIMEOUT",
+                           "TORCH_NCCL_BLOCKING_WAIT"}) {
+    setenv(name, "0", /*overwrite=*/1);
+  }
   c10::initLogging();
 }
 
@@ -86,37 +88,6 @@ void limit_silence(int64_t port, double timeout) {
   }
 }
 
-c10::intrusive_ptr<c10d::Backend> open_gloo(const StorePtr& store, int64_t rank, int64_t world,
-                                            double timeout, bool one_machine) {
-  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds_of(timeout));
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-  if (interface != nullptr && *interface != '\0') {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
-  } else if (one_machine) {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  } else {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
-  }
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, int(rank), int(world), options);
-}
-
-// Names that torch 2.15 changed.
-WorkPtr reduce_scatter(c10d::Backend& gloo, Tensor& part, Tensor& x) {
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
-  return gloo.reduce_scatter_single(part, x);
-#else
-  return gloo._reduce_scatter_base(part, x);
-#endif
-}
-
-WorkPtr all_gather(c10d::Backend& gloo, Tensor& x, Tensor& part) {
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
-  return gloo.all_gather_single(x, part);
-#else
-  return gloo._allgather_base(x, part);
-#endif
-}
-
 // The store as the board on which processes say why they leave.
 class StoreBoard : public DepartureBoard {
  public:
@@ -142,49 +113,135 @@ class StoreBoard : public DepartureBoard {
 }  // namespace
 
 struct Group::Impl {
-  int64_t rank = 0, world = 1;
-  double timeout = kUsualPeerTimeout;
-  bool one_machine = false;
+  static constexpr std::chrono::seconds kTurn{1};
+
+  BackendPlace place;
+  int64_t local_rank = 0;
   int64_t port = 0;  // of the store; 0: it is a file
-  StorePtr store;
-  c10::intrusive_ptr<c10d::Backend> gloo;
+  BackendPtr gloo;
+  BackendPtr nccl;                         // null: GPUs are not connected
+  std::optional<torch::Device> gpu;        // of connect_gpus()
   std::shared_ptr<Departures> departures;  // of the whole run
   bool broken = false;
   double waited = 0;
-  int64_t sent = 0;
+  int64_t sent = 0, splits = 0;
 
   ~Impl() {
-    // Its destructor would wait for calls that have no end but the timeout.
-    if (broken) (void)gloo.release();
+    if (nccl) abort_nccl();
+    if (!broken) return;
+    // Their destructors would wait for calls that have no end but the timeout.
+    (void)gloo.release();
+    (void)nccl.release();
   }
 
-  template <typename Begin>
-  WorkPtr begin(Begin call) {
+  // Ends what still runs on the GPU, which may wait for a process that is lost.
+  void abort_nccl() noexcept {
     try {
-      return call();
+      nccl->abort();
+    } catch (const std::exception&) {
+      // This process leaves, with another error or with none.
+    }
+  }
+
+  // Begins `call` on `tensors`, of which it writes the first one. The function that is returned
+  // waits for it.
+  template <typename Call>
+  std::function<void()> begin(std::vector<Tensor> tensors, Call call) {
+    const Tensor into = tensors[0];
+    const bool by_nccl = into.is_cuda() && nccl;
+    if (!by_nccl) {
+      for (Tensor& x : tensors) x = x.cpu();
+    }
+    WorkPtr work;
+    try {
+      work = call(by_nccl ? *nccl : *gloo, tensors);
     } catch (const std::exception& error) {
       lost(error);
     }
+    return [this, work, tensors, into, by_nccl] {
+      by_nccl ? wait_for_nccl(work) : wait_for_gloo(work);
+      const torch::NoGradGuard no_grad;
+      if (!tensors[0].is_same(into)) into.copy_(tensors[0]);
+    };
   }
 
-  void wait(const WorkPtr& work) {
-    constexpr std::chrono::seconds kTurn{1};
-    const auto start = Clock::now();
-    while (true) {
-      const auto turn = Clock::now();
+  void wait_for_gloo(const WorkPtr& work) {
+    wait([&] {
+      const auto start = Clock::now();
       try {
         work->wait(kTurn);
-        break;
-      } catch (const std::exception& error) {
+        return true;
+      } catch (const std::exception&) {
         // The turn is over, or the call has failed. That of scattered sums never says that it is
         // completed, and throws at once.
-        if (work->isCompleted() || Clock::now() - turn < kTurn) lost(error);
+        if (work->isCompleted() || Clock::now() - start < kTurn) throw;
+        return false;
       }
-      // A process may wait for one that is there, which has left after another.
-      if (departures->any())
-        lost(std::runtime_error("another process has left, or cannot be reached"));
+    });
+  }
+
+  // On this thread, not in the queue of the GPU: that would wait for a lost process for ever.
+  void wait_for_nccl(const WorkPtr& work) {
+    constexpr std::chrono::microseconds kPause{50};
+    const auto start = Clock::now();
+    wait([&] {
+      const auto turn = Clock::now();
+      while (!work->isCompleted()) {
+        if (Clock::now() - turn > kTurn) return in_time(start);
+        std::this_thread::sleep_for(kPause);
+      }
+      if (work->exception()) std::rethrow_exception(work->exception());
+      work->wait();
+      return true;
+    });
+  }
+
+  // False; throws where the wait has taken too long.
+  bool in_time(Clock::time_point start) const {
+    if (Clock::now() - start < milliseconds_of(place.timeout)) return false;
+    throw std::runtime_error(cat("nothing came within ", place.timeout, " s"));
+  }
+
+  // Until `done`, which looks for about a turn.
+  template <typename Done>
+  void wait(Done done) {
+    const auto start = Clock::now();
+    try {
+      while (!done()) {
+        // A process may wait for one that is there, which has left after another.
+        if (departures->any())
+          throw std::runtime_error("another process has left, or cannot be reached");
+      }
+    } catch (const std::exception& error) {
+      lost(error);
     }
     waited += std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  // On a thread, because processes meet in NCCL's first call, which has no timeout.
+  void connect(torch::Device device) {
+    using Opened = std::pair<BackendPtr, WorkPtr>;
+    gpu = device;
+    BackendPlace at = place;
+    at.store = c10::make_intrusive<c10d::PrefixStore>("gpus", place.store);
+    const Tensor one = torch::ones({1}, device);
+    std::packaged_task<Opened()> meet([at, one] {
+      std::vector<Tensor> tensors{one};
+      const BackendPtr backend = gpu_backend()(at);
+      return Opened(backend, backend->allreduce(tensors));
+    });
+    std::future<Opened> met = meet.get_future();
+    start_thread(std::move(meet)).detach();
+    const auto start = Clock::now();
+    wait([&] { return met.wait_for(kTurn) == std::future_status::ready || in_time(start); });
+    WorkPtr work;
+    try {
+      std::tie(nccl, work) = met.get();
+    } catch (const std::exception& error) {
+      fail_data("NCCL cannot connect the GPUs (", reason_of(error),
+                "); NCCL_DEBUG=INFO says more, and peer_backend gloo does without NCCL.");
+    }
+    wait_for_nccl(work);
   }
 
   [[noreturn]] void lost(const std::exception& error) {
@@ -196,28 +253,28 @@ struct Group::Impl {
 Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Group::Group(const GroupPlace& place, double timeout) : impl_(std::make_unique<Impl>()) {
-  silence_warnings();
+  quiet_c10d();
   Impl& impl = *impl_;
-  impl.rank = place.rank;
-  impl.world = place.world;
-  impl.timeout = timeout;
-  impl.one_machine = place.one_machine || place.address == "127.0.0.1" ||
+  impl.local_rank = place.local_rank;
+  BackendPlace& here = impl.place;
+  here = {.rank = place.rank, .world = place.world, .timeout = timeout};
+  here.one_machine = place.one_machine || place.address == "127.0.0.1" ||
                      place.address == "localhost" || !place.file.empty();
   StorePtr base = open_store(place, timeout);
   base->setTimeout(milliseconds_of(timeout));
   if (place.file.empty()) limit_silence(impl.port = place.port, timeout);
-  impl.store = c10::make_intrusive<c10d::PrefixStore>(cat("tost/", place.attempt), base);
+  here.store = c10::make_intrusive<c10d::PrefixStore>(cat("tost/", place.attempt), base);
   impl.departures =
-      std::make_shared<Departures>(std::make_unique<StoreBoard>(impl.store), impl.rank, impl.world);
-  const auto here = [](int64_t rank) { return cat("here/", rank); };
+      std::make_shared<Departures>(std::make_unique<StoreBoard>(here.store), here.rank, here.world);
+  const auto key = [](int64_t rank) { return cat("here/", rank); };
   try {
-    impl.store->set(here(impl.rank), std::vector<uint8_t>{1});
-    impl.gloo = open_gloo(impl.store, impl.rank, impl.world, timeout, impl.one_machine);
+    here.store->set(key(here.rank), std::vector<uint8_t>{1});
+    impl.gloo = open_gloo(here);
   } catch (const std::exception& error) {
     std::vector<std::string> missing;
-    for (int64_t rank = 0; rank < impl.world; ++rank) {
+    for (int64_t rank = 0; rank < here.world; ++rank) {
       try {
-        if (!impl.store->check({here(rank)})) missing.push_back(cat(rank));
+        if (!here.store->check({key(rank)})) missing.push_back(cat(rank));
       } catch (const std::exception&) {
         break;
       }
@@ -226,7 +283,7 @@ Group::Group(const GroupPlace& place, double timeout) : impl_(std::make_unique<I
       fail_data("The processes could not connect to each other (", reason_of(error),
                 "); GLOO_SOCKET_IFNAME names the network device to use.");
     }
-    fail_data("Rank ", join(missing, ", "), " of ", impl.world, " did not come within ", timeout,
+    fail_data("Rank ", join(missing, ", "), " of ", here.world, " did not come within ", timeout,
               " s; is every process of the run started?");
   }
 }
@@ -234,10 +291,13 @@ Group::Group(const GroupPlace& place, double timeout) : impl_(std::make_unique<I
 Group::~Group() = default;
 
 int64_t Group::rank() const {
-  return impl_->rank;
+  return impl_->place.rank;
 }
 int64_t Group::world() const {
-  return impl_->world;
+  return impl_->place.world;
+}
+int64_t Group::local_rank() const {
+  return impl_->local_rank;
 }
 double Group::waited() const {
   return impl_->waited;
@@ -251,9 +311,13 @@ bool Group::broken() const {
 }
 
 void Group::set_timeout(double seconds) {
-  impl_->timeout = seconds;
+  impl_->place.timeout = seconds;
   if (impl_->port != 0) limit_silence(impl_->port, seconds);
   impl_->gloo->setTimeout(milliseconds_of(seconds));
+}
+
+void Group::connect_gpus(torch::Device gpu) {
+  if (!impl_->nccl) impl_->connect(gpu);
 }
 
 void Group::sum(const Tensor& x) {
@@ -261,16 +325,13 @@ void Group::sum(const Tensor& x) {
 }
 
 std::function<void()> Group::begin_sum(const Tensor& x) {
-  std::vector<Tensor> one{x};
   impl_->sent += int64_t(x.nbytes());
-  const WorkPtr work = impl_->begin([&] { return impl_->gloo->allreduce(one); });
-  return [this, work] { impl_->wait(work); };
+  return impl_->begin({x}, [](c10d::Backend& by, auto& t) { return by.allreduce(t); });
 }
 
 void Group::broadcast(const Tensor& x) {
-  std::vector<Tensor> one{x};
   impl_->sent += int64_t(x.nbytes());
-  impl_->wait(impl_->begin([&] { return impl_->gloo->broadcast(one); }));
+  impl_->begin({x}, [](c10d::Backend& by, auto& t) { return by.broadcast(t); })();
 }
 
 Tensor Group::gather(const Tensor& x) {
@@ -283,16 +344,14 @@ Tensor Group::gather(const Tensor& x) {
 }
 
 std::function<void()> Group::begin_scatter_sum(const Tensor& part, const Tensor& x) {
-  Tensor out = part, in = x;
   impl_->sent += int64_t(x.nbytes());
-  const WorkPtr work = impl_->begin([&] { return reduce_scatter(*impl_->gloo, out, in); });
-  return [this, work] { impl_->wait(work); };
+  return impl_->begin({part, x},
+                      [](c10d::Backend& by, auto& t) { return reduce_scatter(by, t[0], t[1]); });
 }
 
 void Group::gather_parts(const Tensor& x, const Tensor& part) {
-  Tensor out = x, in = part;
   impl_->sent += int64_t(part.nbytes());
-  impl_->wait(impl_->begin([&] { return all_gather(*impl_->gloo, out, in); }));
+  impl_->begin({x, part}, [](c10d::Backend& by, auto& t) { return all_gather(by, t[0], t[1]); })();
 }
 
 bool Group::leave(const Error& reason) {
@@ -303,18 +362,18 @@ bool Group::leave(const Error& reason) {
 std::unique_ptr<Group> Group::split(const std::string& name, int64_t color) {
   const Tensor colors = gather(torch::full({1}, color, torch::kLong)).view({-1});
   auto part = std::make_unique<Impl>();
-  part->rank = colors.narrow(0, 0, rank()).eq(color).sum().item<int64_t>();
-  part->world = colors.eq(color).sum().item<int64_t>();
-  part->timeout = impl_->timeout;
-  part->one_machine = impl_->one_machine;
+  part->place = impl_->place;
+  part->place.rank = colors.narrow(0, 0, rank()).eq(color).sum().item<int64_t>();
+  part->place.world = colors.eq(color).sum().item<int64_t>();
+  part->place.store = c10::make_intrusive<c10d::PrefixStore>(
+      cat("split/", impl_->splits++, "/", name, "/", color), impl_->place.store);
   part->departures = impl_->departures;
-  part->store =
-      c10::make_intrusive<c10d::PrefixStore>(cat("split/", name, "/", color), impl_->store);
   try {
-    part->gloo = open_gloo(part->store, part->rank, part->world, part->timeout, part->one_machine);
+    part->gloo = open_gloo(part->place);
   } catch (const std::exception& error) {
     impl_->lost(error);
   }
+  if (impl_->gpu) part->connect(*impl_->gpu);
   return std::unique_ptr<Group>(new Group(std::move(part)));
 }
 

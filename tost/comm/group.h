@@ -1,4 +1,4 @@
-// The processes that train one run together, over c10d. No other code includes c10d's headers.
+// The processes that train one run together, over c10d, whose headers are not included here.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ struct GroupPlace {
   std::string attempt = "";  // separates the keys of one start of the run from those of another
   std::string file;          // instead of address and port: a store in this file
   bool one_machine = false;  // all ranks are here: they meet on the loopback device
+  int64_t local_rank = 0;    // among the processes of this machine
 };
 
 // What torchrun says in the environment; nothing where this process was not started by it. Throws a
@@ -39,9 +40,13 @@ int64_t restarts_from_environment();
 
 constexpr double kUsualPeerTimeout = 600;  // seconds
 
-// Every call below is made by all processes in the same order, from one thread. A process that
+// Whether this program can send tensors from GPU to GPU.
+bool built_with_nccl();
+
+// Every call below is made by all processes in the same order, one at a time. A process that
 // fails or does not come within the timeout makes the others throw a data Error that names it.
-// Tensors are dense, contiguous and on the CPU.
+// Tensors are dense and contiguous, of one call all on the CPU or all on a GPU. Those on a GPU go
+// over Gloo as copies in the host's memory, and after connect_gpus() over NCCL.
 class Group {
  public:
   // Waits for the others, at most `timeout` seconds.
@@ -52,11 +57,15 @@ class Group {
 
   int64_t rank() const;
   int64_t world() const;
+  int64_t local_rank() const;
   bool first() const { return rank() == 0; }
   void set_timeout(double seconds);
+  // Connects the GPUs of the processes over NCCL, which the program must have; after set_timeout().
+  // This one has `gpu`, which no other process uses.
+  void connect_gpus(torch::Device gpu);
 
-  // The sum over the processes, in place: the same bits on every process, and on every run of as
-  // many.
+  // The sum over the processes, in place: the same bits on every process, and on the CPU on every
+  // run of as many.
   void sum(const torch::Tensor& x);
   // Begins such a sum; `x` is ready when the function that is returned has been called.
   std::function<void()> begin_sum(const torch::Tensor& x);
@@ -64,7 +73,7 @@ class Group {
   void broadcast(const torch::Tensor& x);
   // [world, ...]: x of every process.
   torch::Tensor gather(const torch::Tensor& x);
-  // Part `rank` of the sum of x [world * n], as sum() has it bit for bit; `part` is [n].
+  // Part `rank` of the sum of x [world * n], on the CPU as sum() has it bit for bit; `part` is [n].
   std::function<void()> begin_scatter_sum(const torch::Tensor& part, const torch::Tensor& x);
   // The parts [n] of all processes, one after the other, into x [world * n].
   void gather_parts(const torch::Tensor& x, const torch::Tensor& part);

@@ -45,6 +45,8 @@ std::optional<GroupPlace> place_from_environment() {
   place.own_store = variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
   place.attempt = cat(variable("TORCHELASTIC_RUN_ID"), "/", restarts_from_environment());
   place.one_machine = variable("LOCAL_WORLD_SIZE") == variable("WORLD_SIZE");
+  place.local_rank =
+      variable("LOCAL_RANK").empty() ? place.rank : number_of("LOCAL_RANK", 0, place.world - 1);
   return place;
 }
 

@@ -41,6 +41,9 @@ TEST_F(Place, IsThatOfTorchrun) {
   EXPECT_EQ(place->world, 4);
   EXPECT_EQ(place->address, "node1");
   EXPECT_EQ(place->port, 29511);
+  EXPECT_EQ(place->local_rank, 3);
+  set({{"LOCAL_RANK", "1"}});
+  EXPECT_EQ(place_from_environment()->local_rank, 1);
   EXPECT_EQ(place->attempt, "job/2");
   EXPECT_FALSE(place->own_store);
   EXPECT_TRUE(place->one_machine);

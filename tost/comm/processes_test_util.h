@@ -20,6 +20,7 @@ struct Processes {
   int64_t world = 2;
   double timeout = 300;
   std::vector<int> codes = {};  // expected exit codes by rank; empty: 0 of all
+  bool one_gpu = false;         // all see the same one as theirs
 };
 
 inline int spawn_rank(const std::vector<std::string>& extra) {
@@ -42,9 +43,11 @@ inline int spawn_rank(const std::vector<std::string>& extra) {
 inline void in_processes(const Processes& how, const std::function<void(Group&)>& body) {
   if (const char* rank = std::getenv("TOST_TEST_RANK")) {
     torch::set_num_threads(1);
-    Group group(
-        {.rank = std::atoi(rank), .world = how.world, .file = std::getenv("TOST_TEST_STORE")},
-        how.timeout);
+    Group group({.rank = std::atoi(rank),
+                 .world = how.world,
+                 .file = std::getenv("TOST_TEST_STORE"),
+                 .local_rank = how.one_gpu ? 0 : std::atoi(rank)},
+                how.timeout);
     return body(group);
   }
   const TempDir folder;

@@ -1,0 +1,77 @@
+// Opens Gloo, and NCCL in builds with it (TOST_WITH_NCCL).
+#define USE_C10D_GLOO 1
+#if defined(TOST_WITH_NCCL)
+#define USE_C10D_NCCL 1
+#endif
+#include "tost/comm/backends.h"
+
+#include <torch/version.h>
+
+#include <cstdlib>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#if defined(TOST_WITH_NCCL)
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include "tost/comm/group.h"
+
+namespace tost {
+
+BackendPtr open_gloo(const BackendPlace& place) {
+  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds_of(place.timeout));
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr && *interface != '\0') {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+  } else if (place.one_machine) {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  } else {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  }
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(place.store, int(place.rank), int(place.world),
+                                                     options);
+}
+
+#if defined(TOST_WITH_NCCL)
+namespace {
+
+BackendPtr open_nccl(const BackendPlace& place) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  // Its own limit, with a message of its own, comes after that of the group.
+  options->timeout = 2 * milliseconds_of(place.timeout);
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(place.store, int(place.rank), int(place.world),
+                                                     options);
+}
+
+}  // namespace
+#endif
+
+BackendPtr (*&gpu_backend())(const BackendPlace&) {
+#if defined(TOST_WITH_NCCL)
+  static BackendPtr (*open)(const BackendPlace&) = &open_nccl;
+#else
+  static BackendPtr (*open)(const BackendPlace&) = nullptr;
+#endif
+  return open;
+}
+
+bool built_with_nccl() {
+  return gpu_backend() != nullptr;
+}
+
+WorkPtr reduce_scatter(c10d::Backend& backend, at::Tensor& part, at::Tensor& x) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
+  return backend.reduce_scatter_single(part, x);
+#else
+  return backend._reduce_scatter_base(part, x);
+#endif
+}
+
+WorkPtr all_gather(c10d::Backend& backend, at::Tensor& x, at::Tensor& part) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
+  return backend.all_gather_single(x, part);
+#else
+  return backend._allgather_base(x, part);
+#endif
+}
+
+}  // namespace tost
