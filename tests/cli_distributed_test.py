@@ -438,6 +438,13 @@ class Refusals(Case):
         self.refused(3, *SEQUENCES, "--positions", "learned", "--max-length", 40, "--sequence-parallel", 3, says=["40 learned positions"])
         self.refused(2, *PICTURES, "--accumulate", 2, "--sequence-parallel", 2, says=["not images"])
 
+    def test_gpus_that_are_not_there(self):
+        pictures = [*PICTURES, "--accumulate", 2]
+        self.refused(2, *pictures, "--peer-backend", "nccl", says=["peer_backend nccl needs GPUs (device cuda)"])
+        self.refused(2, *pictures, "--device", "cuda:99", says=["CUDA"])
+        if not json.loads(cli_test.run("info", "--json").stdout)["gpus"]:
+            self.refused(2, *pictures, "--device", "cuda", says=["CUDA"])
+
     def test_bad_files_and_folders(self):
         self.refused(2, *PICTURES, "--accumulate", 2, "--data", "nowhere", code=1, says=["nowhere"])
         self.refused(2, *PICTURES, "--accumulate", 2, "--resume", says=["holds no run to resume"])

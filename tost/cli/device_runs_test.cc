@@ -28,7 +28,10 @@ namespace device_runs_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::expect_close_runs;
+using testing::language_values;
 using testing::newest_checkpoint;
+using testing::vision_values;
 using torch::Tensor;
 
 std::string refusal(const std::string& name) {
@@ -73,22 +76,6 @@ TrainResult run(const fs::path& out, const json& values, RunMode mode = RunMode:
   return train({out, mode, values}, listener, &listener.stop);
 }
 
-// All that a run keeps, but for the generators, which differ in kind.
-void expect_close_runs(const fs::path& a, const fs::path& b, double limit) {
-  const Checkpoint x = newest_checkpoint(a), y = newest_checkpoint(b);
-  ASSERT_EQ(x.parts.size(), y.parts.size());
-  for (size_t i = 0; i < x.parts.size(); ++i) {
-    for (const auto& [name, tensor] : x.parts[i].tensors) {
-      if (name.rfind("random.", 0) == 0) continue;
-      const Tensor& other = y.parts[i].tensors.at(name);
-      ASSERT_EQ(tensor.sizes(), other.sizes()) << name;
-      if (!tensor.is_floating_point()) continue;
-      const double error = (tensor - other).abs().max().item<double>();
-      EXPECT_LE(error, limit * std::max(1e-3, other.abs().max().item<double>())) << name;
-    }
-  }
-}
-
 void expect_close_json(const json& a, const json& b, const std::string& where) {
   ASSERT_EQ(a.is_structured(), b.is_structured()) << where;
   if (a.is_number_float()) {
@@ -102,27 +89,6 @@ void expect_close_json(const json& a, const json& b, const std::string& where) {
       expect_close_json(item.value(), other, cat(where, "/", item.key()));
     }
   }
-}
-
-json vision_values(const std::string& device) {
-  json values = testing::tiny_vision_values();
-  values.update({{"train_size", 64},
-                 {"lr", 1e-3},
-                 {"clip", 1},
-                 {"outlier_z", 6},
-                 {"bound_every_steps", 4},
-                 {"device", device}});
-  return values;
-}
-
-json language_values(const testing::TempDir& dir, const std::string& device) {
-  json values = testing::tiny_language_values(testing::write_text_of_numbers(dir));
-  values.update({{"max_steps", 8},
-                 {"evaluate_every_steps", 4},
-                 {"sample_every_steps", 4},
-                 {"sample_tokens", 20},
-                 {"device", device}});
-  return values;
 }
 
 TEST(RunsOnGpu, SlowResumedGoOnAsUninterrupted) {

@@ -11,6 +11,7 @@
 
 #include "tost/kinds/language/config.h"
 #include "tost/torch.h"
+#include "tost/train/run_test_util.h"
 #include "tost/train/train_listener.h"
 
 namespace tost::testing {
@@ -68,5 +69,43 @@ struct StopAt : TrainListener {
   std::atomic<bool> stop = false;
   std::vector<std::string> messages;
 };
+
+// All that a run keeps, but for the generators, which differ in kind.
+inline void expect_close_runs(const std::filesystem::path& a, const std::filesystem::path& b,
+                              double limit) {
+  const Checkpoint x = newest_checkpoint(a), y = newest_checkpoint(b);
+  ASSERT_EQ(x.parts.size(), y.parts.size());
+  for (size_t i = 0; i < x.parts.size(); ++i) {
+    for (const auto& [name, tensor] : x.parts[i].tensors) {
+      if (name.rfind("random.", 0) == 0) continue;
+      const torch::Tensor& other = y.parts[i].tensors.at(name);
+      ASSERT_EQ(tensor.sizes(), other.sizes()) << name;
+      if (!tensor.is_floating_point()) continue;
+      const double error = (tensor - other).abs().max().item<double>();
+      EXPECT_LE(error, limit * std::max(1e-3, other.abs().max().item<double>())) << name;
+    }
+  }
+}
+
+inline nlohmann::json vision_values(const std::string& device) {
+  nlohmann::json values = tiny_vision_values();
+  values.update({{"train_size", 64},
+                 {"lr", 1e-3},
+                 {"clip", 1},
+                 {"outlier_z", 6},
+                 {"bound_every_steps", 4},
+                 {"device", device}});
+  return values;
+}
+
+inline nlohmann::json language_values(const TempDir& dir, const std::string& device) {
+  nlohmann::json values = tiny_language_values(write_text_of_numbers(dir));
+  values.update({{"max_steps", 8},
+                 {"evaluate_every_steps", 4},
+                 {"sample_every_steps", 4},
+                 {"sample_tokens", 20},
+                 {"device", device}});
+  return values;
+}
 
 }  // namespace tost::testing

@@ -1,6 +1,7 @@
 #include "tost/kinds/train_run.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
@@ -117,11 +118,47 @@ void on_all(Group* group, const std::function<void()>& work) {
   group == nullptr ? work() : group->together(work);
 }
 
+// Of several processes each takes the GPU that has its number on the machine.
+torch::Device device_of_rank(const Group& group, const LoopConfig& loop) {
+  const torch::Device device = device_from_name(loop.device);
+  if (loop.peer_backend == "nccl" && (device.is_cpu() || !built_with_nccl())) {
+    fail_usage("peer_backend nccl needs ",
+               device.is_cpu() ? cat("GPUs (device cuda), and the device is ", device.str())
+                               : cat("a build with NCCL, and this one found no nccl.h"),
+               "; set it to auto or gloo.");
+  }
+  if (device.is_cpu()) return device;
+  if (loop.device != "cuda" && loop.device != "auto") {
+    fail_usage("Several processes each take a GPU of their own, so device cannot be ", loop.device,
+               "; set it to cuda, and CUDA_VISIBLE_DEVICES to the GPUs to use.");
+  }
+  if (loop.graphs == "on") {
+    fail_usage("graphs on does not go with several processes; use auto or off.");
+  }
+  if (group.local_rank() >= gpu_count()) {
+    fail_usage("Process ", group.local_rank(),
+               " of its machine (LOCAL_RANK) has no GPU: torch sees ", gpu_count(),
+               "; start as many processes a machine (torchrun --nproc-per-node ", gpu_count(),
+               ").");
+  }
+  const torch::Device own(torch::kCUDA, c10::DeviceIndex(group.local_rank()));
+  c10::impl::getDeviceGuardImpl(own.type())->setDevice(own);  // else all pin memory for the first
+  return own;
+}
+
+void connect_gpus(Group& group, const LoopConfig& loop, torch::Device gpu,
+                  TrainListener& listener) {
+  if (loop.peer_backend != "gloo" && built_with_nccl()) return group.connect_gpus(gpu);
+  listener.on_message(cat("Tensors on GPUs go from process to process through the host's memory",
+                          built_with_nccl() ? "." : ": this program has no NCCL."));
+}
+
 // Everything that can be wrong with settings and data shows here, before the folder is touched.
 struct Prepared {
   LoopConfig loop;
   std::unique_ptr<TrainTask> task;
   std::string config, model;  // the files
+  torch::Device device = torch::kCPU;
 };
 
 Prepared prepare(const TrainRun& run, const Found& found, TrainListener& listener) {
@@ -133,11 +170,8 @@ Prepared prepare(const TrainRun& run, const Found& found, TrainListener& listene
   const LoopConfig& loop = result.loop;
   check_threads(loop.threads);
   if (loop.threads > 0) at::set_num_threads(int(loop.threads));
-  const torch::Device device = device_from_name(loop.device);
-  if (run.group != nullptr && !device.is_cpu()) {
-    fail_usage("Several processes train on CPUs only (this program has no NCCL), not on ",
-               device.str(), "; set device to cpu, or start one process without torchrun.");
-  }
+  const torch::Device device = result.device =
+      run.group == nullptr ? device_from_name(loop.device) : device_of_rank(*run.group, loop);
   torch::manual_seed(uint64_t(loop.seed));
   result.task = prepared.make_task();
   if (!device.is_cpu()) result.task->model().to(device);
@@ -166,6 +200,9 @@ TrainResult train_here(const TrainRun& run, TrainListener& listener,
   if (run.group != nullptr) {
     check_same(*run.group, facts_of(run.build, prepared.config, prepared.model, *prepared.task));
     run.group->set_timeout(prepared.loop.peer_timeout);
+    if (!prepared.device.is_cpu()) {
+      connect_gpus(*run.group, prepared.loop, prepared.device, listener);
+    }
   }
   on_first(run.group, [&] { folder->open(); });
   try {

@@ -6,6 +6,7 @@
 #include "tost/base/text.h"
 #include "tost/nn/block.h"
 #include "tost/nn/device_autocast.h"
+#include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -32,9 +33,11 @@ class Replayed {
   const Tensor now_;
 };
 
+// With the sums of the forward pass: backward on a GPU has a thread of its own.
 struct HeldRun : torch::CustomClassHolder {
   explicit HeldRun(Run run) : run(std::move(run)) {}
   Run run;
+  const TokenSums* sums = TokenSumsScope::current();
 };
 
 class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> {
@@ -61,6 +64,7 @@ class RecomputedFunction : public torch::autograd::Function<RecomputedFunction> 
     {
       const Replayed random(x.device(), context->saved_data["random"].toTensor());
       const bool cast = context->saved_data["autocast"].toBool();
+      const TokenSumsScope sums(held->sums);
       const DeviceAutocast autocast(cast ? Autocast::kBfloat16 : Autocast::kOff, x.device().type());
       const NoCastCache fresh;
       const torch::AutoGradMode with_gradients(true);

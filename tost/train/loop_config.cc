@@ -80,6 +80,9 @@ void add_guard_fields(FieldTable<LoopConfig>& t) {
               "seconds without a batch after which the run is saved and ends (0: never)")
       .number("peer_timeout", &C::peer_timeout, 1, 1e6, kFree,
               "seconds that a process of several waits for another before the run ends")
+      .choice("peer_backend", &C::peer_backend, {"auto", "nccl", "gloo"}, kFree,
+              "how processes exchange tensors on GPUs: nccl, gloo (through the host's memory), or "
+              "auto: nccl where the program has it")
       .integer("sequence_parallel", &C::sequence_parallel, 1, 65536, kFree,
                "processes that divide the tokens of each text or sequence among them")
       .flag("shard_optimizer", &C::shard_optimizer, kFree,

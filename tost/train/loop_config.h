@@ -49,6 +49,7 @@ struct LoopConfig {
   int64_t rollbacks = 0;
   double rollback_lr = 0.5;
   double peer_timeout = 600;  // seconds
+  std::string peer_backend = "auto";
   int64_t sequence_parallel = 1;
   bool shard_optimizer = false;
   bool compress_gradients = false;

@@ -4,6 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
+#include "tost/nn/module_device.h"
 
 namespace tost {
 namespace {
@@ -44,6 +45,7 @@ Facts facts_of(const std::string& build, const std::string& config, const std::s
   for (const auto& [key, value] : settings.items()) facts["setting " + key] = value;
   const json described = parse_json(model, "the description");
   for (const auto& [key, value] : described.items()) facts["model " + key] = value;
+  facts["a device"] = c10::DeviceTypeName(device_of(task.model()).type(), /*lower_case=*/true);
   facts["batches per epoch"] = task.batches_per_epoch();
   facts["a first batch with checksum"] = first_batch_of(task);
   return facts;
