@@ -164,12 +164,13 @@ void GradientBuckets::share_used() {
 
 double GradientBuckets::norm() {
   const torch::NoGradGuard no_grad;
-  std::vector<Tensor> squares{
-      torch::zeros({}, parameters_.front().options().dtype(torch::kDouble))};
+  std::vector<Tensor> squares;
   for (const Bucket& bucket : buckets_) {
     squares.push_back(bucket.part.to(torch::kDouble).square().sum());
   }
-  const Tensor all = group_.gather(torch::stack(squares).cpu());
+  const Tensor mine =
+      squares.empty() ? torch::zeros({1}, torch::kDouble) : torch::stack(squares).cpu();
+  const Tensor all = group_.gather(mine);
   return std::sqrt(all.sum().item<double>());
 }
 
