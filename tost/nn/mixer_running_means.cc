@@ -16,7 +16,8 @@ RunningMeansMixer::RunningMeansMixer(const MixerConfig& config, bool uniform)
     : CausalMeansMixer(causal_config(config), uniform) {
   from_end_ = config.heads / 2;
   const torch::NoGradGuard no_grad;
-  rates->decay.copy_(ForgettingRates(config.heads / 2, "learned").decay.repeat(2));
+  const auto ladder = [](int64_t heads) { return ForgettingRates(heads, "learned").decay; };
+  rates->decay.copy_(torch::cat({ladder(config.heads - from_end_), ladder(from_end_)}));
 }
 
 }  // namespace tost

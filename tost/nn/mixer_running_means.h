@@ -7,11 +7,11 @@
 namespace tost {
 
 // CausalMeansMixer with learned forgetting and the gate: the first half of the heads reads from the
-// first token on, the other half from the last valid one back. Each half's horizons start on a
-// ladder from 2 to 256 tokens.
+// first token on, the other half (the smaller one of an odd number) from the last valid one back.
+// Each half's horizons start on a ladder from 2 to 256 tokens.
 class RunningMeansMixer : public CausalMeansMixer {
  public:
-  // `uniform` as there. config.heads is even.
+  // `uniform` as there.
   RunningMeansMixer(const MixerConfig& config, bool uniform);
 };
 

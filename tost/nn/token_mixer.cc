@@ -38,8 +38,7 @@ struct MixerEntry {
   // Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
   // work is left out, as in the usual counting.
   int64_t (*core)(int64_t c, int64_t p, int64_t n);
-  bool splits = false;       // honours TokenSumsScope
-  bool pairs_heads = false;  // needs an even number of them
+  bool splits = false;  // honours TokenSumsScope
 };
 
 constexpr std::array kMixers{
@@ -54,9 +53,9 @@ constexpr std::array kMixers{
                [](int64_t c, int64_t, int64_t) { return c; }, true},
     // Group means that are read in both directions, with membership and without.
     MixerEntry{"tssa-running-means", make_running<false>, 4,
-               [](int64_t c, int64_t, int64_t) { return 2 * c; }, false, true},
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }},
     MixerEntry{"tssa-running-means-uniform", make_running<true>, 4,
-               [](int64_t c, int64_t, int64_t) { return 2 * c; }, false, true},
+               [](int64_t c, int64_t, int64_t) { return 2 * c; }},
     MixerEntry{"softmax", make<SoftmaxMixer>, 4,
                [](int64_t c, int64_t, int64_t n) { return 2 * c * n; }},
     MixerEntry{"xca", make<CrossCovarianceMixer>, 4,
@@ -117,12 +116,8 @@ void check_heads(int64_t dim, int64_t heads) {
 }
 
 void check_mixer(const std::string& name, const MixerConfig& config) {
-  const MixerEntry& entry = find_mixer(name);
+  check_mixer_name(name);
   check_heads(config.dim, config.heads);
-  if (entry.pairs_heads && config.heads % 2 != 0) {
-    fail_usage("Half of the heads of ", name,
-               " read from each end, so their number must be even, not ", config.heads, ".");
-  }
 }
 
 std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config) {

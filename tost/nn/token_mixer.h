@@ -105,8 +105,8 @@ void check_mixer_name(const std::string& name);
 // Throws a usage Error for heads that do not divide dim.
 void check_heads(int64_t dim, int64_t heads);
 
-// The same, for an odd number of heads where the mixer reads with half of them from each end, and
-// for an unknown name, offering the nearest.
+// The same, and for an unknown name, offering the nearest. Every mixer takes every number of heads
+// that divides dim.
 void check_mixer(const std::string& name, const MixerConfig& config);
 
 // Checked as above. Weights are uninitialised (see layers.h and draw_weights()).
