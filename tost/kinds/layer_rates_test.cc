@@ -147,6 +147,7 @@ TEST(LayerRates, LanguageModelsHaveThemWhereTheirMixersDo) {
 TEST(LayerRates, NamesTheMixersThatHaveThem) {
   EXPECT_EQ(mixers_with_rates(/*causal=*/false),
             (std::vector<std::string>{"tssa", "tssa-means", "tssa-group-means", "tssa-length-free",
+                                      "tssa-running-means", "tssa-running-means-uniform",
                                       "tssa-uniform", "tssa-tied"}));
   EXPECT_EQ(mixers_with_rates(/*causal=*/true),
             (std::vector<std::string>{"tssa", "tssa-uniform", "tssa-means", "tssa-means-uniform"}));
