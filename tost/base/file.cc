@@ -5,8 +5,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <limits>
+#include <regex>
 
 #include "tost/base/error.h"
 #include "tost/base/file_calls.h"
@@ -37,6 +39,20 @@ auto retry(Call call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;
+}
+
+// Opens a file that did not exist. Neither a process, nor a machine that shares the folder, nor a
+// leftover can have its name.
+int open_next_to(const fs::path& path, fs::path& temporary) {
+  static std::atomic<int64_t> count = 0;
+  while (true) {
+    temporary = path;
+    temporary += cat(".", ::getpid(), "-", count++, ".tmp");
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    const int fd = retry([&] { return file_calls().open(temporary.c_str(), flags, 0666); });
+    if (fd >= 0) return fd;
+    if (errno != EEXIST) fail_io("write", path, errno);
+  }
 }
 
 bool is_device(const fs::path& path) {
@@ -153,24 +169,37 @@ void OutputFile::close() {
   if (file_calls().close(fd) != 0 && errno != EINTR) fail_io("write", path_, errno);
 }
 
+AtomicFile::AtomicFile(const fs::path& path)
+    : path_(path), file_(path, open_next_to(path, temporary_)) {}
+
+AtomicFile::~AtomicFile() {
+  if (!finished_) discard(temporary_);
+}
+
+void AtomicFile::finish() {
+  file_.sync();
+  file_.close();
+  rename_durably(temporary_, path_);
+  finished_ = true;
+}
+
 void write_file_atomic(const fs::path& path, std::string_view bytes) {
   if (is_device(path)) {  // or a pipe: what is put in its place would be no device any more
     OutputFile file(path, OutputFile::Mode::kAppend);
     file.write(bytes);
     return file.close();
   }
-  fs::path temporary = path;
-  temporary += ".tmp";
-  try {
-    OutputFile file(temporary);
-    file.write(bytes);
-    file.sync();
-    file.close();
-    rename_durably(temporary, path);
-  } catch (...) {
-    discard(temporary);
-    throw;
-  }
+  AtomicFile file(path);
+  file.write(bytes);
+  file.finish();
+}
+
+fs::path target_of_leftover(const fs::path& file) {
+  const fs::path name = file.stem();
+  const std::string writer = name.extension().string();
+  static const std::regex kWriter("\\.[0-9]+-[0-9]+");
+  const bool ours = file.extension() == ".tmp" && std::regex_match(writer, kWriter);
+  return ours ? file.parent_path() / name.stem() : fs::path();
 }
 
 void sync_directory(const fs::path& directory) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tost {
 
@@ -41,6 +42,7 @@ class OutputFile {
  public:
   enum class Mode { kCreate, kAppend };  // kCreate truncates
   explicit OutputFile(const std::filesystem::path& path, Mode mode = Mode::kCreate);
+  OutputFile(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -55,9 +57,33 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// Writes path + ".tmp", fsyncs, renames over path and fsyncs the directory: after a crash there is
-// the old content or the new one. On failure the temporary is removed and the old file stays.
+// A new file that replaces `path` when it is complete. Until then it is next to it, under the name
+// PATH.PID-N.tmp that no other writer has. Without finish() it is removed, and the old file stays.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::string_view bytes) { file_.write(bytes); }
+  // Renames it after an fsync, and fsyncs the directory: after a crash there is the old content or
+  // the new one.
+  void finish();
+  const std::filesystem::path& temporary() const { return temporary_; }
+
+ private:
+  std::filesystem::path path_, temporary_;
+  OutputFile file_;
+  bool finished_ = false;
+};
+
+// As an AtomicFile of these bytes; a device or a pipe is written to.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
+
+// The path that `file` was to replace, if a process was killed before finish(). Empty if its name
+// is not that of such a file.
+std::filesystem::path target_of_leftover(const std::filesystem::path& file);
 
 // fsync of a directory, which makes renames and new names in it durable.
 void sync_directory(const std::filesystem::path& directory);

@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/file_calls.h"
 
 namespace tost {
 namespace {
@@ -103,6 +107,78 @@ TEST_F(FileTest, FailedWriteKeepsTheOldFileAndLeavesNothing) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   EXPECT_EQ(read_file(folder_ / "x", 100), "old");
   EXPECT_EQ(files(), 1u);
+}
+
+// Calls `then` once, in the middle of a write.
+class AtFirstSync : public FileCalls {
+ public:
+  explicit AtFirstSync(std::function<void()> then) : then_(std::move(then)) {
+    replace_file_calls(this);
+  }
+  ~AtFirstSync() override { replace_file_calls(nullptr); }
+  int open(const char* path, int flags, mode_t mode) override {
+    opened = path;
+    return FileCalls::open(path, flags, mode);
+  }
+  int fsync(int fd) override {
+    if (const auto then = std::exchange(then_, nullptr)) then();
+    return FileCalls::fsync(fd);
+  }
+
+  fs::path opened;
+
+ private:
+  std::function<void()> then_;
+};
+
+bool succeeds_in_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      work();
+    } catch (...) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST_F(FileTest, WritersOfOnePathShareNoTemporary) {
+  const std::string first(5000, 'a'), second(9000, 'b');
+  for (const bool child : {false, true}) {
+    const auto write = [&] { write_file_atomic(folder_ / "x", second); };
+    const AtFirstSync disk([&] {
+      if (child) {
+        EXPECT_TRUE(succeeds_in_child(write));
+      } else {
+        write();
+      }
+      EXPECT_EQ(read_file(folder_ / "x", 9000), second);
+    });
+    write_file_atomic(folder_ / "x", first);
+    EXPECT_EQ(read_file(folder_ / "x", 9000), first);
+    EXPECT_EQ(files(), 1u);
+  }
+}
+
+TEST_F(FileTest, LeftoversAreKnownAndNotWrittenTo) {
+  const AtFirstSync disk([] {});
+  write_file_atomic(folder_ / "x", "1");
+  EXPECT_EQ(target_of_leftover(disk.opened), folder_ / "x");
+  // The next one of this process is taken.
+  std::string next = disk.opened.string();
+  const size_t digits = next.rfind('-') + 1, end = next.rfind('.');
+  next.replace(digits, end - digits, std::to_string(std::stoll(next.substr(digits)) + 1));
+  OutputFile(next).write("left");
+  write_file_atomic(folder_ / "x", "2");
+  EXPECT_EQ(read_file(next, 9), "left");
+  EXPECT_EQ(read_file(folder_ / "x", 9), "2");
+  for (const char* other : {"x", "x.tmp", "x.7-0", "x.mine.tmp", "x.7-0.tmp.gz", "7-0.tmp",
+                            "x..tmp", "x.-.tmp", "x.2024-05-01.tmp"}) {
+    EXPECT_EQ(target_of_leftover(other), "") << other;
+  }
 }
 
 TEST_F(FileTest, FullDiskIsNamed) {

@@ -191,17 +191,9 @@ void save_safetensors(const std::filesystem::path& path,
                       const std::map<std::string, torch::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
   const auto items = order_items(tensors);
-  const auto partial = std::filesystem::path(path.string() + ".tmp");
-  try {
-    OutputFile out(partial);
-    write_items(items, metadata, [&out](std::string_view part) { out.write(part); });
-    out.sync();
-    out.close();
-    rename_durably(partial, path);
-  } catch (...) {
-    discard(partial);
-    throw;
-  }
+  AtomicFile out(path);
+  write_items(items, metadata, [&out](std::string_view part) { out.write(part); });
+  out.finish();
 }
 
 void save_sharded_safetensors(const std::filesystem::path& folder,

@@ -109,12 +109,8 @@ std::string header_bytes(int64_t tokens) {
 }  // namespace
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenFormat format)
-    : path_(path), temporary_(path.string() + ".tmp"), format_(format), file_(temporary_) {
+    : path_(path), format_(format), file_(path) {
   if (format_ == TokenFormat::kLlmC) file_.write(header_bytes(0));
-}
-
-TokenFileWriter::~TokenFileWriter() {
-  if (!finished_) discard(temporary_);
 }
 
 void TokenFileWriter::add(const std::vector<int32_t>& ids) {
@@ -135,18 +131,13 @@ void TokenFileWriter::add(const std::vector<int32_t>& ids) {
 }
 
 void TokenFileWriter::finish() {
-  file_.sync();
-  file_.close();
   if (format_ == TokenFormat::kLlmC) {
     // The count is known only now.
-    std::fstream header(temporary_, std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream header(file_.temporary(), std::ios::in | std::ios::out | std::ios::binary);
     header << header_bytes(size_) << std::flush;
-    if (!header) fail_data("Cannot write '", temporary_.string(), "'.");
-    header.close();
-    OutputFile(temporary_, OutputFile::Mode::kAppend).sync();
+    if (!header) fail_data("Cannot write '", path_.string(), "'.");
   }
-  rename_durably(temporary_, path_);
-  finished_ = true;
+  file_.finish();
 }
 
 }  // namespace tost

@@ -58,13 +58,10 @@ class TokenFile {
   const uint16_t* ids_ = nullptr;
 };
 
-// Writes path + ".tmp" and puts it in place with finish(); without that nothing remains.
+// Without finish() nothing remains.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::filesystem::path& path, TokenFormat format);
-  ~TokenFileWriter();
-  TokenFileWriter(const TokenFileWriter&) = delete;
-  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
   // Throws a data Error for ids outside 0 ... 65,535 and for more than llm.c's header can count.
   void add(const std::vector<int32_t>& ids);
@@ -72,11 +69,10 @@ class TokenFileWriter {
   int64_t size() const { return size_; }
 
  private:
-  std::filesystem::path path_, temporary_;
+  std::filesystem::path path_;
   TokenFormat format_;
-  OutputFile file_;
+  AtomicFile file_;
   int64_t size_ = 0;
-  bool finished_ = false;
 };
 
 }  // namespace tost

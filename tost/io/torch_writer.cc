@@ -62,20 +62,11 @@ std::string padding_field(uint64_t data_without) {
   return Bytes().text("FB").u16(size).text(std::string(size, 'Z')).get();
 }
 
-// Writes into path + ".tmp" and puts it in place when all is durable; without finish() nothing
-// stays. Every entry's bytes begin at a multiple of 64, as in torch's files, so that they can be
-// used where they lie. Sizes beyond 4 GiB are written as zip64.
+// Every entry's bytes begin at a multiple of 64, as in torch's files, so that they can be used
+// where they lie. Sizes beyond 4 GiB are written as zip64. Without finish() nothing stays.
 class ZipWriter {
  public:
-  explicit ZipWriter(std::filesystem::path path)
-      : path_(std::move(path)), partial_(path_.string() + ".tmp"), out_(partial_) {}
-
-  ~ZipWriter() {
-    if (!finished_) discard(partial_);
-  }
-
-  ZipWriter(const ZipWriter&) = delete;
-  ZipWriter& operator=(const ZipWriter&) = delete;
+  explicit ZipWriter(const std::filesystem::path& path) : out_(path) {}
 
   // `name` is plain, relative and new.
   void add(const std::string& name, std::string_view bytes) {
@@ -104,10 +95,7 @@ class ZipWriter {
     const uint64_t begin = at_;
     for (const Entry& entry : entries_) write_record(entry);
     write_end(begin);
-    out_.sync();
-    out_.close();
-    rename_durably(partial_, path_);
-    finished_ = true;
+    out_.finish();
   }
 
  private:
@@ -161,11 +149,9 @@ class ZipWriter {
     write(record.narrow(end - begin).narrow(begin).u16(0).get());
   }
 
-  std::filesystem::path path_, partial_;
-  OutputFile out_;
+  AtomicFile out_;
   uint64_t at_ = 0;
   std::vector<Entry> entries_;
-  bool finished_ = false;
 };
 
 constexpr char kFolder[] = "archive/";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 #include <random>
 
 #include "tost/base/error.h"
@@ -38,6 +39,13 @@ bool is_id(const std::string& id) {
   }
   return std::all_of(id.begin() + 5, id.end(),
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+// Nothing if the name is not that of a session's file.
+std::optional<std::string> session_of(const fs::path& file) {
+  const std::string id = file.stem().string();
+  if (file.extension() != kSuffix || !is_id(id)) return std::nullopt;
+  return id;
 }
 
 // A disk that fails is no fault of the client's.
@@ -80,23 +88,26 @@ SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
   adopt_folder();
 }
 
-// Folders are models, files sessions; a name that ends otherwise was being written.
+// Folders are models, files sessions.
 void SessionStore::adopt_folder() {
   for (const auto& model : folder_entries(limits_.folder)) {
     if (!model.folder || model.link) continue;
     for (const auto& file : folder_entries(model.path)) {
-      const auto name = file.path.filename().string();
-      if (!file.file || !ends_with(name, kSuffix)) continue;
-      const auto id = name.substr(0, name.size() - std::string(kSuffix).size());
-      if (!is_id(id)) continue;
+      if (!file.file) continue;
+      if (session_of(target_of_leftover(file.path))) {
+        discard(file.path);
+        continue;
+      }
+      const auto id = session_of(file.path);
+      if (!id) continue;
       Entry entry;
-      entry.info = {.id = id,
+      entry.info = {.id = *id,
                     .model = model.path.filename().string(),
                     .bytes = file_bytes(file.path),
                     .created = std::time(nullptr),
                     .saved = true};
       entry.used = Clock::now();
-      entries_.emplace(id, std::move(entry));
+      entries_.emplace(*id, std::move(entry));
     }
   }
 }

@@ -78,8 +78,10 @@ TEST(SessionStore, SavedSessionsOutliveTheServer) {
     lost = store.add("sess", "m", 3, "lost");  // the server dies before it is saved
     EXPECT_EQ(status_of([&] { SessionStore second({.folder = dir.path() / "t"}); }), 200);
   }
-  write_file_atomic(dir.path() / "s" / "m" / "sess-half.safetensors.tmp", "half");
+  const auto half = dir.path() / "s" / "m" / (lost + ".safetensors.7-0.tmp");
+  write_file_atomic(half, "half");
   SessionStore store({.folder = dir.path() / "s"});
+  EXPECT_FALSE(path_exists(half));
   EXPECT_EQ(store.count(), 2);
   EXPECT_EQ(*store.read(saved, "m"), "kept");
   EXPECT_EQ(*store.take(spilled, "m"), "idle");

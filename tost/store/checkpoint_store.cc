@@ -110,9 +110,11 @@ int64_t CheckpointStore::clean() {
   for (const FolderEntry& entry : folder_entries(directory_)) {
     const std::string name = entry.path.stem().string();
     const std::string suffix = entry.path.extension().string();
-    const bool own = checkpoint_step(name) >= 0 || name == kLatestPointer || name == kBestPointer;
-    if (own && (suffix == kPartial || suffix == kStale || suffix == ".tmp"))
+    const bool folder = checkpoint_step(name) >= 0 && (suffix == kPartial || suffix == kStale);
+    const fs::path pointer = target_of_leftover(entry.path).filename();
+    if (folder || pointer == kLatestPointer || pointer == kBestPointer) {
       leftovers.push_back(entry.path);
+    }
   }
   for (const fs::path& path : leftovers) {
     const fs::path original = fs::path(path).replace_extension();

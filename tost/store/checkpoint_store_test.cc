@@ -130,12 +130,12 @@ TEST(CheckpointStore, AllDamagedIsAnError) {
 TEST(CheckpointStore, ClearsNothingOfOthers) {
   const testing::TempDir dir;
   CheckpointStore store(dir.path(), 3);
-  for (const char* name : {"notes.tmp", "mine.partial", "step-5.stale"}) {
+  for (const char* name : {"notes.tmp", "notes.7-0.tmp", "mine.partial", "step-5.stale"}) {
     OutputFile(dir.path() / name).write("mine");
   }
   EXPECT_EQ(store.clean(), 0);
-  EXPECT_EQ(entries(dir.path()),
-            (std::vector<std::string>{"mine.partial", "notes.tmp", "step-5.stale"}));
+  EXPECT_EQ(entries(dir.path()), (std::vector<std::string>{"mine.partial", "notes.7-0.tmp",
+                                                           "notes.tmp", "step-5.stale"}));
 }
 
 TEST(CheckpointStore, WritesNothingWhereItsRunIsGone) {
@@ -246,7 +246,7 @@ TEST(CheckpointStore, CleansWhatAKilledSaveLeft) {
   const fs::path second = store.save(checkpoint_at(2), false);
   fs::create_directory(dir.path() / "step-000000003.partial");
   OutputFile(dir.path() / "step-000000003.partial" / kModelFile).write("half");
-  OutputFile(dir.path() / "latest.tmp").write("step-0");
+  OutputFile(dir.path() / "latest.7-0.tmp").write("step-0");
   fs::rename(second,
              dir.path() / "step-000000002.stale");  // moved aside, the new one not yet in place
   EXPECT_EQ(newest_step(store), 1);
