@@ -1,6 +1,8 @@
 #include "tost/bench/bench_model.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
@@ -14,6 +16,15 @@ void show_every_layer(torch::nn::Module& module) {
     if (ends_with(name, "gamma1") || ends_with(name, "gamma2")) item.value().fill_(1);
     if (ends_with(name, ".bias")) item.value().normal_(0, 0.02);
   }
+}
+
+double relative_error(const torch::Tensor& found, const torch::Tensor& wanted) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (found.sizes() != wanted.sizes()) return kNone;
+  const auto a = found.to(torch::kDouble), b = wanted.to(torch::kDouble);
+  const double largest = b.abs().max().item<double>(), off = (a - b).abs().max().item<double>();
+  if (!std::isfinite(off)) return kNone;
+  return largest > 0 ? off / largest : off;
 }
 
 uint64_t input_seed(const BenchTask& task) {

@@ -66,6 +66,10 @@ struct BenchModelSource {
 // Every LayerScale becomes 1, every bias normal with deviation 0.02, from torch's generator.
 void show_every_layer(torch::nn::Module& module);
 
+// Largest deviation relative to the largest value of `wanted`; infinite for what is not finite and
+// for other shapes.
+double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
+
 // A seed for the input of a task.
 uint64_t input_seed(const BenchTask& task);
 

@@ -56,16 +56,16 @@ std::string csv_line(const BenchRowJson& row) {
   return join(cells, ",") + "\n";
 }
 
-std::string number(const char* format, double value) {
-  return format_text(format, value);
+std::string markdown_line(const std::vector<std::string>& cells) {
+  return cat("| ", join(cells, " | "), " |\n");
 }
 
 std::string three_digits(double value) {
-  return number(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+  return format_text(value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
 }
 
 std::string share(double part, double whole) {
-  return part > 0 ? number("%.0f %%", 100 * part / whole) : "–";
+  return part > 0 ? format_text("%.0f %%", 100 * part / whole) : "–";
 }
 
 }  // namespace tost

@@ -48,7 +48,9 @@ nlohmann::json json_table(const std::vector<Row>& rows, const ToJson& json_of) {
   return {{"rows", std::move(list)}};
 }
 
-std::string number(const char* format, double value);
+// "| a | b |" and a line end.
+std::string markdown_line(const std::vector<std::string>& cells);
+
 // Three digits that count, without an exponent.
 std::string three_digits(double value);
 // "12 %"; "–" where there is no part.

@@ -21,6 +21,10 @@ using torch::Tensor;
 // More rows than these are timed in part: the rate of a product no longer changes.
 constexpr int64_t kMostRows = 16384;
 
+int64_t timed_rows(const Product& p) {
+  return p.channels > 0 ? p.rows : std::min(p.rows, kMostRows);
+}
+
 using Call = std::function<void()>;
 
 // Inputs of one shape serve every product that reads such.
@@ -91,42 +95,33 @@ void add_linears(const torch::nn::Module& model,
 ProductFloor measure_products(const std::vector<Product>& products, Precision precision,
                               int64_t repeat, torch::Device device) {
   const torch::InferenceMode no_grad;
-  struct Timed {
-    std::vector<Call> calls;
-    std::vector<std::vector<double>> times;
-    double scale;
-  };
   ProductFloor floor;
-  std::vector<Timed> all;
   Inputs inputs(device);
+  std::vector<std::vector<Call>> calls;
   for (const Product& p : products) {
     floor.gflop += p.gflop();
-    const int64_t rows = p.channels > 0 ? p.rows : std::min(p.rows, kMostRows);
-    auto calls = ways(p, rows, precision, inputs);
-    const size_t count = calls.size();
-    all.push_back(
-        {std::move(calls), std::vector<std::vector<double>>(count), double(p.rows) / double(rows)});
+    calls.push_back(ways(p, timed_rows(p), precision, inputs));
   }
+  std::vector<Contestant> contestants;
+  std::vector<size_t> product_of;
+  for (size_t way = 0; way < 2; ++way) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (way >= calls[i].size()) continue;
+      contestants.push_back({calls[i][way]});
+      product_of.push_back(i);
+    }
+  }
+  std::vector<double> best(products.size(), 1e30);
   try {
-    for (int64_t round = -1; round < repeat; ++round) {  // one to warm up
-      for (size_t way = 0; way < 2; ++way) {
-        for (Timed& timed : all) {
-          if (way >= timed.calls.size()) continue;
-          synchronize(device);
-          const auto start = Clock::now();
-          timed.calls[way]();
-          synchronize(device);
-          if (round >= 0) timed.times[way].push_back(ms_since(start));
-        }
-      }
+    const auto times = time_rounds(1, repeat, contestants, ms_clock(device));
+    for (size_t k = 0; k < times.size(); ++k) {
+      best[product_of[k]] = std::min(best[product_of[k]], median(times[k]));
     }
   } catch (const c10::Error&) {  // no such product in this torch
     return {0, floor.gflop};
   }
-  for (const Timed& timed : all) {
-    double best = 1e30;
-    for (const auto& times : timed.times) best = std::min(best, median(times));
-    floor.ms += best * timed.scale;
+  for (size_t i = 0; i < best.size(); ++i) {
+    floor.ms += best[i] * double(products[i].rows) / double(timed_rows(products[i]));
   }
   return floor;
 }
@@ -146,21 +141,22 @@ uint64_t sum_words(const uint64_t* words, int64_t begin, int64_t end) {
   return total;
 }
 
+double best_ms(const Call& run, torch::Device device = torch::kCPU) {
+  const auto times = time_rounds(0, 7, {{run}}, ms_clock(device))[0];
+  return *std::min_element(times.begin(), times.end());
+}
+
 }  // namespace
 
 double memory_read_ms(int64_t bytes) {
   const auto buffer = torch::ones({bytes / 8}, torch::kLong);
   const auto* words = reinterpret_cast<const uint64_t*>(buffer.const_data_ptr<int64_t>());
-  double best = 1e30;
-  for (int round = 0; round < 7; ++round) {
+  return best_ms([&] {
     std::atomic<uint64_t> total{0};
-    const auto start = Clock::now();
     at::parallel_for(0, buffer.numel(), buffer.numel() / at::get_num_threads() + 1,
                      [&](int64_t begin, int64_t end) { total += sum_words(words, begin, end); });
-    best = std::min(best, ms_since(start));
     if (total != uint64_t(buffer.numel())) fail_data("The read of memory went wrong.");
-  }
-  return best;
+  });
 }
 
 double memory_read_ms(int64_t bytes, c10::Device device) {
@@ -172,15 +168,10 @@ double memory_read_ms(int64_t bytes, c10::Device device) {
   const auto whole = torch::dtype(torch::kLong).device(device);
   const auto from = torch::ones({count, numbers}, whole);
   auto to = torch::zeros({count, numbers}, whole);
-  double best = 1e30;
-  for (int round = 0; round < 7; ++round) {
-    synchronize(device);
-    const auto start = Clock::now();
+  const auto copy = [&] {
     for (int64_t i = 0; i < count; ++i) to[i].copy_(from[i]);
-    synchronize(device);
-    best = std::min(best, ms_since(start) / double(count) / 2);
-  }
-  return best;
+  };
+  return best_ms(copy, device) / double(count) / 2;
 }
 
 }  // namespace tost

@@ -1,5 +1,7 @@
 #include "tost/bench/timing.h"
 
+#include "tost/ops/device.h"
+
 namespace tost {
 
 Quartiles quartiles(std::vector<double> values) {
@@ -13,15 +15,25 @@ Quartiles quartiles(std::vector<double> values) {
   return {at(0.25), at(0.5), at(0.75)};
 }
 
-std::vector<double> time_calls(int64_t warmup, int64_t repeat, const std::function<void()>& prepare,
-                               const std::function<void()>& run,
-                               const std::function<double()>& now) {
-  std::vector<double> times;
-  for (int64_t i = -warmup; i < repeat; ++i) {
-    prepare();
-    const double start = now();
-    run();
-    if (i >= 0) times.push_back(now() - start);
+MsClock ms_clock(c10::Device device) {
+  return [device, start = Clock::now()] {
+    synchronize(device);
+    return ms_since(start);
+  };
+}
+
+std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
+                                             const std::vector<Contestant>& contestants,
+                                             const MsClock& now) {
+  std::vector<std::vector<double>> times(contestants.size());
+  for (int64_t round = -warmup; round < repeat; ++round) {
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      contestants[i].prepare();
+      const double start = now();
+      contestants[i].run();
+      const double end = now();
+      if (round >= 0) times[i].push_back(end - start);
+    }
   }
   return times;
 }

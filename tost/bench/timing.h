@@ -1,6 +1,8 @@
 // Wall-clock times and what is reported of them.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -28,10 +30,19 @@ struct Quartiles {
 };
 Quartiles quartiles(std::vector<double> values);  // not empty
 
-// Milliseconds of each of `repeat` calls of `run`, after `warmup` calls that are not counted.
-// `prepare` comes before each call, outside the time. `now` tells milliseconds.
-std::vector<double> time_calls(int64_t warmup, int64_t repeat, const std::function<void()>& prepare,
-                               const std::function<void()>& run,
-                               const std::function<double()>& now);
+// Tells milliseconds, after all that was queued on the device.
+using MsClock = std::function<double()>;
+MsClock ms_clock(c10::Device device = c10::kCPU);
+
+struct Contestant {
+  std::function<void()> run;
+  std::function<void()> prepare = [] {};  // before each run, outside its time
+};
+
+// Milliseconds of each contestant's `repeat` runs. They alternate: each runs once a round, and the
+// first `warmup` rounds are not counted.
+std::vector<std::vector<double>> time_rounds(int64_t warmup, int64_t repeat,
+                                             const std::vector<Contestant>& contestants,
+                                             const MsClock& now = ms_clock());
 
 }  // namespace tost

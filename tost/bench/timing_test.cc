@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace tost {
 namespace {
 
@@ -19,19 +21,16 @@ TEST(Timing, QuartilesLieBetweenValues) {
   EXPECT_DOUBLE_EQ(five.high, 40);
 }
 
-TEST(Timing, CountsOnlyTheCallsAfterWarmUp) {
+TEST(Timing, ContestantsAlternateAndOnlyRoundsAfterWarmUpCount) {
   double clock = 0;
-  int prepared = 0, called = 0;
-  const auto times = time_calls(
-      2, 3,
-      [&] {
-        ++prepared;
-        clock += 100;  // outside the time
-      },
-      [&] { clock += ++called; }, [&] { return clock; });
-  EXPECT_EQ(prepared, 5);
-  EXPECT_EQ(called, 5);
-  EXPECT_EQ(times, (std::vector<double>{3, 4, 5}));
+  std::string order;
+  int called = 0;
+  const Contestant first{[&] { order += 'a', clock += ++called; },
+                         [&] { order += 'p', clock += 100; }};
+  const Contestant second{[&] { order += 'b', clock += 7; }};
+  const auto times = time_rounds(2, 3, {first, second}, [&] { return clock; });
+  EXPECT_EQ(order, "pabpabpabpabpab");
+  EXPECT_EQ(times, (std::vector<std::vector<double>>{{3, 4, 5}, {7, 7, 7}}));
 }
 
 }  // namespace

@@ -6,15 +6,16 @@
 #include <ctime>
 #include <exception>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "tost/base/error.h"
+#include "tost/base/scratch_folder.h"
 #include "tost/base/text.h"
 #include "tost/base/thread.h"
 #include "tost/bench/bench_model.h"
-#include "tost/bench/scratch_folder.h"
 #include "tost/bench/timing.h"
 #include "tost/data/token_data.h"
 #include "tost/kinds/language/model.h"
@@ -59,35 +60,26 @@ void on_threads(int64_t threads, const std::function<void(int64_t)>& work) {
   }
 }
 
-// Times passes over `count` items; what a pass does comes as a function.
-class Passes {
- public:
-  Passes(int64_t count, int64_t repeat) : count_(double(count)), repeat_(repeat) {}
-
-  // `other` runs after every pass, outside of its time.
-  void run(DataBenchRow& row, const std::function<void()>& pass,
-           const std::function<void()>& other) const {
-    double processor = 0;
-    for (int64_t i = 0; i <= repeat_; ++i) {
-      const double before = processor_seconds();
-      const auto start = Clock::now();
-      pass();
-      const double ms = ms_since(start);
-      const double spent = processor_seconds() - before;
-      other();
-      if (i == 0) continue;  // warms
-      row.rates.push_back(1e3 * count_ / ms);
-      processor += spent;
-    }
-    const Quartiles q = quartiles(row.rates);
-    row.low = q.low, row.median = q.median, row.high = q.high;
-    row.processor_us = 1e6 * processor / (count_ * double(repeat_));
-  }
-
- private:
-  double count_;
-  int64_t repeat_;
-};
+// Fills in the rate of passes over `count` items. Gives the times of `others`, which alternate with
+// them, from index 1 on.
+std::vector<std::vector<double>> time_passes(DataBenchRow& row, int64_t count, int64_t repeat,
+                                             const std::function<void()>& pass,
+                                             const std::vector<Contestant>& others = {}) {
+  std::vector<double> spent;
+  std::vector<Contestant> all{{[&] {
+    const double before = processor_seconds();
+    pass();
+    spent.push_back(processor_seconds() - before);
+  }}};
+  all.insert(all.end(), others.begin(), others.end());
+  const auto times = time_rounds(1, repeat, all);
+  for (const double ms : times[0]) row.rates.push_back(1e3 * double(count) / ms);
+  const Quartiles q = quartiles(row.rates);
+  row.low = q.low, row.median = q.median, row.high = q.high;
+  const double processor = std::accumulate(spent.begin() + 1, spent.end(), 0.0);  // one warms
+  row.processor_us = 1e6 * processor / (double(count) * double(repeat));
+  return times;
+}
 
 // What training steps of a preset consume; each measured once for every size of its input.
 class Steps {
@@ -142,25 +134,20 @@ DataBenchRow measure_pictures(const DataBenchOptions& options, const PictureSour
   row.deviation = check_pictures(source, config);
   ImageLoader loader(source.dataset, config);
   int64_t epoch = 0;
-  std::vector<double> plain;
+  const auto pass = [&] {
+    loader.start_epoch(epoch++);
+    while (loader.next()) {
+    }
+  };
   const auto decode = [&] {
-    if (!source.decodes) return;
-    const auto start = Clock::now();
     on_threads(workers, [&](int64_t k) {
       for (int64_t i = k; i < options.pictures; i += workers) source.plain(i);
     });
-    plain.push_back(1e3 * double(options.pictures) / ms_since(start));
   };
-  Passes(loader.images_per_epoch(), options.repeat)
-      .run(
-          row,
-          [&] {
-            loader.start_epoch(epoch++);
-            while (loader.next()) {
-            }
-          },
-          decode);
-  if (!plain.empty()) row.plain = median(plain);
+  std::vector<Contestant> others;
+  if (source.decodes) others.push_back({decode});
+  const auto times = time_passes(row, loader.images_per_epoch(), options.repeat, pass, others);
+  if (source.decodes) row.plain = 1e3 * double(options.pictures) / median(times[1]);
   return row;
 }
 
@@ -182,17 +169,13 @@ DataBenchRow measure_text(const DataBenchOptions& options, int64_t workers) {
   check_crop(source, options.batch, config.block, config.vocab);
   DataBenchRow row{.source = "text", .recipe = "crops", .unit = "tokens/s"};
   row.size = config.block, row.batch = options.batch, row.workers = workers;
-  Passes(kTextCrops * options.batch * config.block, options.repeat)
-      .run(
-          row,
-          [&] {
-            on_threads(workers, [&](int64_t k) {
-              for (int64_t i = k; i < kTextCrops; i += workers) {
-                crop_batch(source, options.batch, config.block, 0, i);
-              }
-            });
-          },
-          [] {});
+  time_passes(row, kTextCrops * options.batch * config.block, options.repeat, [&] {
+    on_threads(workers, [&](int64_t k) {
+      for (int64_t i = k; i < kTextCrops; i += workers) {
+        crop_batch(source, options.batch, config.block, 0, i);
+      }
+    });
+  });
   return row;
 }
 
@@ -245,7 +228,7 @@ std::vector<DataBenchRow> run_data_bench(const DataBenchOptions& options,
   check(options);
   Steps steps(options);
   check_models(options, steps);
-  const ScratchFolder folder(options.folder);
+  const ScratchFolder folder(options.folder, "name another with --folder");
   std::vector<DataBenchRow> rows;
   for (const auto& name : options.sources) {
     const bool text = name == "text";
@@ -296,7 +279,7 @@ std::string rate(double value) {
 }
 
 std::string ratio(double value, double of) {
-  return of > 0 ? number("%.2f", value / of) : "–";
+  return of > 0 ? format_text("%.2f", value / of) : "–";
 }
 
 std::string markdown_row(const DataBenchRow& r) {
@@ -315,8 +298,8 @@ std::string markdown_row(const DataBenchRow& r) {
                     r.step_threads == 1 ? " thread)" : " threads)")
               : "–",
       ratio(r.median, r.step),
-      r.deviation > 0 ? number("%.1f", r.deviation) : "0"};
-  return cat("| ", join(cells, " | "), " |\n");
+      r.deviation > 0 ? format_text("%.1f", r.deviation) : "0"};
+  return markdown_line(cells);
 }
 
 }  // namespace

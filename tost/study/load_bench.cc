@@ -9,7 +9,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/bench/scratch_folder.h"
+#include "tost/base/scratch_folder.h"
 #include "tost/bench/timing.h"
 #include "tost/kinds/convert.h"
 #include "tost/kinds/language/file.h"
@@ -28,11 +28,11 @@ LanguageConfig config_of(const LoadBenchOptions& options) {
   return config;
 }
 
+using Memory = std::unique_ptr<char, decltype(&std::free)>;
+
 // The fewest calls there can be: the system gives at most 2 GiB at a time.
-double read_ms(const fs::path& file, int64_t bytes) {
-  const auto start = Clock::now();
-  const std::unique_ptr<char, decltype(&std::free)> memory(
-      static_cast<char*>(std::malloc(size_t(bytes))), &std::free);
+Memory read_whole(const fs::path& file, int64_t bytes) {
+  Memory memory(static_cast<char*>(std::malloc(size_t(bytes))), &std::free);
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   int64_t done = 0;
   for (ssize_t got = 1; fd >= 0 && memory && done < bytes && got > 0;
@@ -40,25 +40,21 @@ double read_ms(const fs::path& file, int64_t bytes) {
     got = ::read(fd, memory.get() + done, size_t(bytes - done));
   if (fd >= 0) ::close(fd);
   if (done != bytes) fail_data("Cannot read '", file.string(), "'.");
-  return ms_since(start);
+  return memory;
 }
 
-double load_ms(const fs::path& file, const StateDict& written) {
-  const auto start = Clock::now();
-  const LoadedLanguage loaded = load_language_file(file);
-  const double ms = ms_since(start);
-  for (const auto& [name, tensor] : state_dict(*loaded.model)) {
+void check_loaded(const fs::path& file, const StateDict& written) {
+  for (const auto& [name, tensor] : state_dict(*load_language_file(file).model)) {
     if (!torch::equal(tensor, written.at(name)))
       fail_data("'", file.string(), "' gives another tensor '", name, "' than was written.");
   }
-  return ms;
 }
 
 }  // namespace
 
 std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
   const LanguageConfig config = config_of(options);
-  const ScratchFolder folder(options.folder);
+  const ScratchFolder folder(options.folder, "name another with --folder");
   const auto model = make_language_model(config);
   const StateDict written = state_dict(*model);
   std::vector<LoadBenchRow> rows(2);
@@ -69,21 +65,23 @@ std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
   };
   save_language_file(file_of(rows[0]), *model, {.config = config, .tokenizer = nullptr});
   convert_model(file_of(rows[0]), file_of(rows[1]), {});
-  std::vector<std::vector<double>> reads(rows.size()), loads(rows.size());
-  for (int64_t i = 0; i <= options.repeat; ++i) {
-    for (size_t f = 0; f < rows.size(); ++f) {
-      rows[f].bytes = file_bytes(file_of(rows[f]));
-      const double read = read_ms(file_of(rows[f]), rows[f].bytes);
-      const double load = load_ms(file_of(rows[f]), written);
-      if (i == 0) continue;  // warms
-      reads[f].push_back(read);
-      loads[f].push_back(load);
-    }
+  // Dropped outside of the times.
+  Memory read(nullptr, &std::free);
+  LoadedLanguage loaded;
+  const auto drop = [&] { read.reset(), loaded = {}; };
+  std::vector<Contestant> contestants;
+  for (LoadBenchRow& row : rows) {
+    const fs::path file = file_of(row);
+    check_loaded(file, written);
+    row.parameters = parameter_count(*model);
+    row.bytes = file_bytes(file);
+    contestants.push_back({[&, file] { read = read_whole(file, row.bytes); }, drop});
+    contestants.push_back({[&, file] { loaded = load_language_file(file); }, drop});
   }
+  const auto times = time_rounds(1, options.repeat, contestants);
   for (size_t f = 0; f < rows.size(); ++f) {
-    rows[f].parameters = parameter_count(*model);
-    rows[f].read_ms = median(reads[f]);
-    rows[f].load_ms = median(loads[f]);
+    rows[f].read_ms = median(times[2 * f]);
+    rows[f].load_ms = median(times[2 * f + 1]);
   }
   return rows;
 }

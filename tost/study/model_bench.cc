@@ -4,8 +4,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "tost/base/cpu_info.h"
 #include "tost/base/error.h"
@@ -156,17 +154,12 @@ Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenc
 
 void fill_times(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
                 ModelBenchRow& row) {
-  const auto start = Clock::now();
   // What is captured is captured by then.
   const int64_t warmup = c.task.device.is_cpu()
                              ? options.warmup
                              : std::max<int64_t>(options.warmup, GraphedCall::kWarmUps);
-  row.times_ms = time_calls(
-      warmup, options.repeat, runner.prepare, [&] { runner.run(); },
-      [&] {
-        synchronize(c.task.device);
-        return ms_since(start);
-      });
+  row.times_ms = time_rounds(warmup, options.repeat, {{[&] { runner.run(); }, runner.prepare}},
+                             ms_clock(c.task.device))[0];
   row.graphs = runner.by_graphs();
   const bool decode = c.task.test == "decode";
   if (decode) {
@@ -307,15 +300,6 @@ void check_device(const ModelBenchOptions& o) {
 }
 
 }  // namespace
-
-double relative_error(const Tensor& found, const Tensor& wanted) {
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  if (found.sizes() != wanted.sizes()) return kNone;
-  const auto a = found.to(torch::kDouble), b = wanted.to(torch::kDouble);
-  const double largest = b.abs().max().item<double>(), off = (a - b).abs().max().item<double>();
-  if (!std::isfinite(off)) return kNone;
-  return largest > 0 ? off / largest : off;
-}
 
 void check_model_bench(const ModelBenchOptions& o) {
   if (o.models.empty()) fail_usage("--model is empty; give a preset or a file.");

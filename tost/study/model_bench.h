@@ -65,10 +65,6 @@ struct ModelBenchRow {
   }
 };
 
-// Largest deviation relative to the largest value of `wanted`; infinite for what is not finite and
-// for other shapes.
-double relative_error(const torch::Tensor& found, const torch::Tensor& wanted);
-
 // Usage Errors for empty lists, unknown names and numbers that are out of range, and for the engine
 // and its precisions on a GPU.
 void check_model_bench(const ModelBenchOptions& options);

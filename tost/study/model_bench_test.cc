@@ -214,8 +214,9 @@ TEST(ModelBench, RefusesBadOptions) {
   fails([](auto& o) { o.models.clear(); });
   fails([](auto& o) { o.batches = {0}; });
   fails([](auto& o) { o.batches.clear(); });
-  EXPECT_EQ(testing::usage_error_of([] { precisions_named("--precision", {"fp16"}); }),
-            "--precision 'fp16' is none of fp32, bf16, int8, int4. Did you mean 'fp32'?");
+  EXPECT_EQ(
+      testing::usage_error_of([] { precisions_named("--precision", {"fp16"}); }),
+      cat("--precision 'fp16' is none of ", list_of(all_precisions()), ". Did you mean 'fp32'?"));
   fails([](auto& o) { o.tests = {"decode"}; });
   fails([](auto& o) { o.tests = {"train"}; });
   fails([](auto& o) { o.image_sizes = {33}; });

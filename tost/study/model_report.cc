@@ -75,14 +75,15 @@ std::string markdown_row(const ModelBenchRow& r) {
   if (!r.missing.empty()) {
     cells.insert(cells.end(), {"–", "–", "–", "–", "–", r.missing});
   } else {
-    cells.insert(cells.end(),
-                 {cat(three_digits(r.median_ms), " [", three_digits(r.low_ms), ", ",
-                      three_digits(r.high_ms), "]"),
-                  cat(number(r.rate < 100 ? "%.1f" : "%.0f", r.rate), " ", r.unit),
-                  share(r.products_ms, r.median_ms), share(r.read_ms, r.median_ms),
-                  r.peak_bytes > 0 ? human_bytes(r.peak_bytes) : "–", number("%.1e", r.error)});
+    cells.insert(
+        cells.end(),
+        {cat(three_digits(r.median_ms), " [", three_digits(r.low_ms), ", ", three_digits(r.high_ms),
+             "]"),
+         cat(format_text(r.rate < 100 ? "%.1f" : "%.0f", r.rate), " ", r.unit),
+         share(r.products_ms, r.median_ms), share(r.read_ms, r.median_ms),
+         r.peak_bytes > 0 ? human_bytes(r.peak_bytes) : "–", format_text("%.1e", r.error)});
   }
-  return cat("| ", join(cells, " | "), " |\n");
+  return markdown_line(cells);
 }
 
 // What makes a row the same one in another run.
@@ -153,11 +154,10 @@ std::string model_work_markdown(const std::vector<ModelBenchRow>& rows) {
                                    three_digits(r.work_total_ms)};
     for (const double ms : r.work_ms) cells.push_back(share(ms, r.work_total_ms));
     cells.push_back(share(r.work_rest_ms(), r.work_total_ms));
-    text += cat("| ", join(cells, " | "), " |\n");
+    text += markdown_line(cells);
   }
   if (text.empty()) return "";
-  return cat("| ", join(head, " | "), " |\n|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-             text);
+  return cat(markdown_line(head), "|---|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n", text);
 }
 
 std::vector<BenchChange> compare_model_bench(const nlohmann::json& before,
@@ -183,8 +183,8 @@ std::string changes_markdown(const std::vector<BenchChange>& changes) {
   std::string text =
       "| configuration | before ms | now ms | times as fast | verdict |\n|---|--:|--:|--:|---|\n";
   for (const auto& c : changes) {
-    text += cat("| ", c.what, " | ", three_digits(c.before_ms), " | ", three_digits(c.after_ms),
-                " | ", number("%.3f", c.ratio), " | ", c.verdict, " |\n");
+    text += markdown_line({c.what, three_digits(c.before_ms), three_digits(c.after_ms),
+                           format_text("%.3f", c.ratio), c.verdict});
   }
   return text;
 }

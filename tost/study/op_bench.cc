@@ -8,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
+#include "tost/bench/bench_model.h"
 #include "tost/bench/timing.h"
 #include "tost/nn/causal_means.h"
 #include "tost/ops/block_cache.h"
@@ -143,13 +144,6 @@ void run_attention_both(const Case& c) {
   torch::autograd::grad({run_attention(c)}, {c.x, c.qkv, c.out}, {c.grad});
 }
 
-double relative_error(const Tensor& found, const Tensor& expected) {
-  const auto scale = expected.abs().max().to(torch::kDouble).item<double>();
-  const auto error =
-      (found.to(torch::kDouble) - expected.to(torch::kDouble)).abs().max().item<double>();
-  return error / std::max(scale, std::numeric_limits<double>::min());
-}
-
 // Through y and pi; the gradient of temp passes the softmax over all tokens.
 double disagreement(const Case& c) {
   const auto [y, pi] = fused(c, c.w);
@@ -174,43 +168,6 @@ double kept_by_layer(const Case& c, Operator op) {
   const int64_t after = BlockCache::instance().stats().in_use_bytes;
   return (static_cast<double>(after - before) - static_cast<double>(y.nbytes()) + bytes) / bytes;
 }
-
-// Times every candidate once a round. Short ones run once untimed first, so that none pays for what
-// its neighbour left in the caches.
-class Rounds {
- public:
-  explicit Rounds(torch::Device device) : device_(device), calls_(device.is_cuda() ? 20 : 1) {}
-
-  void add(double& result, bool warm, std::function<void()> run) {
-    candidates_.push_back({&result, warm, std::move(run), {}});
-  }
-
-  void measure(int64_t rounds) {
-    for (auto& c : candidates_) c.run();
-    for (int64_t round = 0; round < rounds; ++round) {
-      for (auto& c : candidates_) {
-        if (c.warm) c.run();
-        synchronize(device_);
-        const auto start = Clock::now();
-        for (int64_t i = 0; i < calls_; ++i) c.run();
-        synchronize(device_);
-        c.times.push_back(ms_since(start) / double(calls_));
-      }
-    }
-    for (auto& c : candidates_) *c.result = median(std::move(c.times));
-  }
-
- private:
-  struct Candidate {
-    double* result;
-    bool warm;
-    std::function<void()> run;
-    std::vector<double> times;
-  };
-  const torch::Device device_;
-  const int64_t calls_;  // of one time
-  std::vector<Candidate> candidates_;
-};
 
 // Its input, its output and a gradient: less than any form needs.
 void check_memory(const OpBenchOptions& options, const OpBenchShape& shape) {
@@ -245,21 +202,35 @@ OpBenchRow measure(const OpBenchOptions& options, const OpBenchShape& shape) {
       run();
     };
   };
-  Rounds rounds(c.w.device());
-  rounds.add(row.copy_ms, true, without_grad([&] { c.w.clone(); }));
-  rounds.add(row.core_ms, true, without_grad([&] { fused(c, c.w); }));
-  rounds.add(row.plain_ms, true, without_grad([&] { plain(c, c.w); }));
-  rounds.add(row.core_both_ms, true, [&] { run_core_both(c, fused); });
-  rounds.add(row.plain_both_ms, true, [&] { run_core_both(c, plain); });
-  rounds.add(row.layer_ms, false, without_grad([&] { run_layer(c, fused); }));
-  rounds.add(row.projections_ms, false, without_grad([&] { run_layer(c, nullptr); }));
-  rounds.add(row.layer_both_ms, false, [&] { run_layer_both(c, fused); });
-  rounds.add(row.projections_both_ms, false, [&] { run_layer_both(c, nullptr); });
+  const int64_t calls = c.w.is_cuda() ? 20 : 1;  // of one time
+  std::vector<double*> results;
+  std::vector<Contestant> contestants;
+  const auto add = [&](double& result, const std::function<void()>& run) {
+    results.push_back(&result);
+    contestants.push_back({[run, calls] {
+      for (int64_t i = 0; i < calls; ++i) run();
+    }});
+  };
+  // Short ones run once untimed first, so that none pays for what its neighbour left in the caches.
+  const auto add_short = [&](double& result, const std::function<void()>& run) {
+    add(result, run);
+    contestants.back().prepare = run;
+  };
+  add_short(row.copy_ms, without_grad([&] { c.w.clone(); }));
+  add_short(row.core_ms, without_grad([&] { fused(c, c.w); }));
+  add_short(row.plain_ms, without_grad([&] { plain(c, c.w); }));
+  add_short(row.core_both_ms, [&] { run_core_both(c, fused); });
+  add_short(row.plain_both_ms, [&] { run_core_both(c, plain); });
+  add(row.layer_ms, without_grad([&] { run_layer(c, fused); }));
+  add(row.projections_ms, without_grad([&] { run_layer(c, nullptr); }));
+  add(row.layer_both_ms, [&] { run_layer_both(c, fused); });
+  add(row.projections_both_ms, [&] { run_layer_both(c, nullptr); });
   if (c.qkv.defined()) {
-    rounds.add(row.attention_ms, false, without_grad([&] { run_attention(c); }));
-    rounds.add(row.attention_both_ms, false, [&] { run_attention_both(c); });
+    add(row.attention_ms, without_grad([&] { run_attention(c); }));
+    add(row.attention_both_ms, [&] { run_attention_both(c); });
   }
-  rounds.measure(options.repeat);
+  const auto times = time_rounds(1, options.repeat, contestants, ms_clock(c.w.device()));
+  for (size_t i = 0; i < times.size(); ++i) *results[i] = median(times[i]) / double(calls);
   return row;
 }
 

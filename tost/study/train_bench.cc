@@ -281,16 +281,9 @@ TrainBenchRow measure(const TrainBenchOptions& options, Precision precision) {
     const StepFloor floor(runner.model().products(), *facts_of(precision).modules, device);
     row.floor_gflop = floor.gflop();
     StepRunner::Times step, plain_step;
-    std::vector<double> floors;
-    for (int64_t i = -warm_ups(options); i < options.repeat; ++i) {
-      runner.step(step);
-      const auto start = Clock::now();
-      floor.run();
-      synchronize(device);
-      if (i >= 0) floors.push_back(ms_since(start));
-      if (plain != nullptr) plain->step(plain_step);
-    }
-    row.floor_ms = median(floors);
+    std::vector<Contestant> all{{[&] { runner.step(step); }}, {[&] { floor.run(); }}};
+    if (plain != nullptr) all.push_back({[&] { plain->step(plain_step); }});
+    row.floor_ms = median(time_rounds(warm_ups(options), options.repeat, all, ms_clock(device))[1]);
     row.step = cost(options, runner, std::move(step));
     if (plain != nullptr) row.plain = cost(options, *plain, std::move(plain_step));
   }

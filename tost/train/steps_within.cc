@@ -1,21 +1,15 @@
 #include "tost/train/steps_within.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
-#include "tost/base/error.h"
-#include "tost/base/file.h"
-#include "tost/base/path.h"
+#include "tost/base/scratch_folder.h"
 #include "tost/train/trainer.h"
 
 namespace tost {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Ends a trial run when enough of its steps are measured. The first ones are slower: caches and
 // kernels are made in them.
@@ -43,32 +37,12 @@ class TrialSteps : public TrainListener {
   Clock::time_point begin_ = Clock::now();
 };
 
-// New, so that nothing that lies in the temporary folder is touched.
-class TrialFolder {
- public:
-  TrialFolder() {
-    std::string name = (temporary_folder() / "tost_trial_XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      fail_data("Cannot create a folder '", name, "': ", system_reason(errno), ".");
-    }
-    path_ = name;
-  }
-  ~TrialFolder() { discard(path_); }
-  TrialFolder(const TrialFolder&) = delete;
-  TrialFolder& operator=(const TrialFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, TrainTask& task,
                                     const std::atomic<bool>* stop) {
   const auto begin = std::chrono::steady_clock::now();
-  const TrialFolder folder;
+  const ScratchFolder folder({}, "set TMPDIR to another one");
   LoopConfig trial = config;
   trial.max_steps = std::numeric_limits<int32_t>::max();
   trial.sample_every_steps = trial.checkpoint_every_steps = trial.checkpoint_every = 0;

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
+#include "tost/base/path.h"
+#include "tost/testing/errors.h"
 #include "tost/train/trainer_test_util.h"
 
 namespace tost {
@@ -33,6 +36,17 @@ TEST(StepsWithin, EndsWhereItIsStopped) {
   std::atomic<bool> stop = false;
   task.before_batch = [&](int64_t given) { stop = given >= 3; };
   EXPECT_EQ(steps_within(1e6, testing::toy_config(), task, &stop), std::nullopt);
+}
+
+TEST(StepsWithin, SaysWhereItCannotMakeItsFolder) {
+  ToyTask task(5);
+  const std::string before = temporary_folder().string();
+  ::setenv("TMPDIR", "/proc", 1);
+  const std::string said =
+      testing::data_error_of([&] { steps_within(0.2, testing::toy_config(), task, nullptr); });
+  ::setenv("TMPDIR", before.c_str(), 1);
+  EXPECT_TRUE(testing::mentions(said, "Cannot make a folder in '/proc': ")) << said;
+  EXPECT_TRUE(testing::mentions(said, "; set TMPDIR to another one.")) << said;
 }
 
 }  // namespace steps_within_test

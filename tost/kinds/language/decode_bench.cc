@@ -65,16 +65,15 @@ DecodeBenchRow measure(const Placed& placed, const DecodeBenchOptions& options, 
   row.prefill_tokens_per_s = double(options.batch * context) / (1e-3 * ms_since(prefill));
   const auto replays = [&] { return placed.graphs != nullptr ? placed.graphs->replays() : 0; };
   const int64_t replays_before = replays();
-  std::vector<double> times;
-  for (int64_t i = -1 - GraphedCall::kWarmUps; i < options.tokens; ++i) {
-    const auto ids = torch::randint(0, vocab, {options.batch, 1});
-    const auto start = Clock::now();
-    model.extend(ids, state);
-    synchronize(device);
-    if (i >= 0) times.push_back(ms_since(start));
-  }
+  torch::Tensor ids;
+  const Contestant step{[&] { model.extend(ids, state); },
+                        [&] {
+                          ids = torch::randint(0, vocab, {options.batch, 1});
+                        }};
+  const auto times =
+      time_rounds(1 + GraphedCall::kWarmUps, options.tokens, {step}, ms_clock(device));
   row.graphs = replays() - replays_before >= options.tokens;
-  row.step_ms = median(times);
+  row.step_ms = median(times[0]);
   row.state_bytes = state_bytes(state);
   row.resident_bytes = device.is_cpu() ? resident_bytes() : device_peak_bytes(device);
   row.read_ms = memory_read_ms(row.weight_bytes, device);

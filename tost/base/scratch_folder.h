@@ -1,4 +1,4 @@
-// A folder for files of a measurement, removed with everything in it.
+// A new folder for files of a measurement or a trial, removed with everything in it.
 #pragma once
 
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
@@ -15,14 +16,14 @@ namespace tost {
 
 class ScratchFolder {
  public:
-  // Below `where`; empty: the system's temporary folder. Throws a data Error where it cannot be
-  // made.
-  explicit ScratchFolder(const std::filesystem::path& where) {
+  // Below `where`; empty: the system's temporary folder. If it cannot be made, throws a data Error
+  // that ends with `advice`.
+  ScratchFolder(const std::filesystem::path& where, std::string_view advice) {
     const auto in = where.empty() ? temporary_folder() : where;
-    std::string name = (in / "bench_XXXXXX").string();
+    std::string name = (in / "tost_XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
-      fail_data("Cannot make a folder in '", in.string(), "': ", system_reason(errno),
-                "; name another with --folder.");
+      fail_data("Cannot make a folder in '", in.string(), "': ", system_reason(errno), "; ", advice,
+                ".");
     }
     path_ = name;
   }
