@@ -55,6 +55,7 @@ _FIELDS = {
         "means": "none",
         "gate": False,
         "window": 0,
+        "attention_dropout": -1.0,
     },
 }
 # The least and the largest value, as in the program.
@@ -75,10 +76,11 @@ _RANGES = {
     "vocab": (1, 2**24),
     "block": (1, 2**24),
     "dropout": (0.0, 0.999),
+    "attention_dropout": (-1.0, 0.999),
     "bias_positions": (-1, 2**24),
 }
 # What the models of this package do not have.
-_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window")
+_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout")
 
 
 class ModelFile(NamedTuple):

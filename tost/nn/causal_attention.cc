@@ -104,7 +104,8 @@ Tensor CausalSoftmaxMixer::mix(const Tensor& q, const Tensor& k_new, const Tenso
     kept_v = window > 0 ? last_tokens(v, window - 1, queries) : v;
   }
   const int64_t keys = k.size(2);
-  const double dropout = is_training() ? config_.dropout : 0.0;
+  const double own = config_.options.attention_dropout;
+  const double dropout = !is_training() ? 0 : own < 0 ? config_.dropout : own;
   const bool cut = window > 0 && keys > window;
   if (cut && queries > 0) return windowed_attention(q, k, v, window, dropout);
   if (queries == 1) return at::scaled_dot_product_attention(q, k, v, {}, dropout);

@@ -32,7 +32,7 @@ enum Addition : unsigned {
   kScale = 8,
   kGate = 16,
   kGateAlone = 32,  // not in hybrids: files of these from before attention had a gate have none
-  kWindow = 64,
+  kAttention = 64,  // attention weights: their window and their dropout
 };
 
 struct CausalEntry {
@@ -46,7 +46,7 @@ struct CausalEntry {
 
 constexpr std::array kCausalMixers{
     CausalEntry{"tssa", make<CausalTssaMixer>, kBias | kDecay | kMeans | kScale | kGate, true},
-    CausalEntry{"softmax", make<CausalSoftmaxMixer>, kGateAlone | kWindow},
+    CausalEntry{"softmax", make<CausalSoftmaxMixer>, kGateAlone | kAttention},
     CausalEntry{"linear", make<CausalLinearMixer>, kGateAlone, true},
     CausalEntry{"delta", make<CausalDeltaMixer>, kDecay | kGate, true},
     CausalEntry{"ssm", make<CausalSsmMixer>},
@@ -77,7 +77,8 @@ std::vector<std::string> lacking(const CausalEntry& entry, const CausalMixerOpti
   look(o.means != "none", kMeans, "means");
   look(o.scale_pi, kScale, "scale_pi");
   look(o.gate, hybrid ? kGate : kGate | kGateAlone, "gate");
-  look(o.window != 0, kWindow, "window");
+  look(o.window != 0, kAttention, "window");
+  look(o.attention_dropout != -1, kAttention, "attention_dropout");
   return names;
 }
 
@@ -139,7 +140,10 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
   if (!entry.has(kMeans)) o.means = none.means;
   if (!entry.has(kScale)) o.scale_pi = none.scale_pi;
   if (!entry.has(kGate)) o.gate = none.gate;
-  if (!entry.has(kWindow)) o.window = none.window;
+  if (!entry.has(kAttention)) {
+    o.window = none.window;
+    o.attention_dropout = none.attention_dropout;
+  }
   return config;
 }
 

@@ -33,6 +33,9 @@ struct CausalMixerOptions {
   bool gate = false;
   // softmax sees this many tokens, the current one included; 0: all.
   int64_t window = 0;
+  // Share of the attention weights of softmax that training drops; -1: as
+  // CausalMixerConfig::dropout.
+  double attention_dropout = -1;
 };
 
 // What a mixer is built from. heads divides dim.

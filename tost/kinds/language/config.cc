@@ -36,6 +36,7 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("means", c.options.means, true);
   visit("gate", c.options.gate, true);
   visit("window", c.options.window, true);
+  visit("attention_dropout", c.options.attention_dropout, true);
 };
 
 void check_size(const LanguageConfig& c) {
@@ -90,6 +91,11 @@ void validate(const LanguageConfig& c) {
   if (!std::isfinite(c.layer_scale)) fail_usage("Model setting 'layer_scale' must be finite.");
   if (!(c.dropout >= 0 && c.dropout < 1)) {
     fail_usage("Model setting 'dropout' is ", c.dropout, "; it must be at least 0 and below 1.");
+  }
+  const double of_weights = c.options.attention_dropout;
+  if (!(of_weights == -1 || (of_weights >= 0 && of_weights < 1))) {
+    fail_usage("Model setting 'attention_dropout' is ", of_weights,
+               "; it must be at least 0 and below 1, or -1 for that of 'dropout'.");
   }
   check_size(c);
 }

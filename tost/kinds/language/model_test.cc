@@ -268,6 +268,26 @@ TEST(LanguageModel, WindowOfManyTokensEqualsTheMask) {
                                model->forward(ids.narrow(1, 1290, 10)).select(1, 9), 1e-4, 1e-5));
 }
 
+TEST(LanguageModel, AttentionWeightsHaveADropoutOfTheirOwn) {
+  const auto drops = [](double dropout, double of_weights) {
+    auto c = tiny("softmax");
+    c.dropout = dropout;
+    c.options.attention_dropout = of_weights;
+    torch::manual_seed(3);
+    const auto mixer = make_causal_mixer("softmax", mixer_config(c));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : mixer->parameters()) p.normal_();
+    const auto x = torch::randn({2, 9, c.dim});
+    const auto trained = mixer->forward(x, {});
+    mixer->eval();
+    return !torch::equal(trained, mixer->forward(x, {}));
+  };
+  EXPECT_TRUE(drops(0.5, -1));
+  EXPECT_TRUE(drops(0, 0.5));
+  EXPECT_FALSE(drops(0.5, 0));
+  EXPECT_FALSE(drops(0, -1));
+}
+
 TEST(LanguageModel, RefusesTokensPastLearnedPositions) {
   auto model = random_model(tiny("tssa"));
   LanguageState state;
@@ -312,6 +332,9 @@ TEST(LanguageConfig, RefusesWhatCannotBe) {
   refused([](auto& c) { c.positions = "rotary"; });
   refused([](auto& c) { c.dropout = 1; });
   refused([](auto& c) { c.options.window = 5; });
+  refused([](auto& c) { c.options.attention_dropout = 0; });
+  refused([](auto& c) { c.mixer = "softmax", c.options.attention_dropout = 1; });
+  refused([](auto& c) { c.mixer = "softmax", c.options.attention_dropout = -0.5; });
   refused([](auto& c) { c.mixer = "ssm", c.options.gate = true; });
   refused([](auto& c) { c.mixer = "softmax", c.options.bias_positions = 3; });
   refused([](auto& c) { c.mixer = "softmax", c.hybrid_every = 2, c.options.gate = true; });

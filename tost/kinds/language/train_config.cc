@@ -58,6 +58,7 @@ const std::vector<std::pair<const char*, const char*>>& language_shorthand_help(
       {"means", "first moments in addition to the second ones: none, tokens, values"},
       {"gate", "output gate"},
       {"window", "tokens that softmax sees (0: all)"},
+      {"attention_dropout", "dropout of the weights of softmax (-1: as dropout)"},
       {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
       {"hybrid_mixer", "mixer of those blocks"},
   };
