@@ -25,6 +25,9 @@ class Recall(cli_test.Case):
             "--out", cls.folder / "mqar")
         run("train", "--recipe", "needle", "--lengths", "128", "--mixer", "delta", *SMALL, "--out", cls.folder / "needle")
         run("train", "--recipe", "copying", "--lengths", "16", *SMALL, "--out", cls.folder / "copying")
+        run("train", "--recipe", "selective-copying", "--lengths", "16", "--pairs", "6", *SMALL,
+            "--out", cls.folder / "selective")
+        run("train", "--recipe", "noisy-in-context-recall", "--lengths", "32", *SMALL, "--out", cls.folder / "noisy")
 
     @classmethod
     def tearDownClass(cls):
@@ -75,6 +78,20 @@ class Recall(cli_test.Case):
         report = self.score("copying", "--task", "copying", "--samples", "3", "--plot", plot)
         self.assertEqual(report["tokens"], 24)
         self.assertEqual(plot.read_bytes()[:4], b"\x89PNG")
+
+    def test_tasks_of_mad(self):
+        def sizes(*args):
+            report = self.score("selective", "--task", "selective-copying", "--samples", "3", *args)
+            return [(c["length"], c["pairs"], c["tokens"]) for c in report["cases"]]
+        self.assertEqual(sizes(), [(16, 6, 18)])
+        self.assertEqual(sizes("--lengths", "20,32"), [(20, 6, 18), (32, 6, 18)])
+        self.assertEqual(sizes("--lengths", "32", "--pairs", "4,8"), [(32, 4, 12), (32, 8, 24)])
+        noisy = ["--task", "noisy-in-context-recall", "--samples", "50"]
+        few, many = (self.score("noisy", *noisy, "--noise", share)["tokens"] for share in ("0.1", "0.8"))
+        self.assertGreater(few, 2 * many)
+        self.refused("noisy", *noisy, "--split", "train", says="score validation or test")
+        self.refused("noisy", *noisy, "--noise", "1", says="noise is 1")
+        self.refused("selective", "--task", "selective-copying", "--noise", "0.5", says="--noise does not go with")
 
     def test_wrong_requests(self):
         self.refused("mqar", "--task", "mqar", "--lengths", "64", says="learned positions")

@@ -19,7 +19,7 @@ namespace tost {
 
 // The part of tost eval that asks language models for what they have read.
 
-// Flags of the tasks mqar, needle and copying; what is not given is that of the model's training,
+// Flags of the tasks of recall; what is not given is that of the model's training,
 // where that was of the same task.
 struct RecallFlags {
   std::string lengths, pairs, depths, plot;
@@ -61,7 +61,7 @@ struct EvalCommand {
   // Sequences alone: settings of the data.
   nlohmann::json sequence_values = nlohmann::json::object();
   // Language alone.
-  std::string task = "loss";  // loss, lambada, choice, mqar, needle, copying
+  std::string task = "loss";  // loss, lambada, choice, or of recall_tasks()
   LanguageLossOptions loss;
   bool whole_text = false;
   std::optional<int64_t> limit;

@@ -22,27 +22,31 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTasks = {"loss",   "lambada", "choice", "mqar",
-                                         "needle", "copying", "parity", "s3"};
+// `own`, then the tasks of recall.
+std::vector<std::string> and_recall(std::vector<std::string> own) {
+  for (std::string& task : recall_tasks()) own.push_back(std::move(task));
+  return own;
+}
+
+const std::vector<std::string> kTasks = and_recall({"loss", "lambada", "choice"});
 
 // The flags that only some tasks have, and which.
 struct TaskFlag {
   std::string flag;
   std::vector<std::string> tasks;
 };
-const std::vector<TaskFlag> kTaskFlags = {
-    {"--protocol", {"loss"}},
-    {"--context", {"loss"}},
-    {"--stride", {"loss"}},
-    {"--whole-text", {"loss"}},
-    {"--batches", {"loss"}},
-    {"--seed", {"loss", "mqar", "needle", "copying", "parity", "s3"}},
-    {"--split", {"loss", "mqar", "needle", "copying", "parity", "s3"}},
-    {"--data", {"loss", "lambada", "choice"}},
-    {"--holdout", {"loss"}},
-    {"--batch", {"loss", "lambada", "mqar", "needle", "copying", "parity", "s3"}},
-    {"--tokenizer", {"loss", "lambada", "choice"}},
-    {"--limit", {"lambada", "choice"}}};
+const std::vector<TaskFlag> kTaskFlags = {{"--protocol", {"loss"}},
+                                          {"--context", {"loss"}},
+                                          {"--stride", {"loss"}},
+                                          {"--whole-text", {"loss"}},
+                                          {"--batches", {"loss"}},
+                                          {"--seed", and_recall({"loss"})},
+                                          {"--split", and_recall({"loss"})},
+                                          {"--data", {"loss", "lambada", "choice"}},
+                                          {"--holdout", {"loss"}},
+                                          {"--batch", and_recall({"loss", "lambada"})},
+                                          {"--tokenizer", {"loss", "lambada", "choice"}},
+                                          {"--limit", {"lambada", "choice"}}};
 const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};
 const std::vector<std::string> kUsualFlags = {"--stride", "--whole-text"};
 
@@ -207,7 +211,7 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
   LanguageLossOptions& loss = command.loss;
   std::vector<CLI::Option*> options = {
       app.add_option("--task", command.task,
-                     "loss, lambada, choice, or of recall: mqar, needle, copying"),
+                     cat("loss, lambada, choice, or of recall: ", join(recall_tasks(), ", "))),
       app.add_option("--protocol", loss.protocol,
                      "usual (whole text, windows every stride) or official (random crops)"),
       app.add_option("--context", loss.context, "Tokens a window holds (default: the block)"),

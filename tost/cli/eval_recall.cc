@@ -56,16 +56,17 @@ void fill_from_training(const CLI::App& app, const json& training, const std::st
   flags.lengths = flags.lengths.empty() ? (task == "needle" ? "1k" : "64") : flags.lengths;
   flags.pairs = flags.pairs.empty() ? "4" : flags.pairs;
   facts.fill(app, "--lengths", "lengths", flags.lengths);
-  // Lists that go together are not mixed.
-  if (app.count("--lengths") == 0 || app.count("--pairs") > 0) {
-    facts.fill(app, "--pairs", "pairs", flags.pairs);
-  }
+  // Lists that go together are not mixed; a single number goes with all lengths.
+  std::string pairs = flags.pairs;
+  facts.fill(app, "--pairs", "pairs", pairs);
+  if (app.count("--lengths") == 0 || pairs.find(',') == std::string::npos) flags.pairs = pairs;
   facts.fill(app, "--vocab", "vocab", flags.spec.vocab);
   facts.fill(app, "--power", "power", flags.spec.power);
   facts.fill(app, "--zero-filler", "random_filler", flags.spec.random_filler);
   facts.fill(app, "--distractors", "distractors", flags.spec.distractors);
   facts.fill(app, "--questions", "questions", flags.spec.questions);
   facts.fill(app, "--gap", "gap", flags.spec.gap);
+  facts.fill(app, "--noise", "noise", flags.spec.noise);
   if (facts.haystack().empty() || app.count("--haystack") > 0) return;
   std::cerr << "note: the model learned from needles in " << shown(facts.haystack(), 80)
             << "; these lie in sentences of the grammar, give the file with --haystack\n";
@@ -149,14 +150,17 @@ std::vector<RecallFlag> add_recall_eval_options(CLI::App& app, RecallFlags& flag
       {app.add_option("--plot", flags.plot,
                       "Heat map to write (.svg or .png): length and depth, or distance"),
        all},
-      {app.add_option("--pairs", flags.pairs, "Keys with a value, one number or one a length"),
-       {"mqar"}},
+      {app.add_option("--pairs", flags.pairs,
+                      "Keys with a value, or symbols; one number or one a length"),
+       {"mqar", "selective-copying"}},
       {app.add_option("--power", spec.power, "Queries at the k-th place have weight k^(power - 1)"),
        {"mqar"}},
       {app.add_flag("--zero-filler{false}", spec.random_filler, "Zeros between the queries"),
        {"mqar"}},
-      {app.add_option("--vocab", spec.vocab, "Tokens of the task"), {"mqar", "copying"}},
+      {app.add_option("--vocab", spec.vocab, "Tokens of the task"), recall_tasks_with_vocab()},
       {app.add_option("--gap", spec.gap, "Blanks before the copy"), {"copying"}},
+      {app.add_option("--noise", spec.noise, "Share of pairs that are noise"),
+       {"noisy-in-context-recall"}},
       {app.add_option(
            "--depths", flags.depths,
            "Shares of the haystack before the needle, such as 0,0.5,1 (default: random)"),
@@ -173,10 +177,15 @@ std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language,
   check_plot_file("plot", flags.plot);
   fill_from_training(app, language.info.training, task, flags);
   flags.spec.task = task;
+  if (flags.options.split == "train" && recall_trains_on_all(task)) {
+    fail_usage("The split train of ", task, " asks for every token, so it is for training alone; ",
+               "score validation or test.");
+  }
   const auto source = open_recall(flags.spec);
-  const auto cases = task == "needle" ? parse_needle_cases(flags.lengths, flags.depths)
-                     : task == "mqar" ? parse_recall_cases(flags.lengths, flags.pairs)
-                                      : parse_recall_cases(flags.lengths, "1");
+  const auto cases =
+      task == "needle"
+          ? parse_needle_cases(flags.lengths, flags.depths)
+          : parse_recall_cases(flags.lengths, recall_has_pairs(task) ? flags.pairs : "1");
   flags.options.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "samples read");
   };

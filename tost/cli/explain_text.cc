@@ -91,7 +91,7 @@ Passage passage_of(const CLI::App& app, const ExplainCommand& command, const Loa
   if (source == nullptr && learned_recall(loaded.info)) {
     fail_usage("'", loaded.file.string(), "' learned recall from generated samples, which are not ",
                "text to show; give a passage (--text, or a file), or score it by tost eval with ",
-               "--task mqar, needle, copying, parity or s3.");
+               "--task ", join(recall_tasks(), ", "), ".");
   }
   if (source == nullptr) {
     fail_usage("There is no passage to show: the run's data cannot be found; give --text, a file, ",

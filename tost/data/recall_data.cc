@@ -12,7 +12,32 @@
 namespace tost {
 
 std::vector<std::string> recall_tasks() {
-  return {"mqar", "needle", "copying", "parity", "s3"};
+  return {"mqar",
+          "needle",
+          "copying",
+          "parity",
+          "s3",
+          "in-context-recall",
+          "noisy-in-context-recall",
+          "fuzzy-in-context-recall",
+          "selective-copying",
+          "memorization"};
+}
+
+std::vector<std::string> recall_tasks_with_vocab() {
+  auto tasks = recall_tasks();
+  std::erase_if(tasks, [](const std::string& task) {
+    return task == "needle" || task == "parity" || task == "s3";
+  });
+  return tasks;
+}
+
+bool recall_has_pairs(const std::string& task) {
+  return task == "mqar" || task == "selective-copying";
+}
+
+bool recall_trains_on_all(const std::string& task) {
+  return ends_with(task, "in-context-recall");
 }
 
 Random recall_random(uint64_t seed, const std::string& split, int64_t index) {
@@ -44,13 +69,21 @@ void check_recall_length(const RecallCase& size, int64_t least, const std::strin
   }
 }
 
+void check_even_length(const RecallCase& size, const std::string& what) {
+  if (size.length % 2 != 0) {
+    fail_usage("A length of ", size.length, " is odd; ", what, " takes even ones.");
+  }
+}
+
 std::unique_ptr<RecallSource> open_recall(const RecallSpec& spec) {
   if (spec.task == "mqar") return make_mqar_source(spec);
   if (spec.task == "needle") return make_needle_source(spec);
   if (spec.task == "copying") return make_copying_source(spec);
   if (spec.task == "parity" || spec.task == "s3") return make_state_source(spec);
-  fail_usage("Unknown recall task '", spec.task, "'; use ", join(recall_tasks(), ", "), ".",
-             did_you_mean(spec.task, recall_tasks()));
+  const auto tasks = recall_tasks();
+  if (std::find(tasks.begin(), tasks.end(), spec.task) != tasks.end()) return make_mad_source(spec);
+  fail_usage("Unknown recall task '", spec.task, "'; use ", join(tasks, ", "), ".",
+             did_you_mean(spec.task, tasks));
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // Generated tasks in which a model must find again what it has read: associative recall, a needle
-// in a haystack of bytes, copying, and state tracking. Free of torch.
+// in a haystack of bytes, copying, state tracking, and tasks of MAD. Free of torch.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ struct RecallSample {
   std::vector<int32_t> ids;
   std::vector<int32_t> targets;  // as many as ids; -1 where nothing is asked
   // One a target that is not -1, in order: tokens from there back to where the answer stands; in
-  // state tracking, to the first token.
+  // state tracking, to the first token. 0 where the answer stands nowhere, and where every token is
+  // asked for.
   std::vector<int64_t> distances;
 };
 
 // How long and how hard a sample is.
 struct RecallCase {
   int64_t length = 64;  // ids of a sample
-  int64_t pairs = 4;    // mqar: keys with a value
+  int64_t pairs = 4;    // mqar: keys with a value; selective-copying: symbols
   // needle: share of the haystack that stands before the needle, 0 ... 1; -1: drawn for every
   // sample, uniformly.
   double depth = -1;
@@ -32,9 +33,10 @@ struct RecallCase {
 };
 
 struct RecallSpec {
-  std::string task = "mqar";  // mqar, needle, copying, parity, s3
+  std::string task = "mqar";  // of recall_tasks()
   uint64_t seed = 0;
-  int64_t vocab = 256;  // mqar, copying; a needle is made of bytes (257 ids, as the tokenizer has)
+  // Of all but needle (257 ids: bytes, as the tokenizer has), parity and s3.
+  int64_t vocab = 256;
   // mqar: a query follows its pairs at the k-th free place with weight k^(power - 1); 1 is uniform.
   double power = 0.01;
   bool random_filler = true;  // mqar: tokens that are neither pair nor query; false: all 0
@@ -42,9 +44,16 @@ struct RecallSpec {
   int64_t questions = 1;      // needle: the first is of the needle, others are of distractors
   std::string text{};         // needle: file that is the haystack; "": sentences of a small grammar
   int64_t gap = 0;            // copying: blanks between the string and the sign to repeat it
+  double noise = 0.2;         // noisy-in-context-recall: share of pairs that are noise
 };
 
 std::vector<std::string> recall_tasks();
+// Those of them with a vocabulary of any size.
+std::vector<std::string> recall_tasks_with_vocab();
+// mqar and selective-copying, whose cases differ in RecallCase::pairs too.
+bool recall_has_pairs(const std::string& task);
+// Those whose split train asks for every next token: in-context-recall and its variants.
+bool recall_trains_on_all(const std::string& task);
 
 class RecallSource {
  public:
@@ -73,6 +82,18 @@ class RecallSource {
 //
 // parity, s3: uniform elements of the group of 2 or of the 6 permutations of three things (0 is the
 // identity); after each the product so far, first element first, is to be told.
+//
+// Tasks of MAD (Poli et al., arXiv 2403.17844, by the rules of the authors' generator, with several
+// queries). Where a score asks for some tokens, training asks for every next token:
+// - in-context-recall: keys of the lower half of the vocabulary, each followed by its value, drawn
+//   when the key first occurs. The values of repeated keys are asked for.
+// - noisy-in-context-recall: the last 16 ids are noise, two of which stand in place of a pair.
+// - fuzzy-in-context-recall: keys and values are one to three tokens without repetition, padded on
+//   the left. Keys of three tokens are asked for.
+// - selective-copying: `pairs` symbols among blanks (vocab - 2), a sign (vocab - 1), and as many
+//   blanks. The symbols are asked for at these, in order.
+// - memorization: keys, each followed by a sign (vocab - 1), at which the key's value is asked for.
+//   The values are the same in every sample of any seed.
 //
 // Throws a usage Error for an unknown task (nearest offered) and impossible settings, a data Error
 // for a text that cannot be read.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tost/base/file.h"
+#include "tost/data/recall_test_util.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
@@ -25,19 +26,6 @@ void expect_equal(const RecallSample& a, const RecallSample& b) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_EQ(a.targets, b.targets);
   EXPECT_EQ(a.distances, b.distances);
-}
-
-// Every distance leads from where a target is asked for to where it stands.
-void expect_answers_where_told(const RecallSample& sample) {
-  size_t asked = 0;
-  for (size_t i = 0; i < sample.targets.size(); ++i) {
-    if (sample.targets[i] == -1) continue;
-    ASSERT_LT(asked, sample.distances.size());
-    const int64_t at = int64_t(i) - sample.distances[asked++];
-    ASSERT_GE(at, 0);
-    EXPECT_EQ(sample.ids[size_t(at)], sample.targets[i]) << "asked at " << i;
-  }
-  EXPECT_EQ(asked, sample.distances.size());
 }
 
 TEST(Recall, SamplesAreAPureFunctionOfSeedSplitAndIndex) {

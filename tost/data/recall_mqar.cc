@@ -49,9 +49,7 @@ class MqarSource : public RecallSource {
     check_recall_length(
         size, 4 * size.pairs,
         cat(size.pairs, size.pairs == 1 ? " pair" : " pairs", " with a query each"));
-    if (size.length % 2 != 0) {
-      fail_usage("A length of ", size.length, " is odd; associative recall takes even ones.");
-    }
+    check_even_length(size, "associative recall");
   }
 
   RecallSample sample(const RecallCase& size, const std::string& split,

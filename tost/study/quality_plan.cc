@@ -62,6 +62,11 @@ constexpr TaskFacts kTasks[] = {
     {"mqar", "Associative recall (MQAR)", true, ""},
     {"parity", "Parity", true, ""},
     {"s3", "Permutations of three (S3)", true, ""},
+    {"in-context-recall", "In-context recall (MAD)", true, ""},
+    {"noisy-in-context-recall", "Noisy in-context recall (MAD)", true, ""},
+    {"fuzzy-in-context-recall", "Fuzzy in-context recall (MAD)", true, ""},
+    {"selective-copying", "Selective copying (MAD)", true, ""},
+    {"memorization", "Memorization (MAD)", true, ""},
     {"words", "Words", true, "a text such as WikiText-2"},
     {"characters", "Characters", true, "a text such as Tiny Shakespeare"},
     {"listops", "ListOps, reduced", false, ""},
@@ -144,7 +149,7 @@ SweepSpec arena_spec(const std::string& task, const QualityOptions& options) {
   return spec;
 }
 
-// A minute for all tasks, on one thread.
+// Minutes for all tasks, on one thread.
 json quick_settings(const std::string& task) {
   json settings{{"batch", 8},
                 {"max_steps", 12},
@@ -165,8 +170,9 @@ json quick_settings(const std::string& task) {
     return settings;
   }
   settings["eval_samples"] = 16;
-  settings["lengths"] = "8,16";
-  if (task == "mqar") settings.update({{"pairs", "2,4"}, {"vocab", 16}});
+  settings["lengths"] = task == "parity" || task == "s3" || task == "mqar" ? "8,16" : "24,32";
+  if (recall_has_pairs(task)) settings["pairs"] = "2,4";
+  if (task == "mqar") settings["vocab"] = 16;
   return settings;
 }
 

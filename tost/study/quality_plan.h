@@ -46,7 +46,7 @@ struct QualityPlan {
   std::vector<double> learning_rates;
 };
 
-// mqar, parity, s3, words, characters (causal); listops, image (bidirectional).
+// mqar, parity, s3, those of MAD, words, characters (causal); listops, image (bidirectional).
 std::vector<std::string> quality_tasks();
 // Names of the causal contestants, then of the other mixers, without repetition.
 std::vector<std::string> quality_contestants();

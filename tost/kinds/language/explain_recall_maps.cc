@@ -49,12 +49,13 @@ std::array<double, 4> by_quarter(const std::vector<RecallDistances>& distances) 
 HeatMap distance_map(const std::string& task, const std::vector<RecallScores>& scores) {
   HeatMap map;
   map.title = "Share of tokens found by distance";
-  map.row_label = task == "mqar" ? "length, pairs" : "length";
+  const bool pairs = recall_has_pairs(task);
+  map.row_label = pairs ? "length, pairs" : "length";
   map.column_label = "distance to the answer";
   map.column_names = {"near", "2nd", "3rd", "far"};
   for (const RecallScores& one : scores) {
-    map.row_names.push_back(task == "mqar" ? cat(one.size.length, ", ", one.size.pairs)
-                                           : cat(one.size.length));
+    map.row_names.push_back(pairs ? cat(one.size.length, ", ", one.size.pairs)
+                                  : cat(one.size.length));
     for (const double accuracy : by_quarter(one.distances)) map.values.push_back(accuracy);
   }
   return sized(map);

@@ -41,6 +41,7 @@ TEST(RecallMaps, QuartersOfTheDistance) {
   EXPECT_TRUE(std::isnan(values[1]) && std::isnan(values[2]));
   EXPECT_EQ(values[3], 1.0);
   EXPECT_EQ(distance_map("copying", {near}).row_names, (Names{"64"}));
+  EXPECT_EQ(distance_map("selective-copying", {near}).row_names, (Names{"64, 4"}));
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ json to_json(const RecallScores& scores, const std::string& task) {
   json object = TOST_MEMBERS(scores, samples, tokens, accuracy, exact, loss, state_bytes);
   object["length"] = scores.size.length;
   object["distances"] = std::move(distances);
-  if (task == "mqar") object["pairs"] = scores.size.pairs;
+  if (recall_has_pairs(task)) object["pairs"] = scores.size.pairs;
   if (task == "needle") {
     object["depth"] = scores.size.depth < 0 ? json() : json(scores.size.depth);
   }

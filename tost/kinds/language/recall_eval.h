@@ -80,8 +80,8 @@ struct RecallTotals {
 // Means over the cases, each with the same weight.
 RecallTotals recall_totals(const std::vector<RecallScores>& scores);
 
-// length, pairs (mqar), depth (needle; null where drawn), samples, tokens, accuracy, exact, loss,
-// distances [{from, to, tokens, accuracy}], state_bytes.
+// length, pairs (where recall_has_pairs()), depth (needle; null where drawn), samples, tokens,
+// accuracy, exact, loss, distances [{from, to, tokens, accuracy}], state_bytes.
 nlohmann::json to_json(const RecallScores& scores, const std::string& task);
 
 }  // namespace tost

@@ -29,7 +29,7 @@ LanguageConfig fine_tuned_config(const RecallTrainConfig& config, const Language
 // What `tost eval` needs to ask the same.
 json facts_of(const RecallTrainConfig& config) {
   json facts = TOST_MEMBERS(config, task, lengths, pairs, vocab, power, random_filler, distractors,
-                            questions, gap);
+                            questions, gap, noise);
   facts["haystack"] = std::filesystem::path(config.haystack).filename().string();
   return facts;
 }

@@ -17,8 +17,10 @@ void add_task_fields(FieldTable<R>& t) {
   t.choice("task", &R::task, recall_tasks(), kFixed, "what is to be recalled")
       .text("lengths", &R::lengths, kFixed,
             "tokens of a sample, such as 64,128; batches take turns")
-      .text("pairs", &R::pairs, kFixed, "keys with a value (mqar), such as 4,8: one a length")
-      .integer("vocab", &R::vocab, 3, int64_t{1} << 24, kFixed, "tokens of mqar and copying")
+      .text("pairs", &R::pairs, kFixed,
+            "keys with a value (mqar) or symbols (selective-copying), such as 4,8: one a length")
+      .integer("vocab", &R::vocab, 3, int64_t{1} << 24, kFixed,
+               "tokens of the task (not of needle, parity and s3)")
       .number("power", &R::power, 1e-9, 16, kFixed,
               "queries of mqar: weight k^(power - 1) of the k-th place after the pairs")
       .flag("random_filler", &R::random_filler, kFixed,
@@ -28,7 +30,9 @@ void add_task_fields(FieldTable<R>& t) {
                "needles that are asked for, distractors among them")
       .path("haystack", &R::haystack, absolute_where_found, kWarn,
             "text file around the needles (empty: a grammar)")
-      .integer("gap", &R::gap, 0, int64_t{1} << 24, kFixed, "blanks before a copy");
+      .integer("gap", &R::gap, 0, int64_t{1} << 24, kFixed, "blanks before a copy")
+      .number("noise", &R::noise, 0, 0.99, kFixed,
+              "share of pairs that are noise (noisy-in-context-recall)");
 }
 
 FieldTable<R> make_recall_fields() {
@@ -94,6 +98,17 @@ R s3_recipe() {
   return state_recipe("s3");
 }
 
+// The baseline settings of MAD (its repository's configs/tasks), on our small model.
+R mad_recipe(const char* task, const char* length, int64_t vocab) {
+  R c = mqar_recipe();
+  c.recipe = c.task = task;
+  c.model = "tost_recall_stream";
+  c.lengths = length;
+  c.vocab = vocab;
+  c.pairs = "16";
+  return c;
+}
+
 void check_recall(const R& config) {
   check_loop_config(config);
   recall_cases(config);
@@ -102,14 +117,20 @@ void check_recall(const R& config) {
 }  // namespace
 
 const ConfigForm<R>& recall_train_form() {
-  static const ConfigForm<R> form{make_recall_fields(),
-                                  {{"mqar", mqar_recipe},
-                                   {"needle", needle_recipe},
-                                   {"copying", copying_recipe},
-                                   {"parity", parity_recipe},
-                                   {"s3", s3_recipe}},
-                                  check_recall,
-                                  language_train_form().shorthands};
+  static const ConfigForm<R> form{
+      make_recall_fields(),
+      {{"mqar", mqar_recipe},
+       {"needle", needle_recipe},
+       {"copying", copying_recipe},
+       {"parity", parity_recipe},
+       {"s3", s3_recipe},
+       {"in-context-recall", [] { return mad_recipe("in-context-recall", "128", 16); }},
+       {"noisy-in-context-recall", [] { return mad_recipe("noisy-in-context-recall", "128", 32); }},
+       {"fuzzy-in-context-recall", [] { return mad_recipe("fuzzy-in-context-recall", "128", 16); }},
+       {"selective-copying", [] { return mad_recipe("selective-copying", "256", 16); }},
+       {"memorization", [] { return mad_recipe("memorization", "32", 256); }}},
+      check_recall,
+      language_train_form().shorthands};
   return form;
 }
 
@@ -122,7 +143,8 @@ RecallSpec recall_spec(const R& config, uint64_t seed) {
           .distractors = config.distractors,
           .questions = config.questions,
           .text = config.haystack,
-          .gap = config.gap};
+          .gap = config.gap,
+          .noise = config.noise};
 }
 
 std::vector<RecallCase> recall_cases(const R& config) {

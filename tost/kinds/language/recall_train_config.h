@@ -25,13 +25,14 @@ struct RecallTrainConfig : LoopConfig {
   int64_t distractors = 0, questions = 1;
   std::string haystack;
   int64_t gap = 0;
+  double noise = 0.2;
 
   std::string lengths = "64", pairs = "4";  // see parse_recall_cases; batches take turns
   int64_t batch = 64;                       // samples
   int64_t eval_samples = 256;               // of every case
 };
 
-// Recipes mqar, needle, copying, parity, s3. Fields of LanguageConfig can be given without
+// A recipe for each of recall_tasks(). Fields of LanguageConfig can be given without
 // model_options, as for language.
 const ConfigForm<RecallTrainConfig>& recall_train_form();
 
