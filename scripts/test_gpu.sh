@@ -30,7 +30,7 @@ run() {
 
 # Graphs, models and commands are among the tests; see tost/ops/device_graph_test.cc, tost/cli/device_*_test.cc.
 # Cases small enough for the sanitizers, of every kernel: packs and single channels, cut samples, padding, steps.
-few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:GpuOperators.*'
+few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:*/both_ends:*/many_chunks:*/wide45:*/wide200:GpuOperators.*'
 
 run operators "$build/tests/gpu_ops_tests"
 run operators_in_passes env TOST_GPU_SHARED=0 TOST_GPU_CACHE=20000 "$build/tests/gpu_ops_tests" --gtest_filter='*Tssa*:GpuOperators.*:*/*'

@@ -48,14 +48,6 @@ Rows rows_at(const Memory& t, const MeansInputs& in, int64_t sample, int64_t hea
   return {row(t, in.dtype, sample, place_of(in, head, token)) + offset,
           towards(in, head, t.token_stride)};
 }
-MeansRows read_at(const ConstTokens& t, const MeansInputs& in, int64_t sample, int64_t head,
-                  int64_t token) {
-  return rows_at<MeansRows>(t, in, sample, head, token);
-}
-MeansOut write_at(const Tokens& t, const MeansInputs& in, int64_t sample, int64_t head,
-                  int64_t token) {
-  return rows_at<MeansOut>(t, in, sample, head, token);
-}
 int64_t membership_at(const MeansInputs& in, int64_t sample, int64_t head, int64_t token) {
   return (sample * in.shape.tokens + place_of(in, head, token)) * in.shape.heads + head;
 }
@@ -78,9 +70,9 @@ MeansBlock means_block(const MeansInputs& in, const float* powers, int64_t sampl
   MeansBlock b;
   b.tokens = std::min(kTokenGroup, in.shape.tokens - token);
   b.width = width;
-  b.values = read_at(in.values, in, sample, head, token);
-  b.base = read_at(in.base, in, sample, head, token);
-  b.gate = read_at(in.gate, in, sample, head, token);
+  b.values = rows_at<MeansRows>(in.values, in, sample, head, token);
+  b.base = rows_at<MeansRows>(in.base, in, sample, head, token);
+  b.gate = rows_at<MeansRows>(in.gate, in, sample, head, token);
   b.pi = in.pi + membership_at(in, sample, head, token);
   b.pi_stride = towards(in, head, in.shape.heads);
   b.decay = powers[head * kCausalChunk];
@@ -174,7 +166,7 @@ class MeansForwardRun {
         MeansBlock b = means_block(in_, powers_, sample, k, t);
         b.before = before(sample, k, token);
         b.rest = rest_ + sums_of(sample, k);
-        b.y = write_at(args_.y, in_, sample, k, t);
+        b.y = rows_at<MeansOut>(args_.y, in_, sample, k, t);
         b.stream = stream_;
         passes.forward(b);
       }
@@ -254,10 +246,10 @@ class MeansBackwardRun {
     b.sums = sums_ + (sample * kCausalChunk + in_chunk) * b.sums_stride + c;
     b.mass = mass_ + row;
     b.inverse = inverse_ + row;
-    b.grad_y = read_at(args_.grad_y, in_, sample, head, t);
-    b.grad_values = write_at(args_.grad_values, in_, sample, head, t);
-    b.grad_base = write_at(args_.grad_base, in_, sample, head, t);
-    b.grad_gate = write_at(args_.grad_gate, in_, sample, head, t);
+    b.grad_y = rows_at<MeansRows>(args_.grad_y, in_, sample, head, t);
+    b.grad_values = rows_at<MeansOut>(args_.grad_values, in_, sample, head, t);
+    b.grad_base = rows_at<MeansOut>(args_.grad_base, in_, sample, head, t);
+    b.grad_gate = rows_at<MeansOut>(args_.grad_gate, in_, sample, head, t);
     b.grad_pi = args_.grad_pi + membership_at(in_, sample, head, t);
     b.after = after_ + sums_of(sample, head);
     b.end_powers = powers_ + head * kCausalChunk + (chunk_end(in_, token) - 1 - t);

@@ -39,8 +39,7 @@ class GroupMeans : public torch::nn::Module {
   explicit GroupMeans(int64_t dim);
 
   // sums [B, H, P + 1] float64 as the carry of running_sums(), or null. → [B, T, C] of values'
-  // dtype. float32 and bfloat16 on a CPU run fused kernels (fused_means.h), everything else the
-  // plain form.
+  // dtype. What has_fused_means() accepts runs fused kernels, everything else products over chunks.
   torch::Tensor forward(const MeansCall& call, torch::Tensor* sums) const;
 
   // For a trace: the scaled means alone, and the scaled values they are made of. `sums` as above,

@@ -1,5 +1,5 @@
-// The operators of torch.ops.tost. Those with an underscore are used by mlp_grad.h and
-// softmax_gradient.h.
+// The operators of torch.ops.tost. Those with an underscore are used by mlp_grad.h,
+// softmax_gradient.h and group_means.h.
 #include <torch/library.h>
 
 #include "tost/ops/schemas.h"
@@ -23,5 +23,13 @@ TORCH_LIBRARY(tost, m) {
       "sums)");
   m.def("_scale_rows(Tensor weight, Tensor gamma, ScalarType dtype) -> Tensor scaled");
   m.def("_softmax_gradient(Tensor(a!) logits, Tensor targets, Tensor? scale) -> Tensor loss");
+  m.def(
+      "_means_forward(Tensor base, Tensor values, Tensor? gate, Tensor pi, Tensor? log_rates, "
+      "Tensor scale, Tensor? sums, int from_end, bool keep) -> (Tensor y, Tensor after, Tensor "
+      "carry)");
+  m.def(
+      "_means_backward(Tensor grad_y, Tensor base, Tensor values, Tensor? gate, Tensor pi, Tensor? "
+      "log_rates, Tensor scale, Tensor carry, int from_end) -> (Tensor grad_base, Tensor "
+      "grad_gate, Tensor grad_values, Tensor grad_pi, Tensor grad_decay, Tensor grad_scale)");
   m.def("_gamma_gradient(Tensor(a!) product, Tensor weight, Tensor gamma) -> Tensor dots");
 }

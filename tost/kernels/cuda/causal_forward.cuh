@@ -139,8 +139,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kThreads, K <= 4 ? 3 : 1>)
   }
 }
 
-inline constexpr int kStepThreads = 512;  // of a block of causal_step(), at most
-
 // One token a sample: everything at once, one block a sample. state and next_state [B, 2 C + H]
 // (state null: zeros; they may be the same), pi [B, H] may be null. Shared: C + 2 H floats.
 template <class T>

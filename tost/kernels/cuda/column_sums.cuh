@@ -35,8 +35,9 @@ __device__ __forceinline__ double sum_parts(const Column& at, double own) {
 }
 
 // out[b, i] = sum over the rows of partial[b, row, i], i < width.
-static __global__ void sum_rows(const float* partial, int64_t batch, int64_t rows, int64_t width,
-                                int parts, float* out) {
+template <class Out>
+__global__ void sum_rows(const float* partial, int64_t batch, int64_t rows, int64_t width,
+                         int parts, Out* out) {
   const Column at(parts);
   const bool inside = at.number < batch * width;
   double sum = 0;
@@ -45,7 +46,7 @@ static __global__ void sum_rows(const float* partial, int64_t batch, int64_t row
     for (int64_t row = at.part; row < rows; row += parts) sum += first[row * width];
   }
   sum = sum_parts(at, sum);
-  if (inside && at.part == 0) out[at.number] = static_cast<float>(sum);
+  if (inside && at.part == 0) out[at.number] = static_cast<Out>(sum);
 }
 
 }  // namespace tost::kernels::cuda

@@ -65,11 +65,12 @@ unsigned column_blocks(int64_t columns, int parts) {
 constexpr int64_t kColumnBytes = kBlockThreads * int64_t{sizeof(double)};
 
 // sum_rows() over so many columns in all.
+template <class Out>
 void queue_sum_rows(const float* partial, int64_t batch, int64_t rows, int64_t width, int most,
-                    float* out, void* stream) {
+                    Out* out, void* stream) {
   const int parts = parts_of(rows, most);
-  TOST_LAUNCH(sum_rows, column_blocks(batch * width, parts), kBlockThreads, kColumnBytes, stream,
-              partial, batch, rows, width, parts, out);
+  TOST_LAUNCH(sum_rows<Out>, column_blocks(batch * width, parts), kBlockThreads, kColumnBytes,
+              stream, partial, batch, rows, width, parts, out);
 }
 template <class T>
 TokensIn<T> tokens_in(const ConstTokens& t) {

@@ -4,6 +4,7 @@
 // bit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tost/kernels/tssa.h"
@@ -25,7 +26,10 @@ using Stream = void*;  // a cudaStream_t
 bool supports(const TssaForwardArgs& args);
 bool supports(const TssaBackwardArgs& args);
 // At most 256 channels a head, fewer than 2^31 heads in all chunks of all samples.
-bool supports_causal(const TssaShape& shape);
+inline bool supports_causal(const TssaShape& shape) {
+  const int64_t chunks = std::max<int64_t>(1, shape.batch * causal_chunks(shape.tokens));
+  return shape.width <= 256 && chunks * shape.heads <= INT32_MAX;
+}
 
 int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device);
 int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device);

@@ -1,0 +1,1 @@
+#include "tost/kernels/cuda/means_launch-inl.h"
