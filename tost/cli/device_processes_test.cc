@@ -185,6 +185,16 @@ TEST(LostOnGpus, IsNamedWhenKilled) {
   });
 }
 
+// Rank 1 does nothing more, and the others do `work`.
+void expect_hang_named(Group& group, const std::function<void()>& work) {
+  group.set_timeout(2);
+  if (group.rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(20));
+    raise(SIGKILL);
+  }
+  expect_lost(group, "Rank 1 of 3 was lost (nothing came within 2 s)", work);
+}
+
 // The GPU of one of those that are left waits for it for ever, and nothing tells it.
 TEST(LostOnGpus, IsNamedAfterTheTimeoutWhenItHangs) {
   TOST_TEST_WAY("standin");
@@ -194,13 +204,7 @@ TEST(LostOnGpus, IsNamedAfterTheTimeoutWhenItHangs) {
     };
     const torch::Device gpu(torch::kCUDA, 0);
     group.connect_gpus(gpu);
-    group.set_timeout(2);
-    if (group.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::seconds(20));
-      raise(SIGKILL);
-    }
-    expect_lost(group, "Rank 1 of 3 was lost (nothing came within 2 s)",
-                [&] { sum_on(group, gpu); });
+    expect_hang_named(group, [&] { sum_on(group, gpu); });
   });
 }
 
@@ -217,13 +221,7 @@ TEST(LostOnGpus, IsNamedWhenItDoesNotConnect) {
       return c10::make_intrusive<Waits>(place);
     };
     group.any(true);
-    group.set_timeout(2);
-    if (group.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::seconds(20));
-      raise(SIGKILL);
-    }
-    expect_lost(group, "Rank 1 of 3 was lost (nothing came within 2 s)",
-                [&] { group.connect_gpus(torch::Device(torch::kCUDA, 0)); });
+    expect_hang_named(group, [&] { group.connect_gpus(torch::Device(torch::kCUDA, 0)); });
   });
 }
 

@@ -57,8 +57,9 @@ inline double deviation(const torch::Tensor& x, const torch::Tensor& exact) {
 }
 
 // Loss and gradients of a float32 model, which becomes one of float64. From one process in float64
-// the processes deviate by at most 1e-5 or three times what one process does in float32, and in
-// float64 by at most `wide_bound`.
+// the processes deviate by at most 1e-5 or eight times what one process does in float32, and in
+// float64 by at most `wide_bound`. What one process does is the most of all gradients: that of a
+// single parameter, in which terms cancel, may be right by luck.
 inline void expect_split_equal(Group& group, torch::nn::Module& model, const SharedLoss& loss,
                                double wide_bound, const std::string& name) {
   const StateDict whole = loss_and_gradients(model, loss, {});
@@ -66,13 +67,12 @@ inline void expect_split_equal(Group& group, torch::nn::Module& model, const Sha
   model.to(torch::kDouble);
   const StateDict exact = loss_and_gradients(model, loss, {});
   double between = 0, single = 0, split = 0, wide = 0;
+  for (const auto& [key, own] : whole) single = std::max(single, deviation(own, exact.at(key)));
   for (const auto& [key, part] : summed_gradients(group, model, loss)) {
-    const double own = deviation(whole.at(key), exact.at(key));
     const double got = deviation(parts.at(key), exact.at(key));
-    EXPECT_LT(got, std::max(1e-5, 3 * own)) << name << " " << key;
+    EXPECT_LT(got, std::max(1e-5, 8 * single)) << name << " " << key;
     EXPECT_LT(deviation(part, exact.at(key)), wide_bound) << name << " " << key;
     between = std::max(between, deviation(parts.at(key), whole.at(key)));
-    single = std::max(single, own);
     split = std::max(split, got);
     wide = std::max(wide, deviation(part, exact.at(key)));
   }
