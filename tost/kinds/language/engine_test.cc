@@ -62,8 +62,9 @@ std::shared_ptr<LanguageModel> rounded(const LanguageModel& model, Precision pre
     if (precision == Precision::kBf16) {
       tensor.copy_(tensor.to(torch::kBFloat16));
     } else {
-      const bool four = precision == Precision::kInt4 && tables.count(name) == 0;
-      tensor.copy_(dequantize(four ? quantize_int4(tensor) : quantize_int8(tensor)));
+      const PrecisionFacts& facts = facts_of(precision);
+      const bool table = tables.count(name) != 0;
+      tensor.copy_(dequantize(quantize(tensor, table ? facts.tables : facts.maps)));
     }
   }
   copy->eval();
@@ -128,7 +129,7 @@ TEST(LanguageEngine, Float32IsTheModelToRounding) {
 TEST(LanguageEngine, EveryPrecisionIsTheModelOnRoundedWeights) {
   for (const auto& config : configs()) {
     const auto model = model_of(config);
-    for (const Precision precision : {Precision::kBf16, Precision::kInt8, Precision::kInt4}) {
+    for (const Precision precision : stored_precisions()) {
       LanguageEngine engine(*model, precision);
       const auto plain = rounded(*model, precision);
       LanguageState wanted_state, steps, whole;
@@ -179,8 +180,7 @@ TEST(LanguageEngine, StepsOfManyTextsAreThoseOfEachAlone) {
   all.back().dim = 64;  // for tile units
   for (const auto& config : all) {
     const auto model = model_of(config);
-    for (const Precision precision :
-         {Precision::kFp32, Precision::kBf16, Precision::kInt8, Precision::kInt4}) {
+    for (const Precision precision : all_precisions()) {
       LanguageEngine engine(*model, precision);
       engine.expect_texts();
       const size_t texts_in_all = config.dim == 64 ? 21 : 6;  // more than a tile has rows
