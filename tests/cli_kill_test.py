@@ -167,6 +167,7 @@ class StuckDisk:
     ATTRIBUTES = "<QQQQQQIIIIIIIIII"
     FOLDER, FILE = 0o40755, 0o100644
     ASYNC_READ = 1  # without it a process that waits for a read cannot be killed
+    KEEP_CACHE = 2  # without it a second open of a file waits for the first one's read and cannot be killed
 
     def __init__(self, place):
         self.place = os.fsencode(place)
@@ -190,7 +191,7 @@ class StuckDisk:
         if request == 3:  # GETATTR
             return struct.pack("<QII", 1000, 0, 0) + self.attributes(node)
         if request == 14:  # OPEN
-            return struct.pack("<QII", 0, 0, 0)
+            return struct.pack("<QII", 0, self.KEEP_CACHE, 0)
         if request == 26:  # INIT
             return struct.pack("<IIIIHHI", 7, 19, 4096, self.ASYNC_READ, 12, 9, 4096)
         return None if request in (2, 15, 36, 42) else errno.ENOSYS  # FORGET, READ, INTERRUPT, BATCH_FORGET
@@ -225,7 +226,7 @@ class Stuck(cli_test.Case):
 
     def end(self, workers):
         folder = self.dir / f"data{workers}"
-        # Pictures read once are kept: an epoch must last far longer than putting links in their place.
+        # Pictures read once are kept, so links take the place of all while the process stands still.
         for split, pictures in (("train", 1000), ("test", 16)):
             for label in ("a", "b"):
                 for i in range(pictures):
@@ -238,11 +239,13 @@ class Stuck(cli_test.Case):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not list(out.glob("checkpoints/step-*")) and process.poll() is None:
             time.sleep(0.05)
+        process.send_signal(signal.SIGSTOP)
         for picture in folder.glob("train/*/*.png"):
             link = picture.with_suffix(".link")
-            link.symlink_to(self.dir / "stuck" / picture.name)
+            link.symlink_to(self.dir / "stuck" / "one.png")
             link.rename(picture)
-        errors = process.communicate(timeout=600)[1].splitlines()
+        process.send_signal(signal.SIGCONT)
+        errors = process.communicate(timeout=300)[1].splitlines()
         self.assertEqual(process.returncode, 1, errors)
         self.assertIn("No batch has come for 4 s", errors[-2])
         self.assertIn("No batch has come for 8 s", errors[-1])
