@@ -93,6 +93,17 @@ class Recall(cli_test.Case):
         self.refused("noisy", *noisy, "--noise", "1", says="noise is 1")
         self.refused("selective", "--task", "selective-copying", "--noise", "0.5", says="--noise does not go with")
 
+    def test_compression(self):
+        out = self.dir / "squeeze"
+        run("train", "--recipe", "compression", "--lengths", "16", "--mixer", "tssa-means", *SMALL, "--out", out)
+        report = self.score(out, "--task", "compression", "--samples", "3")
+        self.assertEqual((report["tokens"], report["cases"][0]["state_bytes"]), (48, 4 * 16))
+        self.refused(out, "--task", "copying", says="the model is an auto-encoder")
+        self.refused(out, "--task", "compression", "--lengths", "4k", says="at most 2048 tokens")
+        self.refused("mqar", "--task", "compression", says="needs an auto-encoder")
+        self.error("export", out, "--onnx", self.dir / "x.onnx", exit_code=2, says="is an auto-encoder")
+        self.assertFalse((self.dir / "x.onnx").exists())
+
     def test_wrong_requests(self):
         self.refused("mqar", "--task", "mqar", "--lengths", "64", says="learned positions")
         self.refused("mqar", "--task", "mqar", "--lengths", "8", "--pairs", "4", says="at least 16")

@@ -56,6 +56,7 @@ _FIELDS = {
         "gate": False,
         "window": 0,
         "attention_dropout": -1.0,
+        "auto_encoder": False,
     },
 }
 # The least and the largest value, as in the program.
@@ -80,7 +81,7 @@ _RANGES = {
     "bias_positions": (-1, 2**24),
 }
 # What the models of this package do not have.
-_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout")
+_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout", "auto_encoder")
 
 
 class ModelFile(NamedTuple):

@@ -21,7 +21,8 @@ std::vector<std::string> recall_tasks() {
           "noisy-in-context-recall",
           "fuzzy-in-context-recall",
           "selective-copying",
-          "memorization"};
+          "memorization",
+          "compression"};
 }
 
 std::vector<std::string> recall_tasks_with_vocab() {

@@ -11,7 +11,8 @@
 
 namespace tost {
 
-// Targets stand where the token to be predicted comes next, as a language model is scored.
+// Targets stand where the token to be predicted comes next, as a language model is scored; those of
+// compression are the ids themselves.
 struct RecallSample {
   std::vector<int32_t> ids;
   std::vector<int32_t> targets;  // as many as ids; -1 where nothing is asked
@@ -60,6 +61,8 @@ class RecallSource {
   virtual ~RecallSource() = default;
 
   virtual int64_t vocab() const = 0;
+  // Whether a target is the token that stands there, to be restored once all have been read.
+  virtual bool restores() const { return false; }
   // Throws a usage Error, with what would fit, for a case that cannot be made.
   virtual void check(const RecallCase& size) const = 0;
   // A pure function of the seed and the arguments; safe to call from several threads at once.
@@ -94,6 +97,8 @@ class RecallSource {
 //   blanks. The symbols are asked for at these, in order.
 // - memorization: keys, each followed by a sign (vocab - 1), at which the key's value is asked for.
 //   The values are the same in every sample of any seed.
+// - compression: random ids and a sign (vocab - 1), all of which are to be restored from what is
+//   known at the sign.
 //
 // Throws a usage Error for an unknown task (nearest offered) and impossible settings, a data Error
 // for a text that cannot be read.

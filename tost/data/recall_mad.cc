@@ -1,4 +1,4 @@
-// Five of the six tasks of MAD (Mechanistic Architecture Design, arXiv 2403.17844).
+// The six tasks of MAD (Mechanistic Architecture Design, arXiv 2403.17844).
 #include <algorithm>
 #include <map>
 
@@ -240,12 +240,37 @@ class Memorization : public MadSource {
   std::vector<int32_t> values_;
 };
 
+// Random tokens and a sign, to be restored from what is known at the sign.
+class Compression : public MadSource {
+ public:
+  explicit Compression(const RecallSpec& spec) : MadSource(spec, 3) {}
+
+  bool restores() const override { return true; }
+
+  void check(const RecallCase& size) const override {
+    check_recall_length(size, 2, "a token with the sign");
+  }
+
+ private:
+  RecallSample draw(const RecallCase& size, bool, Random& random) const override {
+    RecallSample sample;
+    for (int64_t i = 0; i < size.length; ++i) {
+      const bool sign = i + 1 == size.length;
+      sample.ids.push_back(int32_t(sign ? spec_.vocab - 1 : random.below(spec_.vocab - 1)));
+      sample.distances.push_back(size.length - 1 - i);
+    }
+    sample.targets = sample.ids;
+    return sample;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<RecallSource> make_mad_source(const RecallSpec& spec) {
   if (spec.task == "fuzzy-in-context-recall") return std::make_unique<FuzzyRecall>(spec);
   if (spec.task == "selective-copying") return std::make_unique<SelectiveCopying>(spec);
   if (spec.task == "memorization") return std::make_unique<Memorization>(spec);
+  if (spec.task == "compression") return std::make_unique<Compression>(spec);
   return std::make_unique<InContextRecall>(spec, spec.task == "noisy-in-context-recall");
 }
 

@@ -166,6 +166,23 @@ TEST(MadTasks, MemorizationHasOneValueAKeyInAllSeedsAndSplits) {
   EXPECT_EQ(values.size(), 31u);
 }
 
+TEST(MadTasks, CompressionAsksForEverythingThatWasRead) {
+  const auto source = open_recall({.task = "compression", .vocab = 16});
+  EXPECT_TRUE(source->restores());
+  EXPECT_FALSE(open_recall({.task = "memorization"})->restores());
+  std::set<int32_t> seen;
+  for (int64_t i = 0; i < 50; ++i) {
+    const RecallSample s = source->sample({.length = 32}, "train", i);
+    EXPECT_EQ(s.targets, s.ids);
+    EXPECT_EQ(s.ids.back(), 15);
+    EXPECT_EQ(s.distances.front(), 31);
+    EXPECT_EQ(s.distances.back(), 0);
+    seen.insert(s.ids.begin(), s.ids.end() - 1);
+  }
+  EXPECT_EQ(seen.size(), 15u);
+  EXPECT_EQ(*seen.rbegin(), 14);
+}
+
 TEST(MadTasks, RefuseWhatCannotBe) {
   const auto refused = [](const RecallSpec& spec, const RecallCase& size, const char* word) {
     const std::string error = error_of([&] { open_recall(spec)->sample(size, "test", 0); });
@@ -183,6 +200,7 @@ TEST(MadTasks, RefuseWhatCannotBe) {
   refused({.task = "selective-copying"}, {.pairs = 0}, "symbol");
   refused({.task = "memorization", .vocab = 2}, {}, "needs 3");
   refused({.task = "memorization"}, {.length = 3}, "odd");
+  refused({.task = "compression"}, {.length = 1}, "at least 2");
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ constexpr TaskFacts kTasks[] = {
     {"fuzzy-in-context-recall", "Fuzzy in-context recall (MAD)", true, ""},
     {"selective-copying", "Selective copying (MAD)", true, ""},
     {"memorization", "Memorization (MAD)", true, ""},
+    {"compression", "Compression (MAD)", true, ""},
     {"words", "Words", true, "a text such as WikiText-2"},
     {"characters", "Characters", true, "a text such as Tiny Shakespeare"},
     {"listops", "ListOps, reduced", false, ""},
@@ -325,9 +326,7 @@ int64_t state_bytes_of_settings(const json& settings) {
   const int64_t tokens = config.block;
   const auto model = make_language_model(config);
   model->eval();
-  LanguageState state;
-  model->extend(torch::zeros({1, tokens}, torch::kLong), state);
-  return state_bytes(state);
+  return bytes_kept(*model, torch::zeros({1, tokens}, torch::kLong));
 }
 
 json with_parameters(json settings, bool causal, int64_t wanted) {

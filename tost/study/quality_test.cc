@@ -39,7 +39,7 @@ const QualityTask& task_named(const QualityPlan& plan, const std::string& name) 
 TEST(QualityPlan, ContestantsHaveEqualParameters) {
   for (const bool quick : {true, false}) {
     const QualityPlan plan = plan_quality({.quick = quick});
-    ASSERT_EQ(plan.tasks.size(), 9u);
+    ASSERT_EQ(plan.tasks.size(), 10u);
     for (const QualityTask& task : plan.tasks) {
       ASSERT_EQ(task.spec.variants.size(), task.causal ? 9u : 10u) << task.name;
       int64_t least = INT64_MAX, most = 0;

@@ -37,12 +37,14 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("gate", c.options.gate, true);
   visit("window", c.options.window, true);
   visit("attention_dropout", c.options.attention_dropout, true);
+  visit("auto_encoder", c.auto_encoder, true);
 };
 
 void check_size(const LanguageConfig& c) {
   const double width = double(c.dim);
   const double parameters =
-      double(c.depth) * width * width * (5 + 2 * c.mlp_ratio) + double(c.vocab + c.block) * width +
+      (double(c.depth) * (5 + 2 * c.mlp_ratio) + (c.auto_encoder ? 2 : 0)) * width * width +
+      double(c.vocab + c.block) * width +
       double(c.depth) * double(c.heads) *
           double(c.options.bias_positions < 0 ? c.block : c.options.bias_positions);
   if (parameters > kMaxParameters) {
@@ -98,6 +100,13 @@ void validate(const LanguageConfig& c) {
                "; it must be at least 0 and below 1, or -1 for that of 'dropout'.");
   }
   check_size(c);
+}
+
+void check_predicts(const LanguageConfig& config, const std::string& what) {
+  if (!config.auto_encoder) return;
+  fail_usage("The model '", config.name,
+             "' is an auto-encoder: it restores tokens that it has read ",
+             "and predicts none, which ", what, " needs.");
 }
 
 nlohmann::json to_json(const LanguageConfig& config) {

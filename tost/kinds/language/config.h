@@ -30,6 +30,9 @@ struct LanguageConfig {
   // Every hybrid_every-th block (counted from 1) uses hybrid_mixer instead; 0: none.
   int64_t hybrid_every = 0;
   std::string hybrid_mixer = "softmax";
+  // Instead of a language model: an MLP restores all tokens that were read from the last one's
+  // vector alone, and sinusoidal positions (the task compression of MAD, arXiv 2403.17844).
+  bool auto_encoder = false;
 };
 
 // Throws a usage Error with the reason for an impossible configuration.
@@ -41,6 +44,9 @@ nlohmann::json to_json(const LanguageConfig& config);
 // missing key. With `base`, missing keys keep its values. Does not validate().
 LanguageConfig language_config_from_json(const nlohmann::json& json);
 LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base);
+
+// Throws the usage Error that an auto-encoder does not go with `what`, which predicts tokens.
+void check_predicts(const LanguageConfig& config, const std::string& what);
 
 // What its mixers are built from.
 CausalMixerConfig mixer_config(const LanguageConfig& config);

@@ -52,6 +52,7 @@ struct LanguageEngine::Parts {
 
 LanguageEngine::LanguageEngine(const LanguageModel& model, Precision precision)
     : precision_(precision) {
+  check_predicts(model.config(), "the engine");
   const PlainMode mode;
   parts_ = std::make_unique<Parts>(model, precision);
 }

@@ -62,6 +62,34 @@ int64_t state_bytes(const LanguageState& state) {
   return bytes;
 }
 
+int64_t bytes_kept(LanguageModel& model, const Tensor& ids) {
+  if (model.config().auto_encoder) return 4 * model.config().dim;
+  LanguageState state;
+  model.extend(ids, state);
+  return state_bytes(state);
+}
+
+TokenDecoder::TokenDecoder(const LanguageConfig& c) {
+  const auto norm = [&](const char* key) {
+    return register_module(key, std::make_shared<LayerNorm>(c.dim, 1e-5, c.bias));
+  };
+  const auto linear = [&](const char* key) {
+    return register_module(key, std::make_shared<Linear>(c.dim, c.dim, c.bias));
+  };
+  norm1_ = norm("ln_1");
+  fc1_ = linear("fc1");
+  norm2_ = norm("ln_2");
+  fc2_ = linear("fc2");
+}
+
+Tensor TokenDecoder::forward(const Tensor& x) {
+  const int64_t tokens = x.size(1);
+  if (tokens == 0) return x;
+  const Tensor places = x.narrow(1, tokens - 1, 1) + positions_.rows(tokens, x);
+  const Tensor inner = torch::gelu(fc1_->forward(norm1_->forward(places)));
+  return torch::gelu(fc2_->forward(norm2_->forward(inner)));
+}
+
 LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_(c) {
   validate(c);
   const BlockConfig block{.dim = c.dim,
@@ -82,6 +110,9 @@ LanguageModel::LanguageModel(const LanguageConfig& c, WeightInit init) : config_
   for (int64_t i = 0; i < c.depth; ++i) {
     blocks_.push_back(std::make_shared<Block>(block, new_mixer(c, i)));
     list->push_back(blocks_.back());
+  }
+  if (c.auto_encoder) {
+    decoder_ = transformer_->register_module("decoder", std::make_shared<TokenDecoder>(c));
   }
   ln_f_ = transformer_->register_module("ln_f", std::make_shared<LayerNorm>(c.dim, 1e-5, c.bias));
   if (init == WeightInit::kOfficial) draw_weights();
@@ -113,6 +144,7 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
     Tensor found = reader_->hidden(any_ids, state);
     if (found.defined()) return found;
   }
+  if (state != nullptr) check_predicts(config_, "reading on from a state");
   const int64_t position = state != nullptr ? state->position : 0;
   const int64_t first =
       state != nullptr || any_ids.dim() != 2 ? position : first_position(any_ids.size(1));
@@ -137,6 +169,7 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
                              .place = place});
   }
   if (state != nullptr) state->position += ids.size(1);
+  if (decoder_ != nullptr) x = decoder_->forward(x);
   return ln_f_->forward(x);
 }
 

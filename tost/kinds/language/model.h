@@ -10,6 +10,7 @@
 
 #include "tost/kinds/language/config.h"
 #include "tost/nn/block.h"
+#include "tost/nn/sinusoidal.h"
 #include "tost/nn/weight_init.h"
 #include "tost/torch.h"
 
@@ -30,6 +31,21 @@ struct LanguageState {
 };
 // Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);
+
+// What an auto-encoder ends in: the last token's vector, to which each position is added, through
+// two layers with norms and GELU.
+class TokenDecoder : public torch::nn::Module {
+ public:
+  explicit TokenDecoder(const LanguageConfig& config);
+
+  // x [B, T, C] → [B, T, C], of which x[:, T - 1] alone is read.
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  std::shared_ptr<LayerNorm> norm1_, norm2_;
+  std::shared_ptr<Linear> fc1_, fc2_;  // [C, C]
+  SinusoidalTable positions_;
+};
 
 // Another way of computing a language model's functions of the same name, faster than the modules.
 // An undefined tensor means: fall back to the modules. Nothing has happened then.
@@ -56,12 +72,14 @@ class LanguageModel : public torch::nn::Module {
   const LanguageConfig& config() const { return config_; }
   int64_t max_context() const { return tost::max_context(config_); }
 
-  // ids [B, T] int64 → logits [B, T, vocab] on the model's device. The head is tied to the token
-  // table. Throws a data Error for ids outside the vocabulary and sequences beyond max_context().
-  // Ids and targets may lie on the CPU, where they are checked, and are then moved; on a GPU their
-  // values are not looked at, which would wait for it.
+  // ids [B, T] int64 → logits [B, T, vocab] on the model's device: of the next tokens, or of an
+  // auto-encoder of the same ones. The head is tied to the token table. Throws a data Error for ids
+  // outside the vocabulary and sequences beyond max_context(). Ids and targets may lie on the CPU,
+  // where they are checked, and are then moved; on a GPU their values are not looked at, which
+  // would wait for it.
   torch::Tensor forward(const torch::Tensor& ids);
-  // The same before the head: [B, T, C] after the final norm.
+  // The same before the head: [B, T, C] after the final norm. A state throws a usage Error for an
+  // auto-encoder, which reads a sequence whole.
   torch::Tensor hidden(const torch::Tensor& ids, LanguageState* state = nullptr,
                        LanguageTrace* trace = nullptr);
   torch::Tensor logits(const torch::Tensor& hidden) const;
@@ -95,8 +113,13 @@ class LanguageModel : public torch::nn::Module {
   std::shared_ptr<torch::nn::Module> transformer_;  // holds wte, wpe, h and ln_f
   std::shared_ptr<Embedding> wte_, wpe_;            // wpe_ null without learned positions
   std::vector<std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<TokenDecoder> decoder_;  // of an auto-encoder, else null
   std::shared_ptr<LayerNorm> ln_f_;
 };
+
+// Bytes that a model in evaluation mode keeps of ids [1, T] once it has read them: of its state, or
+// of the vector that an auto-encoder decodes.
+int64_t bytes_kept(LanguageModel& model, const torch::Tensor& ids);
 
 std::shared_ptr<LanguageModel> make_language_model(const LanguageConfig& config,
                                                    WeightInit init = WeightInit::kOfficial);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tost/base/error.h"
+#include "tost/kinds/language/engine.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/state_dict.h"
 #include "tost/testing/autocast.h"
@@ -286,6 +287,30 @@ TEST(LanguageModel, AttentionWeightsHaveADropoutOfTheirOwn) {
   EXPECT_TRUE(drops(0, 0.5));
   EXPECT_FALSE(drops(0.5, 0));
   EXPECT_FALSE(drops(0, -1));
+}
+
+// Nothing but the last vector reaches the decoder, with each position.
+TEST(LanguageModel, AnAutoEncoderRestoresAllTokensFromTheLastVector) {
+  const torch::NoGradGuard no_grad;
+  const auto ids = torch::tensor({{3, 1, 4, 1, 5}, {2, 7, 1, 8, 5}}, torch::kLong);
+  for (const char* mixer : {"none", "softmax"}) {
+    auto c = tiny(mixer);
+    c.positions = "none";
+    c.auto_encoder = true;
+    const auto model = random_model(c);
+    model->eval();
+    const auto logits = model->forward(ids);
+    ASSERT_EQ(logits.sizes(), torch::IntArrayRef({2, 5, c.vocab}));
+    EXPECT_FALSE(torch::allclose(logits[0][0], logits[0][1]));
+    const bool same = torch::allclose(logits[0], logits[1]);
+    EXPECT_EQ(same, c.mixer == "none") << "the last tokens are equal, the others differ";
+    EXPECT_EQ(bytes_kept(*model, ids), 4 * c.dim);
+    EXPECT_EQ(model->forward(ids.narrow(1, 0, 0)).size(1), 0);
+    LanguageState state;
+    EXPECT_THROW(model->extend(ids, state), Error);
+    EXPECT_EQ(state.position, 0);
+    EXPECT_THROW(LanguageEngine{*model}, Error);
+  }
 }
 
 TEST(LanguageModel, RefusesTokensPastLearnedPositions) {

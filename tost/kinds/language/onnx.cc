@@ -202,6 +202,7 @@ class LanguageGraph {
 }  // namespace
 
 OnnxGraph language_onnx(LanguageModel& model) {
+  check_predicts(model.config(), "the ONNX form");
   for (const auto& block : model.blocks()) {
     if (block->attn->as<CausalTssaMixer>() != nullptr ||
         block->attn->as<CausalMeansMixer>() != nullptr) {

@@ -10,7 +10,9 @@ std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageMod
                                                const std::string& graphs) {
   const bool by_graphs = graphs_wanted(graphs, device);
   if (device.is_cpu()) {
-    read_by_engine(model, precision);
+    if (!model->config().auto_encoder || precision != Precision::kFp32) {
+      read_by_engine(model, precision);
+    }
     return nullptr;
   }
   if (!facts_of(precision).modules) {

@@ -34,13 +34,6 @@ TokenScores score_in_pieces(LanguageModel& model, const RecallBatch& batch, Lang
   return {torch::cat(loss), torch::cat(likely)};
 }
 
-// What one sample of a batch that is read whole leaves in a state.
-int64_t state_after(LanguageModel& model, const RecallBatch& batch) {
-  LanguageState state;
-  model.extend(batch.ids.narrow(0, 0, 1), state);
-  return state_bytes(state);
-}
-
 // Sets `bytes` to what is left in the state where there is one.
 TokenScores score_batch(LanguageModel& model, const RecallBatch& batch, int64_t& bytes) {
   if (batch.ids.size(1) <= kPiece) {
@@ -123,12 +116,21 @@ RecallScores RecallTally::scores() const {
 
 void check_recall_fits(const LanguageConfig& config, const RecallSource& source,
                        const std::vector<RecallCase>& cases) {
+  if (config.auto_encoder != source.restores()) {
+    fail_usage("The task ",
+               config.auto_encoder ? "predicts tokens, and the model is an auto-encoder"
+                                   : "needs an auto-encoder, and the model is none",
+               "; the task compression alone goes with auto-encoders.");
+  }
   if (source.vocab() > config.vocab) {
     fail_usage("The task has ", source.vocab(), " tokens and the model ", config.vocab,
                "; choose a vocab that the model has.");
   }
   for (const RecallCase& size : cases) {
     source.check(size);
+    if (config.auto_encoder && size.length > kPiece) {
+      fail_usage("An auto-encoder reads at most ", kPiece, " tokens, not ", size.length, ".");
+    }
     if (config.positions == "none" || size.length <= config.block) continue;
     fail_usage("A length of ", size.length, " is beyond the model's ", config.block,
                " learned positions; choose shorter ones, or train a model with positions none.");
@@ -169,7 +171,9 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
             return make_recall_batch(source, size, split, first, count);
           });
       // Outside the clock, which is for reading alone.
-      if (bytes == 0 && size.length <= kPiece) bytes = state_after(model, batch);
+      if (bytes == 0 && size.length <= kPiece) {
+        bytes = bytes_kept(model, batch.ids.narrow(0, 0, 1));
+      }
       const auto start = std::chrono::steady_clock::now();
       tally.add(batch, score_batch(model, batch, bytes));
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

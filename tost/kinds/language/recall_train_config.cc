@@ -128,7 +128,8 @@ const ConfigForm<R>& recall_train_form() {
        {"noisy-in-context-recall", [] { return mad_recipe("noisy-in-context-recall", "128", 32); }},
        {"fuzzy-in-context-recall", [] { return mad_recipe("fuzzy-in-context-recall", "128", 16); }},
        {"selective-copying", [] { return mad_recipe("selective-copying", "256", 16); }},
-       {"memorization", [] { return mad_recipe("memorization", "32", 256); }}},
+       {"memorization", [] { return mad_recipe("memorization", "32", 256); }},
+       {"compression", [] { return mad_recipe("compression", "32", 16); }}},
       check_recall,
       language_train_form().shorthands};
   return form;
@@ -158,6 +159,7 @@ LanguageConfig changed_recall_config(const R& config, LanguageConfig base) {
 LanguageConfig recall_model_config(const R& config, const RecallSource& source) {
   LanguageConfig base = language_preset(config.model);
   base.vocab = source.vocab();
+  base.auto_encoder = source.restores();
   base.block = 1;
   for (const RecallCase& size : recall_cases(config)) {
     base.block = std::max(base.block, size.length);

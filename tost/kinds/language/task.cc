@@ -131,6 +131,7 @@ LanguageTask::LanguageTask(const LanguageTrainConfig& config, std::optional<Lang
   data_ = open_text({.path = config.data, .tokenizer = config.tokenizer, .holdout = config.holdout},
                     tokenizer_of(known ? &*known : from));
   info_ = known ? *std::move(known) : make_info(config, from, data_);
+  check_predicts(info_.config, "training on text");
   choose_scored_split();
   check_lengths();
   if (config.sample_every_steps > 0) check_sample(info_, config);

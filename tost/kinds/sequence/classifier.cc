@@ -1,7 +1,5 @@
 #include "tost/kinds/sequence/classifier.h"
 
-#include <cmath>
-
 #include "tost/base/error.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
@@ -165,18 +163,6 @@ std::shared_ptr<SequenceClassifier> make_sequence_classifier(const SequenceConfi
   return std::make_shared<SequenceClassifier>(config, init);
 }
 
-Tensor sinusoidal_positions(int64_t tokens, int64_t dim) {
-  const auto fp64 = torch::dtype(torch::kFloat64);
-  const auto position = torch::arange(tokens, fp64).unsqueeze(1);
-  const auto rate = torch::exp(torch::arange(0, dim, 2, fp64) * (-std::log(10000.0) / double(dim)));
-  const auto angle = position * rate;  // [N, (C + 1) / 2]
-  return torch::stack({angle.sin(), angle.cos()}, 2)
-      .flatten(1)
-      .narrow(1, 0, dim)
-      .to(torch::kFloat32)
-      .contiguous();
-}
-
 SequenceEmbedding::SequenceEmbedding(const SequenceConfig& c)
     : sinusoidal_(c.positions == "sinusoidal") {
   tokens = register_module("tokens", std::make_shared<Embedding>(c.vocab, c.dim));
@@ -194,18 +180,6 @@ void SequenceEmbedding::draw_weights() {
   if (positions != nullptr) positions->weight.normal_(0, 0.02);
 }
 
-Tensor SequenceEmbedding::cached_waves(int64_t count) {
-  const std::lock_guard lock(mutex_);
-  const auto& weight = tokens->weight;
-  if (!waves_.defined() || waves_.size(0) < count || waves_.device() != weight.device() ||
-      waves_.dtype() != weight.dtype()) {
-    // A table made under inference mode could never serve training later.
-    const c10::InferenceMode plain(false);
-    waves_ = sinusoidal_positions(count, weight.size(1)).to(weight.options());
-  }
-  return waves_.narrow(0, 0, count);
-}
-
 Tensor SequenceEmbedding::forward(const Tensor& ids) {
   auto x = torch::embedding(tokens->weight, ids, /*padding_idx=*/0);
   int64_t first = first_position(ids.size(1));
@@ -215,7 +189,9 @@ Tensor SequenceEmbedding::forward(const Tensor& ids) {
     ++first;
   }
   if (positions != nullptr) x = x + positions->weight.narrow(0, first, x.size(1));
-  if (sinusoidal_) x = x + cached_waves(first + x.size(1)).narrow(0, first, x.size(1));
+  if (sinusoidal_) {
+    x = x + waves_.rows(first + x.size(1), tokens->weight).narrow(0, first, x.size(1));
+  }
   return x;
 }
 

@@ -4,23 +4,19 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "tost/kinds/sequence/config.h"
 #include "tost/nn/block.h"
 #include "tost/nn/layers.h"
+#include "tost/nn/sinusoidal.h"
 #include "tost/nn/weight_init.h"
 #include "tost/torch.h"
 
 namespace tost {
 
 // What stands before the blocks of a sequence classifier: token table, positions, class token.
-
-// Sines and cosines of the position, interleaved, at wave lengths from 2 pi to 10000 * 2 pi (arXiv
-// 1706.03762): [tokens, dim] float32.
-torch::Tensor sinusoidal_positions(int64_t tokens, int64_t dim);
 
 class SequenceEmbedding : public torch::nn::Module {
  public:
@@ -40,11 +36,8 @@ class SequenceEmbedding : public torch::nn::Module {
   torch::Tensor cls_token;               // [1, 1, C], starts at 0; undefined with mean pooling
 
  private:
-  torch::Tensor cached_waves(int64_t count);
-
   bool sinusoidal_;
-  std::mutex mutex_;
-  torch::Tensor waves_;  // of the longest sequence so far
+  SinusoidalTable waves_;
 };
 
 // A padded batch of sequences.

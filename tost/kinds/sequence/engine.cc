@@ -11,6 +11,7 @@
 #include "tost/kinds/sequence/engine_tokens.h"
 #include "tost/kinds/sequence/engine_weights.h"
 #include "tost/nn/device_autocast.h"
+#include "tost/nn/sinusoidal.h"
 #include "tost/ops/kernel_call.h"
 
 namespace tost {
