@@ -289,6 +289,9 @@ struct Case {
   bool text = false;
   double limit = 0.02;
 };
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.name;
+}
 
 std::vector<std::pair<Case, std::string>> cases() {
   const std::vector<Case> runs{
