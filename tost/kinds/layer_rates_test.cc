@@ -150,7 +150,7 @@ TEST(LayerRates, NamesTheMixersThatHaveThem) {
                                       "tssa-running-means", "tssa-running-means-uniform",
                                       "tssa-uniform", "tssa-tied"}));
   EXPECT_EQ(mixers_with_rates(/*causal=*/true),
-            (std::vector<std::string>{"tssa", "tssa-uniform", "tssa-means", "tssa-means-uniform", "toy"}));
+            (std::vector<std::string>{"tssa", "tssa-uniform", "tssa-means", "tssa-means-uniform"}));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/causal_delta.h"
 #include "tost/nn/causal_means.h"
-#include "tost/nn/causal_toy.h"
 #include "tost/nn/causal_tssa.h"
 #include "tost/nn/mixer_ssm.h"
 
@@ -55,7 +54,6 @@ constexpr std::array kCausalMixers{
     CausalEntry{"none", make<CausalNoMixer>, kGate, true},
     CausalEntry{"tssa-means", make_means<false>, kDecay | kGate, true},
     CausalEntry{"tssa-means-uniform", make_means<true>, kDecay | kGate, true},
-    CausalEntry{"toy", make<CausalToyMixer>, kGate},
 };
 
 const CausalEntry& find_causal_mixer(const std::string& name) {

@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "delta+fixed", "ssm", "ssm+conv", "tssa-uniform", "tssa-uniform+gate", "none",
                       "none+conv", "tssa+hybrid", "tssa+hybrid1", "tssa+decay", "tssa+token-means",
                       "tssa+values", "tssa+plain-values", "tssa-means", "tssa-means+full",
-                      "tssa-means-uniform+full", "toy", "toy+conv"),
+                      "tssa-means-uniform+full"),
     [](const auto& info) { return test_name(info.param); });
 
 struct SizeRow {
