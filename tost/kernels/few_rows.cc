@@ -188,7 +188,6 @@ inline FewRowsRun few_rows_run(WeightType type) {
     case WeightType::kBfloat16:
       return &run<WeightType::kBfloat16>;
     case WeightType::kInt8:
-    case WeightType::kInt6:
       return &run<WeightType::kInt8>;
     case WeightType::kInt4:
       break;

@@ -12,10 +12,9 @@ namespace tost::kernels {
 inline constexpr int64_t kMostFewRows = 4;
 
 // How a weight [outputs, inputs] is held. kInt8: w = value * scale of its output, value -127 to
-// 127. kInt6: the same with values -31 to 31. kInt4: w = (value - 8) * scale of its group of 32
-// adjacent inputs, in the order of int4_position(), each row filled up with scale 0 to a multiple
-// of 128 inputs.
-enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt6, kInt4 };
+// 127. kInt4: w = (value - 8) * scale of its group of 32 adjacent inputs, in the order of
+// int4_position(), each row filled up with scale 0 to a multiple of 128 inputs.
+enum class WeightType : uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
 
 inline constexpr int64_t kInt4Group = 32;
 inline constexpr int64_t int4_groups(int64_t inputs) {

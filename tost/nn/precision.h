@@ -15,7 +15,7 @@
 namespace tost {
 
 // In the order of kPrecisions.
-enum class Precision : uint8_t { kFp32, kBf16, kInt8, kInt6, kInt4 };
+enum class Precision : uint8_t { kFp32, kBf16, kInt8, kInt4 };
 
 // What code that takes any precision asks about one.
 struct PrecisionFacts {
@@ -34,8 +34,6 @@ inline constexpr PrecisionFacts kPrecisions[] = {
      at::kBFloat16, 5e-2},
     {"int8", 8, kernels::WeightType::kInt8, kernels::WeightType::kInt8, Packing::kInt8,
      std::nullopt, 0.12},
-    {"int6", 6, kernels::WeightType::kInt6, kernels::WeightType::kInt8, std::nullopt, std::nullopt,
-     0.2},
     {"int4", 4, kernels::WeightType::kInt4, kernels::WeightType::kInt8, std::nullopt, std::nullopt,
      0.5},
 };
@@ -54,7 +52,7 @@ Precisions integer_precisions();                // of engines alone
 Precisions classifier_precisions(bool engine);  // by an engine, or by the modules
 
 std::vector<std::string> names_of(const Precisions& precisions);
-// "fp32, bf16, int8, int6, int4"; `last` separates the last two.
+// "fp32, bf16, int8, int4"; `last` separates the last two.
 std::string list_of(const Precisions& precisions, const char* last = ", ");
 // None for other texts.
 std::optional<Precision> precision_named(const std::string& name,

@@ -14,10 +14,10 @@ namespace {
 using testing::usage_error_of;
 
 TEST(Precision, NamesAreReadAndWritten) {
-  EXPECT_EQ(list_of(all_precisions()), "fp32, bf16, int8, int6, int4");
-  EXPECT_EQ(list_of(all_precisions(), " or "), "fp32, bf16, int8, int6 or int4");
-  EXPECT_EQ(list_of(stored_precisions()), "bf16, int8, int6, int4");
-  EXPECT_EQ(list_of(integer_precisions(), " and "), "int8, int6 and int4");
+  EXPECT_EQ(list_of(all_precisions()), "fp32, bf16, int8, int4");
+  EXPECT_EQ(list_of(all_precisions(), " or "), "fp32, bf16, int8 or int4");
+  EXPECT_EQ(list_of(stored_precisions()), "bf16, int8, int4");
+  EXPECT_EQ(list_of(integer_precisions(), " and "), "int8 and int4");
   EXPECT_EQ(list_of(classifier_precisions(/*engine=*/true)), "fp32, bf16, int8");
   EXPECT_EQ(list_of(classifier_precisions(/*engine=*/false)), "fp32, bf16");
   for (const Precision precision : all_precisions()) {
@@ -30,7 +30,7 @@ TEST(Precision, NamesAreReadAndWritten) {
 
 TEST(Precision, UnknownNamesAreRefusedWithTheKnown) {
   EXPECT_EQ(usage_error_of([] { precision_from_name("fp16"); }),
-            "Unknown precision 'fp16' (known: fp32, bf16, int8, int6, int4). Did you mean 'fp32'?");
+            "Unknown precision 'fp16' (known: fp32, bf16, int8, int4). Did you mean 'fp32'?");
   for (const char* name : {"", "fp32 ", "FP32", "int44"}) {
     EXPECT_FALSE(usage_error_of([&] { precision_from_name(name); }).empty()) << name;
   }

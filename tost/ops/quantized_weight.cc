@@ -87,35 +87,26 @@ at::Tensor dequantized_int4(const QuantizedWeight& q) {
   return result;
 }
 
-// Values up to `most` in a byte each, one scale an output.
-QuantizedWeight quantize_bytes(const at::Tensor& weight, WeightType type, int most) {
+}  // namespace
+
+QuantizedWeight quantize_int8(const at::Tensor& weight) {
   const auto wide = checked(weight);
   const int64_t out = wide.size(0), in = wide.size(1);
-  QuantizedWeight q{type, at::empty({out, in}, wide.options().dtype(at::kChar)),
+  QuantizedWeight q{WeightType::kInt8, at::empty({out, in}, wide.options().dtype(at::kChar)),
                     at::empty({out}, wide.options()), in};
   const auto* from = wide.const_data_ptr<float>();
   auto* values = q.values.mutable_data_ptr<int8_t>();
   auto* scales = q.scales.mutable_data_ptr<float>();
   for_rows(out, [&](int64_t o) {
     const float* w = from + o * in;
-    const float scale = scales[o] = scale_of(w, in, most, 8);
+    const float scale = scales[o] = scale_of(w, in, 127, 8);
     if (std::isnan(scale)) return;
     for (int64_t i = 0; i < in; ++i) {
-      values[o * in + i] = static_cast<int8_t>(rounded(w[i], scale, most));
+      values[o * in + i] = static_cast<int8_t>(rounded(w[i], scale, 127));
     }
   });
   check_finite(q.scales);
   return q;
-}
-
-}  // namespace
-
-QuantizedWeight quantize_int8(const at::Tensor& weight) {
-  return quantize_bytes(weight, WeightType::kInt8, 127);
-}
-
-QuantizedWeight quantize_int6(const at::Tensor& weight) {
-  return quantize_bytes(weight, WeightType::kInt6, 31);
 }
 
 QuantizedWeight quantize_int4(const at::Tensor& weight) {
@@ -147,8 +138,7 @@ QuantizedWeight quantize_int4(const at::Tensor& weight) {
 }
 
 QuantizedWeight quantize(const at::Tensor& weight, WeightType type) {
-  if (type == WeightType::kInt4) return quantize_int4(weight);
-  return type == WeightType::kInt6 ? quantize_int6(weight) : quantize_int8(weight);
+  return type == WeightType::kInt4 ? quantize_int4(weight) : quantize_int8(weight);
 }
 
 at::Tensor dequantize(const QuantizedWeight& weight) {

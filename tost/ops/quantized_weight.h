@@ -1,7 +1,6 @@
 // Weights in eight or four bits: how they are rounded, and the arithmetic on them.
 //
-// int8: w = value * scale, value -127 to 127, one scale an output: max |w| / 127. int6:
-// the same with values -31 to 31. int4: value -7 to
+// int8: w = value * scale, value -127 to 127, one scale an output: max |w| / 127. int4: value -7 to
 // 7, one scale for each group of 32 adjacent inputs: max |w| / 7; the last group of a row may be
 // shorter. Scales are rounded (int8 to 16, int4 to 8 bits of mantissa), so that value * scale is
 // exact in float32 and rounding a weight that was rounded so before keeps all of its bits.
@@ -16,7 +15,7 @@
 namespace tost {
 
 struct QuantizedWeight {
-  kernels::WeightType type;  // kInt8, kInt6 or kInt4
+  kernels::WeightType type;  // kInt8 or kInt4
   // [out, in] int8; or [out, (in + 1) / 2] uint8: value + 8 of input 2 j in the low, of 2 j + 1 in
   // the high half of byte j, 8 after the last.
   at::Tensor values;
@@ -27,7 +26,6 @@ struct QuantizedWeight {
 // weight [out, in] float32 or bfloat16 on the CPU. Throws a data Error naming nothing but the
 // reason where a value is not finite, a usage Error for other shapes.
 QuantizedWeight quantize_int8(const at::Tensor& weight);
-QuantizedWeight quantize_int6(const at::Tensor& weight);
 QuantizedWeight quantize_int4(const at::Tensor& weight);
 QuantizedWeight quantize(const at::Tensor& weight, kernels::WeightType type);
 
