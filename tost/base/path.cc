@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -122,8 +123,17 @@ fs::path canonical_path(const fs::path& path) {
 fs::path temporary_folder() {
   std::error_code error;
   fs::path folder = fs::temp_directory_path(error);
-  if (error) fail_path("use the temporary folder", folder, error);
-  return folder;
+  if (!error) return folder;
+  // In the order of the standard library, which does not say what it looked for.
+  folder = "/tmp";
+  for (const char* variable : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
+    if (const char* value = std::getenv(variable)) {
+      folder = value;
+      break;
+    }
+  }
+  fail_data("Cannot use the temporary folder '", folder.string(),
+            "': ", system_reason(error.value()), "; set TMPDIR to another one.");
 }
 
 }  // namespace tost

@@ -103,6 +103,19 @@ TEST_F(PathTest, SaysWhatIsForbidden) {
   }
 }
 
+TEST_F(PathTest, AMissingTemporaryFolderIsNamed) {
+  const std::string before = temporary_folder().string(), missing = (folder_ / "none").string();
+  ::setenv("TMPDIR", missing.c_str(), 1);
+  try {
+    temporary_folder();
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kData);
+    EXPECT_NE(std::string(error.what()).find("'" + missing + "'"), std::string::npos);
+  }
+  ::setenv("TMPDIR", before.c_str(), 1);
+}
+
 TEST_F(PathTest, AnEmptyPathIsAUsageError) {
   try {
     absolute_path("");
