@@ -141,6 +141,14 @@ class Usage(Case):
         done = run("info", "--json", env={**os.environ, "TOST_ISA": "scalar"})
         self.assertEqual(json.loads(done.stdout)["paths"]["tssa_isa"], "scalar")
 
+    def test_recipes_take_bfloat16_where_it_is_fast(self):
+        if json.loads(run("info", "--json").stdout)["gpus"]:
+            self.skipTest("a GPU multiplies it")
+        out = self.dir / "run"
+        run("train", *TINY, "--recipe", "finetune", "--max-steps", "1", "--quiet", "--threads", "1", "--out", out,
+            env={**os.environ, "TOST_ISA": "scalar", "ONEDNN_MAX_CPU_ISA": "AVX2"})
+        self.assertEqual(json.loads((out / "config.json").read_text())["precision"], "fp32")
+
     def test_devices(self):
         gpus = json.loads(run("info", "--json").stdout)["gpus"]
         train = ["train", *TINY, "--out", self.dir / "run", "--device"]

@@ -1,6 +1,7 @@
 // The named recipes of language training. `char` and `char-gpu` are nanoGPT's settings for
 // characters on a CPU and on a GPU; the gpt2 ones are those of the official configurations.
 #include "tost/kinds/language/train_config.h"
+#include "tost/train/recipe_precision.h"
 
 namespace tost {
 namespace {
@@ -49,7 +50,7 @@ L gpt2_recipe() {
   c.weight_decay = 0.01;
   c.beta2 = 0.95;
   c.clip = 1;
-  c.precision = Precision::kBf16;
+  c.precision = recipe_precision();
   c.evaluate_every_steps = 100;
   c.eval_batches = 200;
   c.checkpoint_every = 0;

@@ -1,7 +1,7 @@
 // The named training recipes. Values of `imagenet` and `finetune` are those of the official scripts
 // except where a comment says so; `small` and `photos` are ours.
 #include "tost/kinds/vision/train_config.h"
-#include "tost/ops/product_support.h"
+#include "tost/train/recipe_precision.h"
 
 namespace tost {
 namespace {
@@ -32,8 +32,7 @@ VisionTrainConfig photos() {
   c.batch = 128;
   c.lr = 1e-3;  // on 3,068 photographs 2e-3 learns less, and 3e-3 nothing
   c.warmup_epochs = 1;
-  // Training in bf16 is many times slower than in fp32 where the CPU does not multiply it.
-  c.precision = multiplies_as_packed(Packing::kBfloat16) ? Precision::kBf16 : Precision::kFp32;
+  c.precision = recipe_precision();
   c.crop = "pad";
   c.erase = 0.25;
   c.label_smoothing = 0.1;
@@ -57,7 +56,7 @@ VisionTrainConfig imagenet() {
   c.weight_decay = 0.05;
   c.ema_decay = 0.99996;
   // Official: fp16 autocast with loss scaling, which the CPU does not offer.
-  c.precision = Precision::kBf16;
+  c.precision = recipe_precision();
   c.repeats = 3;
   c.crop = "random";
   c.randaugment = 2;
@@ -85,7 +84,7 @@ VisionTrainConfig finetune() {
   c.schedule_lag = 2;
   c.weight_decay = 0.01;
   c.decay_all = true;
-  c.precision = Precision::kBf16;  // official: fp16 autocast
+  c.precision = recipe_precision();  // official: fp16 autocast
   c.crop = "random";
   c.randaugment = 2;
   c.randaugment_magnitude = 14.0 / 3;  // official: 14 on a scale that ends at 30, here at 10
