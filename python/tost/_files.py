@@ -258,26 +258,47 @@ def describe(kind, config, **more):
     return {"format": "pt", "tost.kind": kind, **texts}
 
 
+def save(path, tensors, metadata):
+    """A safetensors file with its header in one order, so that the same model gives the same bytes."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, metadata)
+    _rewrite_header(path, metadata)
+
+
 def write(path, tensors, metadata):
     """A model file of the program; the old one stays whole on failure."""
     path = pathlib.Path(path)
     part = path.with_name(path.name + ".part")
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, part, metadata)
+    save(part, tensors, metadata)
+    os.replace(part, path)
+
+
+def _rewrite_header(path, metadata):
+    """Gives a safetensors file this metadata and an ordered header, without a look at its weights."""
+    path = pathlib.Path(path)
+    with open(path, "rb") as old:
+        length = int.from_bytes(old.read(8), "little")
+        header = json.loads(old.read(length))
+        header.pop("__metadata__", None)
+        entries = sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0]))
+        ordered = {"__metadata__": dict(sorted(metadata.items())), **dict(entries)}
+        text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 8)
+        if len(text) == length:
+            with open(path, "r+b") as same:
+                same.seek(8)
+                same.write(text)
+            return
+        part = path.with_name(path.name + ".part")
+        with open(part, "wb") as new:
+            new.write(len(text).to_bytes(8, "little") + text)
+            while block := old.read(1 << 24):
+                new.write(block)
     os.replace(part, path)
 
 
 def add_metadata(path, metadata):
-    """Gives a safetensors file other metadata, without a look at its weights."""
-    path = pathlib.Path(path)
-    part = path.with_name(path.name + ".part")
-    with open(path, "rb") as old, open(part, "wb") as new:
-        header = json.loads(old.read(int.from_bytes(old.read(8), "little")))
-        text = json.dumps({**header, "__metadata__": metadata}).encode()
-        text += b" " * (-len(text) % 8)
-        new.write(len(text).to_bytes(8, "little") + text)
-        while block := old.read(1 << 24):
-            new.write(block)
-    os.replace(part, path)
+    """Gives a safetensors file other metadata."""
+    _rewrite_header(path, metadata)
 
 
 def _check_weights(expected, given, where):

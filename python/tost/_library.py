@@ -3,6 +3,7 @@
 A process has them once. Where libtost_torch.so, the library of the C++ build, was loaded first, its operators are used.
 """
 
+import importlib
 import re
 import warnings
 
@@ -144,7 +145,7 @@ def _load():
             )
         return None
     try:
-        from . import _C  # noqa: F401
+        importlib.import_module("tost._C")
     except ImportError as error:
         if not isinstance(error, ModuleNotFoundError):
             warnings.warn(f"tost: the kernels cannot be loaded, so torch's own operators run, which is slower: {error}")

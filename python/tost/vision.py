@@ -13,7 +13,7 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models._features import feature_take_indices
 from torch import nn
 
-from . import _files
+from . import _files, _presets
 from ._vision import FourierPosition, PatchStem, VisionParts, draw_vision_weights
 from .nn import TSSA
 
@@ -195,26 +195,14 @@ def _cfg(side=224, classes=1000):
     }
 
 
-# Width, depth, heads, LayerScale at the start, stochastic depth; sizes of the paper and its code, then small ones.
-_LARGE = {
-    "cab_tiny_12": (192, 12, 4, 1.0, 0.0, (16, 8)),
-    "cab_tiny_24": (192, 24, 4, 1e-5, 0.0, (16, 8)),
-    "cab_small_12": (384, 12, 8, 1.0, 0.05, (16, 8)),
-    "cab_small_24": (384, 24, 8, 1e-5, 0.05, (16, 8)),
-    "cab_medium_12": (512, 12, 8, 1.0, 0.15, (16,)),
-    "cab_medium_24": (512, 24, 8, 1e-5, 0.15, (16, 8)),
-    "cab_large_24": (768, 24, 16, 1e-5, 0.0, (16, 8)),
-}
-_SMALL = {"nano": (64, 6, 4, 1.0, 0.0, (4, 2)), "micro": (128, 8, 8, 1.0, 0.0, (4, 2))}
-
-_presets = {}
+_models = {}
 for _sizes, _common, _default in (
-    (_LARGE, {}, _cfg()),
-    (_SMALL, {"img_size": 32, "num_classes": 10, "stem_depth": 2}, _cfg(32, 10)),
+    (_presets.LARGE, {}, _cfg()),
+    (_presets.SMALL, {"img_size": 32, "num_classes": 10, "stem_depth": 2}, _cfg(32, 10)),
 ):
     for _name, (_dim, _depth, _heads, _eta, _drop, _patches) in _sizes.items():
         for _patch in _patches:
-            _presets[f"tost_{_name}_p{_patch}"] = (
+            _models[f"tost_{_name}_p{_patch}"] = (
                 _default,
                 {
                     "patch_size": _patch,
@@ -227,7 +215,7 @@ for _sizes, _common, _default in (
                 },
             )
 
-default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _presets.items()})
+default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _models.items()})
 
 
 def _build(name, pretrained=False, **kwargs):
@@ -250,7 +238,7 @@ def _register(name, args):
     globals()[name] = register_model(make)
 
 
-for _name, (_, _args) in _presets.items():
+for _name, (_, _args) in _models.items():
     _register(_name, _args)
 
 

@@ -1,0 +1,678 @@
+"""`python -m tost.convert IN OUT`: a model in another checkpoint layout, there and back bit for bit.
+
+Weights are moved as they are unless a smaller type, another size or folded scales are asked for. What a layout has no
+place for (classes, preprocessing, tokenizer, training) is written as a text that other readers ignore. Files of
+torch.save() are read with weights_only, so nothing in them is run.
+
+layouts  tost      one safetensors file that describes itself
+         official  .pth or .pt of the official training scripts; nanoGPT reads the language one without LayerScale
+         hub       folder: README.md, config.json, model.safetensors, and the tokenizer's or preprocessor's files
+         timm      folder: config.json with architecture and pretrained_cfg, model.safetensors; image models
+         nanogpt   .pt for nanoGPT: softmax language models, LayerScale folded into the projections
+         gpt2      folder for transformers' GPT2LMHeadModel: the same models, with biases
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import pickle
+import re
+import shutil
+import sys
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from . import _files, _presets, _tokens
+
+LAYOUTS = ("tost", "official", "hub", "timm", "nanogpt", "gpt2")
+_FOLDERS = ("hub", "timm", "gpt2")
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_PARTS = {
+    "vision": ("config", "classes", "preprocess"),
+    "language": ("config", "tokenizer", "training"),
+    "sequence": ("config", "classes"),
+}
+_TOKENS, _POSITIONS, _HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
+
+
+class UsageError(ValueError):
+    """Something that was asked for and cannot be; the program ends with 2."""
+
+
+class Model:
+    """A model between two layouts: its kind, what is said of it by part, and its float32 weights by name."""
+
+    def __init__(self, kind, parts, state):
+        self.kind, self.parts, self.state = kind, parts, state
+        self.config = parts["config"]
+
+    def description(self):
+        more = {"kind": self.kind} if self.kind == "language" else {}
+        return {**more, **self.parts}
+
+    def metadata(self):
+        texts = {f"tost.{key}": _text(value) for key, value in self.parts.items()}
+        return {"format": "pt", "tost.kind": self.kind, **texts}
+
+
+def _text(value):
+    """JSON as the program writes it: one line, keys in order, so that the same model gives the same bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+# ---- reading
+
+
+def read(path, ema=False):
+    """The Model in a run folder, checkpoint, hub folder, .safetensors or torch file; ValueError where there is none."""
+    path = pathlib.Path(path)
+    if path.suffix.lower() in (".pth", ".pt", ".bin"):
+        return _read_torch(path, ema)
+    files = _averaged(path) if ema else _files.find(path)
+    metadata, state = {}, {}
+    for file in files:
+        try:
+            with safe_open(file, "pt") as opened:
+                metadata = opened.metadata() or {}
+                state.update({name: opened.get_tensor(name) for name in opened.keys()})
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"'{file}' is not an intact safetensors file: {error}.") from None
+    where = f"'{files[0]}'"
+    if "tost.config" not in metadata:
+        return _foreign(where, state, _config_facts(files[0].parent / "config.json"))
+    kind = metadata.get("tost.kind", "vision")
+    if kind not in _PARTS:
+        raise ValueError(f"{where} holds a {kind[:40]!r} model, which this version does not know.")
+    if metadata.get("tost.precision", "fp32") not in ("fp32", "bf16"):
+        raise ValueError(f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
+    parts = {key: _files.parse(metadata, f"tost.{key}", where) for key in _PARTS[kind]}
+    if not isinstance(parts["config"], dict):
+        raise ValueError(f"{where}: 'tost.config' in its metadata must be a JSON object.")
+    return Model(kind, parts, _floats(state, where))
+
+
+def _averaged(path):
+    if not path.is_dir():
+        raise ValueError(f"'{path}' holds one set of weights, and no averaged ones; leave --ema out.")
+    newest = _files._newest(path / "checkpoints") if (path / "checkpoints").is_dir() else path
+    if newest is None or not (newest / "ema.safetensors").is_file():
+        raise ValueError(f"'{path}' has no averaged weights; train with --ema-decay above 0 to get them.")
+    return [newest / "ema.safetensors"]
+
+
+def _floats(state, where):
+    for name, tensor in state.items():
+        if tensor.is_floating_point():
+            state[name] = tensor.float()
+            if not torch.isfinite(state[name]).all():
+                raise ValueError(f"{where} has values in tensor '{name}' that are not finite.")
+    return state
+
+
+def _read_torch(path, ema):
+    where = f"'{path}'"
+    if not path.is_file():
+        raise ValueError(f"{where} does not exist or is not a file.")
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            data = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"{where} cannot be read as weights alone: {str(error).splitlines()[0]}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{where} holds a {type(data).__name__}; a dict of weights is expected.")
+    keys = ("model_ema", "state_dict_ema") if ema else ("model", "state_dict")
+    state = next((data[key] for key in keys if isinstance(data.get(key), dict)), None)
+    if state is None and not ema and any(isinstance(value, torch.Tensor) for value in data.values()):
+        state = data
+    if state is None:
+        what = "averaged weights" if ema else "weights"
+        raise ValueError(f"{where} holds no {what}: there is no '{keys[0]}' in it but {', '.join(map(str, data))[:200]}.")
+    tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
+    said = data.get("tost")
+    if isinstance(said, str):
+        return _foreign(where, tensors, {}, _description(said, where))
+    facts = {}
+    for group in ("args", "config", "model_args"):
+        found = data.get(group)
+        facts.update(vars(found) if isinstance(found, argparse.Namespace) else found if isinstance(found, dict) else {})
+    return _foreign(where, tensors, facts)
+
+
+def _description(text, where):
+    try:
+        parts = json.loads(text)
+        kind = parts.pop("kind", "vision")
+        parts["config"] = dict(parts["config"])
+        if set(parts) != set(_PARTS[kind]):
+            raise KeyError
+        return kind, parts
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"{where}: the description of the model in it cannot be read.") from None
+
+
+def _config_facts(path):
+    """What a config.json next to foreign weights says, timm's or that of transformers' GPT-2."""
+    if not path.is_file():
+        return {}
+    try:
+        given = json.loads(path.read_text())
+        trained = given.get("pretrained_cfg", {})
+        facts = {key: given[key] for key in ("n_head", "activation_function", "label_names") if key in given}
+        facts.update(model=given.get("architecture"), preprocess=trained)
+        if "input_size" in trained:
+            facts["input_size"] = trained["input_size"][2]
+        return facts
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        raise ValueError(f"'{path}' is not a JSON object that describes a model.") from None
+
+
+def _plain_name(name, headless):
+    name = re.sub(r"^((_orig_mod|module)\.)+", "", name)
+    return f"transformer.{name}" if headless and not name.startswith("lm_head.") else name
+
+
+def _foreign(where, given, facts, described=None):
+    """The Model of weights that others have saved, known by their names and shapes."""
+    headless = any(_plain_name(name, False) == "h.0.attn.c_attn.weight" for name in given)
+    state = {}
+    for name, tensor in given.items():
+        plain = _plain_name(str(name), headless)
+        if plain in state:
+            raise ValueError(f"{where} holds tensor '{plain[:80]}' twice, with and without a prefix.")
+        state[plain] = tensor
+    state = _floats(state, where)
+    try:
+        if "transformer.h.0.attn.c_attn.weight" in state:
+            return _foreign_language(state, facts, described)
+        if "blocks.0.attn.qkv.weight" in state:
+            return _foreign_vision(state, facts, described)
+    except KeyError as error:
+        raise ValueError(f"{where} lacks the tensor {error}.") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    raise ValueError(
+        f"{where} holds no model known here: neither 'blocks.0.attn.qkv.weight' nor 'transformer.h.0.attn.c_attn.weight' "
+        f"is in it but {', '.join(list(state)[:4])[:200] or 'nothing by name'}."
+    )
+
+
+def _count(state, before, after):
+    number = 0
+    while f"{before}{number}{after}" in state:
+        number += 1
+    return number
+
+
+def _foreign_vision(state, facts, described):
+    if described:
+        return Model(*described, state)
+    heads = {"tssa": state.get("blocks.0.attn.temp"), "xca": state.get("blocks.0.attn.temperature")}
+    mixer = next((name for name, tensor in heads.items() if tensor is not None), "softmax")
+    preset = _presets.find(str(facts.get("model")))
+    class_blocks = _count(state, "cls_attn_blocks.", ".attn.qkv.weight")
+    if class_blocks == 0:
+        raise ValueError("it has no class-attention blocks, which the models of this program have.")
+    narrow, dim = state["patch_embed.proj.0.0.weight"].shape[0], state["blocks.0.attn.qkv.weight"].shape[1]
+    config = {
+        **{key: default for key, default in _files._FIELDS["vision"].items() if default is not _files._REQUIRED},
+        "architecture": "transformer",
+        "mixer": mixer,
+        "in_channels": state["patch_embed.proj.0.0.weight"].shape[1],
+        "image_size": int(facts.get("input_size") or 224),
+        "patch": 2 * (dim // narrow),
+        "dim": dim,
+        "depth": _count(state, "blocks.", ".attn.qkv.weight"),
+        "classes": state["head.weight"].shape[0],
+        "class_blocks": class_blocks,
+        "mlp_ratio": state["blocks.0.mlp.fc1.weight"].shape[0] / dim,
+        "qkv_bias": "blocks.0.attn.qkv.bias" in state,
+        "tokens_norm": bool(facts.get("tokens_norm", True)),
+    }
+    if mixer != "softmax":
+        config["heads"] = heads[mixer].shape[0]
+    elif preset and preset["mixer"] == mixer:
+        config["heads"] = preset["heads"]
+    else:
+        raise ValueError("its weights do not show how many attention heads there are, and it names no model known here.")
+    if "registers" in state:
+        config["registers"] = state["registers"].shape[1]
+    else:
+        del config["registers"]
+    if preset and all(config[key] == preset[key] for key in ("mixer", "dim", "depth", "heads", "patch")):
+        config.update({key: preset[key] for key in ("name", "layer_scale", "drop_path")})
+    prepare = _files.imagenet_preprocess(config["image_size"], config["in_channels"])
+    if config["in_channels"] != 3:
+        prepare.update(mean=[0.449], std=[0.226])
+    said = facts.get("preprocess") or {}
+    for ours, theirs in (("crop_ratio", "crop_pct"), ("interpolation",) * 2, ("mean",) * 2, ("std",) * 2):
+        prepare[ours] = said.get(theirs, prepare[ours])
+    classes = facts.get("label_names") or [str(k) for k in range(config["classes"])]
+    if len(classes) != config["classes"]:
+        raise ValueError(f"it has {len(classes)} class names for {config['classes']} classes.")
+    return Model("vision", {"config": config, "classes": list(classes), "preprocess": prepare}, state)
+
+
+def _foreign_language(state, facts, described):
+    block = "transformer.h.0."
+    dim = state[_TOKENS].shape[1]
+    tssa = f"{block}attn.temp" in state
+    transposed = not described and not tssa and state[f"{block}attn.c_attn.weight"].shape[0] == dim
+    if transposed:  # Hugging Face keeps the matrices of GPT-2 as [in, out]
+        state = _gpt2_matrices(state)
+    head = state.pop(_HEAD, None)
+    if head is not None and not torch.equal(head, state[_TOKENS]):
+        raise ValueError(f"tensor '{_HEAD}' is not the same as '{_TOKENS}', to which the models of this program tie it.")
+    # The causal mask and its filler that older versions of nanoGPT and GPT-2 kept as buffers.
+    state = {n: t for n, t in state.items() if not re.search(r"\.attn\.(bias|masked_bias)$", n) or t.dim() == 1}
+    if described:
+        return Model(*described, state)
+    heads = state[f"{block}attn.temp"].shape[0] if tssa else facts.get("n_head")
+    if type(heads) is not int:
+        raise ValueError("its weights do not show how many attention heads there are, and n_head is given nowhere.")
+    activation = facts.get("activation_function", "gelu_new" if transposed else "gelu")
+    if activation not in ("gelu", "gelu_new", "gelu_pytorch_tanh"):
+        raise ValueError(f"its activation is {activation!r:.40}; gelu and gelu_new are known here.")
+    positions = state[_POSITIONS].shape[0]
+    bias = state.get(f"{block}attn.denom_bias")
+    config = {
+        **{key: default for key, default in _files._FIELDS["language"].items() if default is not _files._REQUIRED},
+        "mixer": "tssa" if tssa else "softmax",
+        "dim": dim,
+        "vocab": state[_TOKENS].shape[0],
+        "block": positions,
+        "depth": _count(state, "transformer.h.", ".attn.c_attn.weight"),
+        "heads": heads,
+        "mlp_ratio": state[f"{block}mlp.c_fc.weight"].shape[0] / dim,
+        "bias": "transformer.ln_f.bias" in state,
+        "activation": "gelu" if activation == "gelu" else "gelu-tanh",
+        "bias_positions": bias.shape[1] if bias is not None and bias.shape[1] != positions else -1,
+    }
+    if not tssa and f"{block}gamma1" not in state:
+        for i in range(config["depth"]):
+            state.update({f"transformer.h.{i}.{gamma}": torch.ones(dim) for gamma in ("gamma1", "gamma2")})
+    return Model("language", {"config": config, "tokenizer": None, "training": {}}, state)
+
+
+# ---- changes
+
+
+def _needs(model, kind, what):
+    if model.kind != kind:
+        raise UsageError(f"{what} is for {kind} models, and this is a {model.kind} model.")
+
+
+def change_image_size(model, side):
+    _needs(model, "vision", "An image size")
+    patch = model.config["patch"]
+    if side % patch or not 1 <= side <= 16384:
+        raise UsageError(f"Image side {side} is not divisible by the patch side {patch}, or not from 1 to 16384.")
+    model.config["image_size"] = model.parts["preprocess"]["size"] = side
+
+
+def change_block(model, block):
+    _needs(model, "language", "A block")
+    config = model.config
+    before = config["block"]
+    if config["bias_positions"] < 0:
+        config["bias_positions"] = before
+    config["block"] = block
+    if "tssa" not in (config["mixer"], config["hybrid_mixer"]) or config["bias_positions"] == block:
+        config["bias_positions"] = -1
+    table = model.state.get(_POSITIONS)
+    if table is not None and block <= before:
+        model.state[_POSITIONS] = table[:block]
+    elif table is not None:
+        wide = torch.nn.functional.interpolate(table.t()[None], size=[block], mode="linear", align_corners=True)
+        model.state[_POSITIONS] = wide[0].t()
+
+
+def change_dtype(model, dtype):
+    for name, tensor in model.state.items():
+        if tensor.is_floating_point():
+            model.state[name] = tensor.to(_DTYPES[dtype])
+            if not torch.isfinite(model.state[name]).all():
+                raise UsageError(f"Tensor '{name}' has values beyond what {dtype} can hold; use bfloat16.")
+
+
+def fold_layer_scale(model, biases):
+    _needs(model, "language", "This layout")
+    config = model.config
+    plain = config["mixer"] == "softmax" and config["positions"] == "learned"
+    if not plain or any(config.get(key) for key in ("hybrid_every", "conv", "window", "gate")):
+        raise UsageError(
+            "This layout holds plain softmax language models with learned positions; "
+            f"the mixer is {config['mixer']}{' with additions' if config['mixer'] == 'softmax' else ''}."
+        )
+    state = model.state
+    for i in range(config["depth"]):
+        for gamma, projection in (("gamma1", "attn"), ("gamma2", "mlp")):
+            scale = state.pop(f"transformer.h.{i}.{gamma}")
+            name = f"transformer.h.{i}.{projection}.c_proj."
+            state[f"{name}weight"] = state[f"{name}weight"] * scale[:, None]
+            if config["bias"]:
+                state[f"{name}bias"] = state[f"{name}bias"] * scale
+    config["layer_scale"] = 1.0
+    if biases and not config["bias"]:
+        config["bias"] = True
+        for name in [n for n in state if n.endswith(".weight") and n not in (_TOKENS, _POSITIONS)]:
+            state[f"{name[:-6]}bias"] = torch.zeros(state[name].shape[0])
+
+
+# ---- writing
+
+
+def _gpt2_matrices(state):
+    turned = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+    return {name: tensor.t() if name.endswith(turned) else tensor for name, tensor in state.items()}
+
+
+def _write_torch(model, out, prefix):
+    state = collections.OrderedDict((prefix + name, model.state[name].contiguous()) for name in sorted(model.state))
+    data, config = {"model": state}, model.config
+    if model.kind == "vision":
+        data["args"] = argparse.Namespace(
+            model=config["name"],
+            input_size=config["image_size"],
+            tokens_norm=config["tokens_norm"],
+            drop_path=config["drop_path"],
+            nb_classes=config["classes"],
+        )
+    else:
+        state[prefix + _HEAD] = state[prefix + _TOKENS]
+        names = {"n_layer": "depth", "n_head": "heads", "n_embd": "dim", "block_size": "block", "bias": "bias"}
+        data["model_args"] = {theirs: config[ours] for theirs, ours in names.items()}
+        data["model_args"].update(vocab_size=config["vocab"], dropout=config["dropout"])
+    data["tost"] = _text(model.description())
+    torch.save(data, out)
+
+
+def _tokenizer_files(model):
+    tokenizer = model.parts["tokenizer"]
+    if tokenizer is None:
+        return {}
+    if tokenizer.get("kind") != "gpt2":
+        return {"tost_tokenizer.json": _text(tokenizer) + "\n"}
+    return _tokens.gpt2_files(tokenizer, model.config["block"])
+
+
+def _folder_files(model, layout, dtype, card):
+    """The small files of a folder by name."""
+    config, kind = model.config, model.kind
+    if layout == "timm":
+        prepare = model.parts["preprocess"]
+        channels, side = config["in_channels"], config["image_size"]
+        trained = {
+            "input_size": [channels, side, side],
+            "fixed_input_size": False,
+            "interpolation": prepare["interpolation"],
+            "crop_pct": prepare["crop_ratio"],
+            "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
+            "mean": prepare["mean"] or [0.0] * channels,
+            "std": prepare["std"] or [1.0] * channels,
+            "num_classes": config["classes"],
+            "first_conv": "patch_embed.proj.0.0",
+            "classifier": "head",
+        }
+        said = {"architecture": config["name"], "num_classes": config["classes"], "num_features": config["dim"]}
+        said.update(label_names=model.parts["classes"], pretrained_cfg=trained)
+        return {"config.json": said}
+    if layout == "gpt2":
+        end = (model.parts["tokenizer"] or {}).get("kind") == "gpt2"
+        ends = {"bos_token_id": 50256, "eos_token_id": 50256} if end else {}
+        said = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "torch_dtype": dtype}
+        said.update(
+            activation_function="gelu" if config["activation"] == "gelu" else "gelu_new",
+            n_layer=config["depth"],
+            n_head=config["heads"],
+            n_embd=config["dim"],
+            n_inner=int(config["dim"] * config["mlp_ratio"] + 1e-6),
+            n_positions=config["block"],
+            n_ctx=config["block"],
+            vocab_size=config["vocab"],
+            layer_norm_epsilon=1e-5,
+            tie_word_embeddings=True,
+            **ends,
+        )
+        return {"config.json": said, **_tokenizer_files(model)}
+    return _hub_files(model, kind, config, dtype, card)
+
+
+def _hub_files(model, kind, config, dtype, card):
+    class_name = {"vision": "ImageClassification", "language": "CausalLM", "sequence": "SequenceClassification"}[kind]
+    said = {"model_type": "tost", "torch_dtype": dtype, "architectures": [f"TostFor{class_name}"]}
+    names = {
+        "mixer": "mixer",
+        "dim": "hidden_size",
+        "depth": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "mlp_ratio": "mlp_ratio",
+        "image_size": "image_size",
+        "patch": "patch_size",
+        "in_channels": "num_channels",
+        "class_blocks": "num_class_layers",
+        "qkv_bias": "qkv_bias",
+        "vocab": "vocab_size",
+        "block": "n_positions",
+        "classes": "num_labels",
+    }
+    said.update({theirs: config[ours] for ours, theirs in names.items() if ours in config})
+    if "classes" in model.parts:
+        said["id2label"] = {str(k): name for k, name in enumerate(model.parts["classes"])}
+    else:
+        said["tie_word_embeddings"] = True
+    said["tost"] = config
+    files = {"README.md": _card(model, card), "config.json": said}
+    if kind == "vision":
+        files["preprocessor_config.json"] = _image_processor(model.parts["preprocess"])
+    return {**files, **(_tokenizer_files(model) if kind == "language" else {})}
+
+
+def _image_processor(prepare):
+    crop, channels, size = prepare["resize"] == "crop", prepare["channels"], prepare["size"]
+    square = {"height": size, "width": size}
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_convert_rgb": channels == 3,
+        "do_resize": True,
+        "size": {"shortest_edge": int(size / prepare["crop_ratio"])} if crop else square,
+        "resample": 3 if prepare["interpolation"] == "bicubic" else 2,
+        "do_center_crop": crop,
+        "crop_size": square,
+        "do_rescale": True,
+        "rescale_factor": 1.0 / 255,
+        "do_normalize": True,
+        "image_mean": prepare["mean"] or [0.0] * channels,
+        "image_std": prepare["std"] or [1.0] * channels,
+    }
+
+
+def _card(model, card):
+    """A model card as model hubs read it: facts of the file, and what the user says of licence and data."""
+    config = model.config
+    pipeline = {"vision": "image-classification", "language": "text-generation"}.get(model.kind, "text-classification")
+    metric = "perplexity" if model.kind == "language" else "accuracy"
+    lines = ["---", f"license: {card.get('license') or 'unknown'}", "library_name: tost", f"pipeline_tag: {pipeline}"]
+    lines += [f"datasets:\n- {json.dumps(card['dataset'])}"] if card.get("dataset") else []
+    lines += [f"metrics:\n- {metric}", "tags:\n- tost\n- linear-attention", "---", ""]
+    parameters = sum(tensor.numel() for tensor in model.state.values() if tensor.is_floating_point())
+    reads = {
+        "vision": f"pictures of {config.get('image_size')} pixels, {config.get('classes')} classes",
+        "language": f"text, {config.get('vocab')} tokens",
+    }.get(model.kind, f"sequences of tokens, {config.get('classes')} classes")
+    lines += [
+        f"# {config.get('name', 'custom')}",
+        "",
+        "A Token Statistics Transformer ([arXiv 2412.17810](https://arxiv.org/abs/2412.17810)): time and memory are",
+        "linear in the number of tokens.",
+        "",
+        f"- mixer `{config.get('mixer')}`, width {config.get('dim')}, depth {config.get('depth')}, "
+        f"{config.get('heads')} heads, {parameters:,} parameters",
+        f"- reads {reads}",
+        "",
+        "`import tost.hf` makes the Auto classes of transformers read this folder; the program `tost` reads it too.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _write_folder(model, out, layout, dtype, shard_bytes, card):
+    gpt2 = layout == "gpt2"
+    state = _gpt2_matrices(model.state) if gpt2 else model.state
+    metadata = {"format": "pt"} if gpt2 else model.metadata()
+    out.mkdir()
+    size = sum(tensor.nbytes for tensor in state.values())
+    if not shard_bytes or size <= shard_bytes:
+        _files.save(out / _files._MODEL, state, metadata)
+    else:
+        _write_shards(out, state, metadata, shard_bytes, size)
+    for name, content in _folder_files(model, layout, dtype, card).items():
+        content = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        (out / name).write_text(content, encoding="utf-8")
+
+
+def _write_shards(out, state, metadata, shard_bytes, size):
+    shards, room = [], 0
+    for name in sorted(state):
+        if not shards or state[name].nbytes > room:
+            shards.append({})
+            room = shard_bytes
+        shards[-1][name] = state[name]
+        room -= state[name].nbytes
+    places = {}
+    for i, shard in enumerate(shards, 1):
+        file = f"model-{i:05}-of-{len(shards):05}.safetensors"
+        _files.save(out / file, shard, metadata)
+        places.update(dict.fromkeys(shard, file))
+    index = {"metadata": {"total_size": size}, "weight_map": places}
+    (out / _files._INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+
+def layout_of(out, wanted="auto"):
+    if wanted in LAYOUTS:
+        return wanted
+    if wanted != "auto":
+        raise UsageError(f"There is no layout '{wanted}'; the layouts are {', '.join(LAYOUTS)}.")
+    suffix = pathlib.Path(out).suffix.lower()
+    return "tost" if suffix == ".safetensors" else "official" if suffix in (".pth", ".pt", ".bin") else "hub"
+
+
+def convert(
+    source, out, to="auto", ema=False, dtype="float32", image_size=0, block=0, shard_bytes=0, prefix="", card=None
+):
+    """Writes the model `source` as `out`, whole or not at all; returns a report as a dictionary.
+
+    UsageError for an output that exists and options that do not fit the model, ValueError for what cannot be read.
+    """
+    out = pathlib.Path(out)
+    layout = layout_of(out, to)
+    if os.path.lexists(out):
+        raise UsageError(f"'{out}' exists already; remove it, or choose another name.")
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"The folder '{out.absolute().parent}' does not exist; make it first.")
+    if prefix and layout not in ("official", "nanogpt"):
+        raise UsageError(f"A prefix goes with the layouts official and nanogpt, and this is {layout}.")
+    if shard_bytes and layout not in _FOLDERS:
+        raise UsageError(f"Shards go with the layouts {', '.join(_FOLDERS)}, and this is {layout}.")
+    if dtype not in _DTYPES:
+        raise UsageError(f"There is no type '{dtype}' to convert to; {', '.join(_DTYPES)} are.")
+    model, notes = read(source, ema), []
+    if layout == "timm" and model.kind != "vision":
+        raise UsageError(f"The layout timm is for image models, and '{source}' holds a {model.kind} model.")
+    if layout in ("official", "nanogpt", "gpt2") and model.kind == "sequence":
+        raise UsageError(f"'{source}' holds a sequence model, of which there is no {layout} layout; use tost or hub.")
+    if image_size:
+        change_image_size(model, image_size)
+        notes.append("no weight changes with the image size, but accuracy does: score the model at its new size")
+    if block:
+        change_block(model, block)
+    if layout in ("nanogpt", "gpt2"):
+        fold_layer_scale(model, layout == "gpt2")
+        notes.append("LayerScale is folded into the projections; further training would not have it")
+        if layout == "nanogpt" and model.config["activation"] != "gelu":
+            notes.append("the model has the approximate GELU, and nanoGPT computes the exact one")
+    change_dtype(model, dtype)
+    if dtype != "float32":
+        notes.append(f"weights are rounded to {dtype}")
+    part = out.absolute().parent / f".{out.name}.tost-unfinished"
+    _remove(part)
+    try:
+        if layout in _FOLDERS:
+            _write_folder(model, part, layout, dtype, shard_bytes, card or {})
+        elif layout == "tost":
+            _files.save(part, model.state, model.metadata())
+        else:
+            _write_torch(model, part, prefix)
+        os.rename(part, out)
+    except BaseException:
+        _remove(part)
+        raise
+    files = sorted(map(str, out.iterdir())) if out.is_dir() else [str(out)]
+    size = sum(tensor.nbytes for tensor in model.state.values())
+    return {
+        "kind": model.kind,
+        "layout": layout,
+        "dtype": dtype,
+        "tensors": len(model.state),
+        "bytes": size,
+        "files": files,
+        "notes": notes,
+    }
+
+
+def _remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m tost.convert",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+    )
+    parser.add_argument("source", metavar="IN", help="run folder, checkpoint, model file or hub folder")
+    parser.add_argument("out", metavar="OUT", help="file or folder to write; must not exist")
+    parser.add_argument("--to", default="auto", help="layout; auto: by the ending of OUT")
+    parser.add_argument("--ema", action="store_true", help="the averaged weights")
+    parser.add_argument("--dtype", default="float32", help="weights as float32, bfloat16 or float16")
+    parser.add_argument("--image-size", type=_positive, default=0, help="side of the pictures from now on")
+    parser.add_argument("--block", type=_positive, default=0, help="context of a language model: cut or interpolated")
+    parser.add_argument("--shard-bytes", type=_positive, default=0, help="folders: files of at most so many bytes")
+    parser.add_argument("--prefix", default="", help="before every name of a torch file, such as _orig_mod.")
+    parser.add_argument("--license", help="of the model card of the layout hub")
+    parser.add_argument("--dataset", help="of the model card: the name of the training data")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    return parser
+
+
+def _positive(text):
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not an integer above 0")
+
+
+def main(arguments=None):
+    options = vars(_parser().parse_args(arguments))
+    as_json, card = options.pop("json"), {key: options.pop(key) for key in ("license", "dataset")}
+    try:
+        report = convert(**options, card=card)
+    except (ValueError, OSError) as error:
+        print(f"tost.convert: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    if as_json:
+        print(json.dumps(report))
+        return 0
+    print(f"wrote {options['out']} ({report['kind']} model, layout {report['layout']}, {report['tensors']} tensors, "
+          f"{report['bytes']:,} bytes)")
+    for note in report["notes"]:
+        print(f"note: {note}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
