@@ -351,7 +351,7 @@ def test_strange_files_are_refused(image_run, tmp_path, words, changes):
 
 def test_pickles_and_missing_files_are_refused(tmp_path, image_run):
     torch.save({"model": {}}, tmp_path / "model.pth")
-    with pytest.raises(ValueError, match="not a .safetensors file; `tost convert"):
+    with pytest.raises(ValueError, match="not a .safetensors file; `python -m tost.convert"):
         vision.load(tmp_path / "model.pth")
     torch.save({"model": {}}, tmp_path / "zip.safetensors")
     (tmp_path / "pickle.safetensors").write_bytes(pickle.dumps({"model": os.system}))

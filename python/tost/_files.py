@@ -179,7 +179,7 @@ def read(path, kind=None):
     metadata, tensors = None, {}
     for file in files:
         if not file.name.endswith(".safetensors"):
-            raise ValueError(f"'{file}' is not a .safetensors file; `tost convert` makes one of official checkpoints.")
+            raise ValueError(f"'{file}' is not a .safetensors file; `python -m tost.convert` makes one of official checkpoints.")
         if not file.is_file():  # reading a pipe would wait for ever
             raise ValueError(f"'{file}' is missing or not a regular file; a .safetensors file is expected.")
         try:
@@ -198,7 +198,7 @@ def read(path, kind=None):
     if "tost.config" not in metadata:
         raise ValueError(
             f"{where} does not say its architecture, so it is not a model file of the program; "
-            "`tost convert` makes one of official weights."
+            "`python -m tost.convert` makes one of official weights."
         )
     found = metadata.get("tost.kind", "vision")
     if found not in _FIELDS or kind not in (None, found):

@@ -33,7 +33,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 _PARTS = {
     "vision": ("config", "classes", "preprocess"),
     "language": ("config", "tokenizer", "training"),
-    "sequence": ("config", "classes"),
+    "sequence": ("config", "classes", "coding", "training"),
 }
 _TOKENS, _POSITIONS, _HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
@@ -174,7 +174,7 @@ def _plain_name(name, headless):
     return f"transformer.{name}" if headless and not name.startswith("lm_head.") else name
 
 
-def _foreign(where, given, facts, described=None):
+def _foreign(where, given, facts, described=()):
     """The Model of weights that others have saved, known by their names and shapes."""
     headless = any(_plain_name(name, False) == "h.0.attn.c_attn.weight" for name in given)
     state = {}
@@ -185,9 +185,9 @@ def _foreign(where, given, facts, described=None):
         state[plain] = tensor
     state = _floats(state, where)
     try:
-        if "transformer.h.0.attn.c_attn.weight" in state:
+        if described[:1] == ("language",) or "transformer.h.0.attn.c_attn.weight" in state:
             return _foreign_language(state, facts, described)
-        if "blocks.0.attn.qkv.weight" in state:
+        if described or "blocks.0.attn.qkv.weight" in state:
             return _foreign_vision(state, facts, described)
     except KeyError as error:
         raise ValueError(f"{where} lacks the tensor {error}.") from None
@@ -259,7 +259,7 @@ def _foreign_language(state, facts, described):
     block = "transformer.h.0."
     dim = state[_TOKENS].shape[1]
     tssa = f"{block}attn.temp" in state
-    transposed = not described and not tssa and state[f"{block}attn.c_attn.weight"].shape[0] == dim
+    transposed = not (described or tssa) and state[f"{block}attn.c_attn.weight"].shape[0] == dim
     if transposed:  # Hugging Face keeps the matrices of GPT-2 as [in, out]
         state = _gpt2_matrices(state)
     head = state.pop(_HEAD, None)

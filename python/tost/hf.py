@@ -1,6 +1,6 @@
 """Token Statistics Transformers as models of transformers; importing this registers them with its Auto classes.
 
-After it AutoModelForCausalLM and AutoModelForImageClassification read the folders that `tost convert MODEL FOLDER`
+After it AutoModelForCausalLM and AutoModelForImageClassification read the folders that `python -m tost.convert MODEL FOLDER`
 writes, and the program reads what save_pretrained() writes. load() reads what the program has trained.
 """
 

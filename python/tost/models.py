@@ -45,7 +45,7 @@ def running_sums(x, before=None, log_rates=None, positions=None):
     """
     if log_rates is None:
         return x.cumsum(1) if before is None else x.cumsum(1) + before.unsqueeze(1)
-    place = (positions - positions[0]).to(x.dtype)
+    place, log_rates = (positions - positions[0]).to(x.dtype), log_rates.to(x.dtype)
     ago = place.unsqueeze(1) - place
     left = (ago.clamp_min(0) * log_rates.view(-1, 1, 1)).exp() * (ago >= 0).to(x.dtype)  # [H, T, T]
     sums = torch.matmul(left, x.transpose(1, 2))
