@@ -60,10 +60,6 @@ run bench_bfloat16_groups env TOST_GPU_CACHE=1000000000 "$build/tost" bench op -
 for graphs in on off; do
   run "bench_model_graphs_$graphs" "$build/tost" bench model --device cuda --graphs $graphs --precision fp32,bf16 \
       --model tost_cab_small_12_p16,tost_gpt_base --batch 1,64 --format json
-  run "bench_train_graphs_$graphs" "$build/tost" bench train --device cuda --graphs $graphs \
-      --model tost_cab_small_12_p16 --batch 64
-  run "bench_decode_graphs_$graphs" "$build/tost" bench decode --device cuda --graphs $graphs --batch 16 \
-      --models tost_gpt_base
 done
 python=.venv/bin/python  # where scripts/setup.sh puts torch, unless there was one
 [ -x "$python" ] || python=python3

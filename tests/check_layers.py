@@ -53,8 +53,7 @@ INSTEAD = [
      "start_thread() or system_reason() (tost/base)", r"tost/base/(?:path|thread)\..*"),
     (r"\bi?fstream\b|\bfopen\s*\(|(?<![\w.>])::open\s*\(", "InputFile or read_file() (tost/base/file.h)",
      # Files of the system or of this program's own making.
-     r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file\.cc"
-     r"|tost/study/load_bench\.cc"),
+     r"tost/base/.*|tost/ops/block_cache\.cc|tost/io/token_file\.cc"),
     (r"(?:\.|->)dump\(", "json_text() (tost/io/parse_json.h)", r"tost/io/(?:parse_json\.h|safetensors\.cc)"),
 ]
 IS_TEST = re.compile(r".*(?:_test|_test_util|_probe|_verdicts|_cases|_fuzz|_samples)\.\w+|.*/testing/.*|.*_test\.h")
