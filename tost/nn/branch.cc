@@ -124,17 +124,14 @@ class MapAndAdd : public Function<MapAndAdd> {
 
 bool branches_apply(const Tensor& x, const torch::nn::Module& block, double dropout) {
   const bool type = x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16;
-  const auto device = x.device().type();
-  const bool cast = !at::autocast::is_autocast_enabled(device) ||
-                    at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
+  const bool cast = !at::autocast::is_autocast_enabled(torch::kCPU) ||
+                    at::autocast::get_autocast_dtype(torch::kCPU) == torch::kBFloat16;
   const bool gradients = torch::GradMode::is_enabled(), training = block.is_training();
-  const bool asked =
-      gradients ? training && dropout == 0 : x.is_cuda() && !(training && dropout > 0);
-  if (!asked || x.numel() == 0 || !type || !cast || !branch::runs_on(x.device())) return false;
-  bool wanted = !gradients || x.requires_grad();
+  const bool asked = x.is_cpu() && gradients && training && dropout == 0;
+  if (!asked || x.numel() == 0 || !type || !cast) return false;
+  bool wanted = x.requires_grad();
   for (const Tensor& p : block.parameters()) {
-    if (p.device() != x.device() || p.scalar_type() != torch::kFloat || !p.is_contiguous())
-      return false;
+    if (!p.is_cpu() || p.scalar_type() != torch::kFloat || !p.is_contiguous()) return false;
     wanted = wanted || p.requires_grad();
   }
   return wanted;
