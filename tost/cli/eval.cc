@@ -77,7 +77,6 @@ void add_eval_command(CLI::App& app) {
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_device_option(*command, options->run);
-  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   command->add_flag("--per-class", options->per_class, "Accuracy of each class as well");
   command->add_flag("--engine,!--no-engine", options->engine,

@@ -116,7 +116,6 @@ void run_sequence_eval(const CLI::App& app, EvalCommand& command) {
   SequenceEvalOptions options;
   if (command.batch > 0) options.batch = command.batch;
   options.engine = command.engine;
-  options.graphs = command.run.graphs;
   options.precision = chosen_precision(
       command.precision, loaded.precision,
       classifier_precisions(command.engine && SequenceEngine::supports(*loaded.model)));

@@ -23,13 +23,6 @@ void add_device_option(CLI::App& command, RunOptions& options) {
       ->capture_default_str();
 }
 
-void add_graphs_option(CLI::App& command, RunOptions& options) {
-  command
-      .add_option("--graphs", options.graphs,
-                  "On a GPU, run as CUDA graphs: on, off, or auto: where it can be")
-      ->capture_default_str();
-}
-
 void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads (0: all cores)");
   command.add_flag("--json", options.json, "One JSON object on stdout instead of text");

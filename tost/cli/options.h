@@ -24,12 +24,9 @@ struct RunOptions {
   bool json = false;
   int64_t threads = 0;
   std::string device = "cpu";
-  std::string graphs = "auto";
 };
 // --device, for commands that run models.
 void add_device_option(CLI::App& command, RunOptions& options);
-// --graphs, for those that run one on many inputs of the same shapes.
-void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
 // The model that the command is about: a path, or the name of a shipped model, of which `value`
 // then gets the file.

@@ -62,7 +62,6 @@ void print(const PredictFlags& options, const std::filesystem::path& file,
 // The settings with the precision that was asked for, else the file's.
 PredictOptions settled(const PredictFlags& options, Precision stored, bool engine) {
   PredictOptions predict = options.predict;
-  predict.graphs = options.run.graphs;
   predict.precision = chosen_precision(options.precision, stored, classifier_precisions(engine));
   return predict;
 }
@@ -160,7 +159,6 @@ void add_predict_command(CLI::App& app) {
                       "fp32 or bf16, by the engine int8 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   add_device_option(*command, options->run);
-  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command,
               "  tost predict run photo.jpg other.png --top 3\n"

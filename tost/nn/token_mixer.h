@@ -40,9 +40,6 @@ struct MixerCall {
   // x, replaced by that after x; no gradient flows through it.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
-  // [1] int64 on the device of x, which has one token: its position, in place of the one above.
-  // What is queued then serves every position.
-  const torch::Tensor* place = nullptr;
 };
 
 // What a mixer is built from. heads divides dim.

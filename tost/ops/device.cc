@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "tost/base/error.h"
-#include "tost/ops/device_graph.h"
 #if defined(TOST_WITH_CUDA)
 #include <cuda_runtime_api.h>
 #endif
@@ -128,8 +127,6 @@ at::Tensor to_device(const at::Tensor& x, at::Device device) {
 }
 
 at::Tensor generator_state(at::Device device) {
-  TORCH_CHECK(device.is_cpu() || !capturing_graph(),
-              "the state of the generator cannot be read or set while a graph is captured");
   auto generator = default_generator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();

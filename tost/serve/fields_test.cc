@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tost/serve/api_error.h"
 #include "tost/serve/chat_template.h"
 #include "tost/serve/metrics.h"

@@ -84,7 +84,6 @@ class BenchLanguage : public BenchModel {
                           bool engine) override {
     Extend extend;
     int64_t bytes = 0;
-    std::shared_ptr<LanguageGraphs> graphs;
     if (engine) {
       auto made = std::make_shared<LanguageEngine>(*model_, precision);
       bytes = made->step_bytes();
@@ -95,11 +94,7 @@ class BenchLanguage : public BenchModel {
         use_precision(*model_, precision);
         bytes = step_bytes(*model_);
       } else {
-        if (task.test == "prefill" && task.graphs == "on") {
-          fail_usage(
-              "graphs on does not go with prefill: a text is read without; use auto or off.");
-        }
-        graphs = place_language(model_, precision, task.device, task.graphs);
+        place_language(model_, precision, task.device);
         bytes = step_bytes(*model_) * facts_of(precision).bits / 32;
       }
       extend = [model = model_](const Tensor& ids, LanguageState& state) {
@@ -117,7 +112,6 @@ class BenchLanguage : public BenchModel {
         return run();
       };
     }
-    if (graphs != nullptr) runner.by_graphs = [graphs] { return graphs->replays() > 0; };
     runner.weight_bytes = bytes;
     return runner;
   }

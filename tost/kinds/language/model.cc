@@ -154,19 +154,14 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
   // On a GPU it would wait for the rows to be counted.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
                             /*sparse=*/ids.is_cpu());
-  const Tensor* place = state != nullptr && state->place.defined() ? &state->place : nullptr;
-  if (wpe_ != nullptr) {
-    x = x + (place != nullptr ? wpe_->weight.index_select(0, *place)
-                              : wpe_->weight.narrow(0, first, ids.size(1)));
-  }
+  if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, first, ids.size(1));
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (state != nullptr) state->blocks.resize(blocks_.size());
   if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = blocks_[i]->forward(x, trace != nullptr ? &trace->blocks[i] : nullptr,
-                            {.state = state != nullptr ? &state->blocks[i] : nullptr,
-                             .position = position,
-                             .place = place});
+    x = blocks_[i]->forward(
+        x, trace != nullptr ? &trace->blocks[i] : nullptr,
+        {.state = state != nullptr ? &state->blocks[i] : nullptr, .position = position});
   }
   if (state != nullptr) state->position += ids.size(1);
   if (decoder_ != nullptr) x = decoder_->forward(x);

@@ -49,12 +49,10 @@ class BenchSequence : public BenchModel {
     if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights;  // rounded at every use
     model_->to(task.device);
-    auto plain =
-        std::make_shared<SequenceRunner>(*model_, precision, /*engine=*/false, task.graphs);
+    auto plain = std::make_shared<SequenceRunner>(*model_, precision, /*engine=*/false);
     SequenceBatch batch;
     batch.ids = input.to(task.device);
     if (model_->config().pairs) batch.second = batch.ids;
-    runner.by_graphs = [plain] { return plain->call().replays() > 0; };
     runner.run = [model = model_, plain, batch] { return plain->logits(batch); };
     return runner;
   }

@@ -55,7 +55,7 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
   if (dataset.size() == 0) fail_usage("There is no sequence to score.");
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
-  SequenceRunner runner(model, options.precision, options.engine, options.graphs);
+  SequenceRunner runner(model, options.precision, options.engine);
   const auto start = Clock::now();
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));

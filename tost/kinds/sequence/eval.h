@@ -20,8 +20,7 @@ namespace tost {
 struct SequenceEvalOptions {
   int64_t batch = 32;
   Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
-  bool engine = false;          // where the inference engine supports the model (runner.h)
-  std::string graphs = "auto";  // of a model on a GPU, see graphs_wanted()
+  bool engine = false;  // where the inference engine supports the model (runner.h)
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
   ReadGuard read_guard = {};                                            // of every batch

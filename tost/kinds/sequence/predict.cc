@@ -57,7 +57,7 @@ std::vector<Prediction> predict_texts(SequenceClassifier& model, const SequenceI
                                       const PredictOptions& options) {
   if (texts.empty()) fail_usage("No text was given to predict.");
   const torch::NoGradGuard no_grad;
-  SequenceRunner runner(model, options.precision, options.engine, options.graphs);
+  SequenceRunner runner(model, options.precision, options.engine);
   std::vector<Prediction> predictions;
   for (const SequenceText& text : texts) {
     check(info, text);

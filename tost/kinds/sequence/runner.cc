@@ -7,15 +7,8 @@
 
 namespace tost {
 
-SequenceRunner::SequenceRunner(SequenceClassifier& model, Precision precision, bool engine,
-                               const std::string& graphs)
-    : model_(model),
-      precision_(precision),
-      call_(device_of(model), graphs_wanted(graphs, device_of(model)), [this](const Tensors& t) {
-        const PrecisionScope scope(precision_, device_of(model_));
-        return Tensors{forward_batch(model_, {t[0], t[1], t[2], t[3], {}})};
-      }) {
-  if (graphs == "on") call_.demand_graphs();
+SequenceRunner::SequenceRunner(SequenceClassifier& model, Precision precision, bool engine)
+    : model_(model), precision_(precision) {
   if (engine && SequenceEngine::supports(model)) {
     engine_.emplace(model, precision);
   } else if (facts_of(precision).packing && !facts_of(precision).modules) {
@@ -30,12 +23,8 @@ SequenceRunner::SequenceRunner(SequenceClassifier& model, Precision precision, b
 torch::Tensor SequenceRunner::logits(const SequenceBatch& batch) {
   if (!engine_) {
     const torch::InferenceMode no_grad;
-    const bool checked_here = !device_of(model_).is_cpu();
-    if (checked_here) check_sequence_input(model_.config(), {batch.ids, batch.lengths});
-    if (checked_here && batch.second.defined()) {
-      check_sequence_input(model_.config(), {batch.second, batch.second_lengths});
-    }
-    return call_({batch.ids, batch.lengths, batch.second, batch.second_lengths})[0].to(torch::kCPU);
+    const PrecisionScope scope(precision_, device_of(model_));
+    return forward_batch(model_, batch).to(torch::kCPU);
   }
   const SequenceInput first{batch.ids, batch.lengths};
   if (!batch.second.defined()) return engine_->forward(first);

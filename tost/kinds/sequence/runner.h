@@ -2,12 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "tost/data/sequence_batch.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/engine.h"
-#include "tost/ops/graphed_call.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -17,9 +15,7 @@ class SequenceRunner {
   // `model` is in evaluation mode and outlives the runner. `engine`: through SequenceEngine where
   // it supports the model. precision: fp32, bf16 or, by the engine alone, int8; throws a usage
   // Error for other names and for int8 without the engine.
-  // `graphs`: see graphs_wanted().
-  SequenceRunner(SequenceClassifier& model, Precision precision, bool engine,
-                 const std::string& graphs = "auto");
+  SequenceRunner(SequenceClassifier& model, Precision precision, bool engine);
 
   SequenceRunner(const SequenceRunner&) = delete;
   SequenceRunner& operator=(const SequenceRunner&) = delete;
@@ -28,14 +24,11 @@ class SequenceRunner {
   torch::Tensor logits(const SequenceBatch& batch);
 
   bool by_engine() const { return engine_.has_value(); }
-  // What is run without the engine.
-  GraphedCall& call() { return call_; }
 
  private:
   SequenceClassifier& model_;
   Precision precision_;
   std::optional<SequenceEngine> engine_;
-  GraphedCall call_;
 };
 
 }  // namespace tost

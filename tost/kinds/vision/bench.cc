@@ -55,8 +55,7 @@ class BenchVision : public BenchModel {
     if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
     runner.weight_bytes = 4 * weights_;  // rounded at every use
     model_->to(task.device);
-    auto plain = std::make_shared<ImageRunner>(*model_, precision, /*engine=*/false, task.graphs);
-    runner.by_graphs = [plain] { return plain->call().replays() > 0; };
+    auto plain = std::make_shared<ImageRunner>(*model_, precision, /*engine=*/false);
     runner.run = [model = model_, plain, images = input.to(task.device)] {
       return plain->logits(images);
     };

@@ -187,7 +187,6 @@ TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
   EvalOptions options;
   options.precision = config_.precision;
-  options.graphs = config_.graphs == "off" ? "off" : "auto";
   options.stop = stop;
   options.read_guard = read_guard_;
   options.group = group_;
