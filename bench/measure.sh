@@ -23,7 +23,6 @@ table vision-plain --model "$vision" --batch 1,16 --precision fp32,bf16 --engine
 table prefill --model tost_gpt_base --test prefill --tokens 1k,8k --precision fp32,bf16,int8 --work
 table decode --model tost_gpt_base --test decode --tokens 512 --precision fp32,bf16,int8,int4 --work
 table memory --model tost_gpt_base --test prefill --tokens 1k,100k --precision fp32,bf16 --repeat 1 --warmup 0 --no-floor --engine on
-table sequence --model tost_lra_text,tost_lra_listops --batch 1,8 --precision fp32,bf16,int8
 say peers
 bench/peers/run.sh --threads "$threads" --tost "$tost" --markdown "$out/peers.md" --json "$out/peers.json" >/dev/null
 bench/peers/run.sh --threads "$threads" --tost "$tost" --models tost_gpt_base --batches 1 --tokens 512,2048 --rounds 3 \
