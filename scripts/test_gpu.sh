@@ -28,7 +28,7 @@ run() {
   say "$result  $name  $counts"
 }
 
-# Models and commands are among the tests, see tost/cli/device_*_test.cc.
+# Models and commands are among the tests, see tests/device_*_test.cc.
 # Cases small enough for the sanitizers, of every kernel: packs and single channels, cut samples, padding, steps.
 few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:*/both_ends:*/many_chunks:*/wide45:*/wide200:GpuOperators.*'
 

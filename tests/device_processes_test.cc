@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "tost/base/error.h"
-#include "tost/cli/device_test_util.h"
+#include "tests/device_test_util.h"
 #include "tost/comm/batch_norms.h"
 #include "tost/comm/gradient_buckets.h"
 #include "tost/comm/processes_test_util.h"

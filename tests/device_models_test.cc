@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/cli/device_test_util.h"
+#include "tests/device_test_util.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/vision/image_classifier.h"
