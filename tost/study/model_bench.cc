@@ -25,8 +25,6 @@ namespace {
 
 using torch::Tensor;
 
-// A model to be measured, by name or file, of any kind.
-
 std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
   if (!source.mixer.empty()) {
     fail_usage("'", source.name, "' is a trained model with the mixer it was trained with; leave ",

@@ -18,8 +18,6 @@
 namespace tost {
 namespace {
 
-// From a configuration and the data to the description of the model that is to be trained.
-
 // The data's side where the patch divides it; whole pictures are then used as they are.
 int64_t input_side(const VisionTrainConfig& config, const VisionConfig& base,
                    const ImageDataset& train) {
