@@ -30,6 +30,9 @@ struct MixerTrace {
 // constant in size, softmax's grows with the context. An empty map stands for "nothing seen".
 using MixerState = std::map<std::string, torch::Tensor>;
 
+// Tokens that are read together, so that the length of a text does not decide the memory.
+inline constexpr int64_t kPieceTokens = 2048;
+
 // Everything a call may bring in addition to its tokens. Null means: not wanted, costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;

@@ -17,9 +17,6 @@ using torch::Tensor;
 
 namespace {
 
-// A prompt is read in pieces of this many tokens, so that its length does not decide the memory.
-constexpr int64_t kReadPiece = 512;
-
 std::shared_ptr<TokenMixer> new_mixer(const LanguageConfig& c, int64_t index) {
   const auto& name = mixer_of_block(c, index);
   const auto config = mixer_config(c);
@@ -200,8 +197,9 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, const Tenso
   if (read_otherwise()) {
     // In pieces: the logits of all rows can be larger than the model.
     Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
-    for (int64_t i = 0; i < rows.size(0); i += kReadPiece) {
-      const int64_t count = std::min(kReadPiece, rows.size(0) - i);
+    constexpr int64_t kLogitRows = 512;
+    for (int64_t i = 0; i < rows.size(0); i += kLogitRows) {
+      const int64_t count = std::min(kLogitRows, rows.size(0) - i);
       sum += torch::cross_entropy_loss(logits(rows.narrow(0, i, count)), wanted.narrow(0, i, count),
                                        {}, at::Reduction::Sum, -1);
     }
@@ -219,8 +217,8 @@ Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
   if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
   check_ids(config_, ids, state.position);  // before anything is read: a state never ends half-way
   Tensor last;
-  for (int64_t t = 0; t < ids.size(1); t += kReadPiece) {
-    last = hidden(ids.narrow(1, t, std::min(kReadPiece, ids.size(1) - t)), &state);
+  for (int64_t t = 0; t < ids.size(1); t += kPieceTokens) {
+    last = hidden(ids.narrow(1, t, std::min(kPieceTokens, ids.size(1) - t)), &state);
   }
   return logits(last.select(1, last.size(1) - 1));
 }
