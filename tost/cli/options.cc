@@ -52,12 +52,6 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name) {
                             "file:TOKENIZER.json, or made from --data: chars, words:N");
 }
 
-std::string device_label(c10::Device device) {
-  if (device.is_cpu()) return cat(at::get_num_threads(), " threads");
-  const auto facts = gpu_facts(device.index());
-  return facts ? facts->name : device.str();
-}
-
 std::string quoted(const std::string& text) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||

@@ -1,8 +1,6 @@
 // Options that several commands share.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
@@ -35,9 +33,6 @@ void add_model_argument(CLI::App& command, const char* name, std::string& value)
 void accept_shipped_names(CLI::Option& option);
 // --tokenizer, of language models whose file holds none.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
-
-// "2 threads", or the GPU's name.
-std::string device_label(c10::Device device);
 
 // For a shell: in single quotes where it holds anything but plain characters.
 std::string quoted(const std::string& text);

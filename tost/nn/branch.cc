@@ -70,8 +70,8 @@ class NormAndMap : public Function<NormAndMap> {
     const Tensor n = torch::layer_norm(x, norm_weight.sizes(), norm_weight, saved[2], eps);
     variable_list inputs(saved.begin(), saved.begin() + 6);
     inputs.resize(7);
-    return branch::through_definition({x.view_as(x), torch::linear(n, saved[3], saved[5])}, inputs,
-                                      {grads[0], grads[1].to(torch::kFloat)});
+    return plain_gradients({x.view_as(x), torch::linear(n, saved[3], saved[5])}, inputs,
+                           {grads[0], grads[1].to(torch::kFloat)});
   }
 };
 
@@ -113,8 +113,7 @@ class MapAndAdd : public Function<MapAndAdd> {
                &keep = saved[5];
     Tensor value = gamma * torch::linear(y.to(torch::kFloat), weight, bias);
     if (keep.defined()) value = value * keep.view({-1, 1, 1});
-    variable_list result =
-        branch::through_definition({value}, {y, weight, {}, bias, gamma, {}}, {grad});
+    variable_list result = plain_gradients({value}, {y, weight, {}, bias, gamma, {}}, {grad});
     result.insert(result.begin(), grad);
     return result;
   }
@@ -255,7 +254,7 @@ class MlpFunction : public Function<MlpFunction> {
     if (v[kKeep].defined()) value = value * v[kKeep].view({-1, 1, 1});
     variable_list inputs(v.begin(), v.begin() + kInputs);
     inputs[kInCopy] = inputs[kOutCopy] = Tensor();
-    variable_list result = branch::through_definition({v[kX] + value}, inputs, {grad});
+    variable_list result = plain_gradients({v[kX] + value}, inputs, {grad});
     result.emplace_back();
     return result;
   }

@@ -18,7 +18,6 @@
 #include "tost/nn/preset_names.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/device.h"
-#include "tost/ops/device_memory.h"
 
 namespace tost {
 namespace {
