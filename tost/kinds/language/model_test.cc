@@ -238,7 +238,7 @@ TEST(LanguageModel, HasTheLossOfThePlainForm) {
     }
     const Tensor logits = model->forward(ids).flatten(0, 1);
     const double wanted = torch::cross_entropy_loss(logits, ids.flatten()).item<double>();
-    EXPECT_NEAR(found, wanted, (precision == Precision::kBf16 ? 1e-3 : 1e-4) * wanted);
+    EXPECT_NEAR(found, wanted, (precision == Precision::kBf16 ? 5e-3 : 1e-4) * wanted);
   }
 }
 
