@@ -23,20 +23,13 @@ table vision-plain --model "$vision" --batch 1,16 --precision fp32,bf16 --engine
 table prefill --model tost_gpt_base --test prefill --tokens 1k,8k --precision fp32,bf16,int8 --work
 table decode --model tost_gpt_base --test decode --tokens 512 --precision fp32,bf16,int8,int4 --work
 table memory --model tost_gpt_base --test prefill --tokens 1k,100k --precision fp32,bf16 --repeat 1 --warmup 0 --no-floor --engine on
-table sequence --model tost_lra_text,tost_lra_listops --batch 1,8 --precision fp32,bf16,int8
 say peers
 bench/peers/run.sh --threads "$threads" --tost "$tost" --markdown "$out/peers.md" --json "$out/peers.json" >/dev/null
 bench/peers/run.sh --threads "$threads" --tost "$tost" --models tost_gpt_base --batches 1 --tokens 512,2048 --rounds 3 \
   --markdown "$out/peers-language.md" --json "$out/peers-language.json" >/dev/null
-say loading
-"$tost" bench data --threads "$threads" --repeat "$repeat" --output "$out/loading.md,$out/loading.json"
-"$tost" bench data --threads "$threads" --repeat "$repeat" --source jpeg --width 2000 --height 1500 \
-  --output "$out/loading-large.md,$out/loading-large.json"
 say start-up
 build/peers/bin/python bench/start_up.py "$tost" >"$out/start-up.md"
 say training
 build/peers/bin/python bench/peers/train.py --threads "$threads" >"$out/train-vision-eager.jsonl"
 build/peers/bin/python bench/peers/train.py --model tost_gpt_base --batch 1 --threads "$threads" >"$out/train-language-eager.jsonl"
-"$tost" bench train --model tost_cab_small_12_p16 --batch 16 --threads "$threads" --repeat "$repeat" >"$out/train-vision.txt"
-"$tost" bench train --model tost_gpt_base --batch 1 --threads "$threads" --repeat "$repeat" >"$out/train-language.txt"
 say "done: $out"

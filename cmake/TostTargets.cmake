@@ -148,14 +148,18 @@ function(tost_tests)
                        PROPERTIES LABELS slow TIMEOUT 3600)
 endfunction()
 
-# tost_probe(NAME x DEPS tost_x ... [TORCH]) builds tests/x from x.cc: a program whose answers a test in Python compares.
+# tost_probe(NAME x [FOLDER f] DEPS tost_x ... [TORCH]) builds tests/x from f/x.cc: a program whose answers a test in Python
+# compares.
 function(tost_probe)
   if(NOT TOST_BUILD_TESTS OR TOST_OPS_ONLY)
     return()
   endif()
-  cmake_parse_arguments(P "TORCH" "NAME" "DEPS" ${ARGN})
+  cmake_parse_arguments(P "TORCH" "NAME;FOLDER" "DEPS" ${ARGN})
+  if(NOT P_FOLDER)
+    set(P_FOLDER .)
+  endif()
   set_property(DIRECTORY APPEND PROPERTY TOST_NAMED_SOURCES ${P_NAME}.cc)
-  add_executable(${P_NAME} ${P_NAME}.cc)
+  add_executable(${P_NAME} ${P_FOLDER}/${P_NAME}.cc)
   set_target_properties(${P_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${P_NAME} PRIVATE ${P_DEPS})
   if(P_TORCH)

@@ -46,8 +46,6 @@ files_of() {
   for source in "${base[@]}" $(sources_of "$1") "fuzz/targets/$1.cc"; do
     case $source in
       *_test.cc | tost/io/torch_tensors.cc) ;;
-      *safetensors_probe.cc) echo "$source" ;;
-      *probe.cc) ;;
       *) echo "$source" ;;
     esac
   done

@@ -28,7 +28,7 @@ run() {
   say "$result  $name  $counts"
 }
 
-# Graphs, models and commands are among the tests; see tost/ops/device_graph_test.cc, tost/cli/device_*_test.cc.
+# Models and commands are among the tests, see tests/device_*_test.cc.
 # Cases small enough for the sanitizers, of every kernel: packs and single channels, cut samples, padding, steps.
 few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:*/both_ends:*/many_chunks:*/wide45:*/wide200:GpuOperators.*'
 
@@ -57,14 +57,8 @@ for dtype in float32 bfloat16; do
 done
 # Groups of samples that the L2 cache holds, where the default has none.
 run bench_bfloat16_groups env TOST_GPU_CACHE=1000000000 "$build/tost" bench op --device cuda --dtype bfloat16 --shapes 32x4096
-for graphs in on off; do
-  run "bench_model_graphs_$graphs" "$build/tost" bench model --device cuda --graphs $graphs --precision fp32,bf16 \
-      --model tost_cab_small_12_p16,tost_gpt_base --batch 1,64 --format json
-  run "bench_train_graphs_$graphs" "$build/tost" bench train --device cuda --graphs $graphs \
-      --model tost_cab_small_12_p16 --batch 64
-  run "bench_decode_graphs_$graphs" "$build/tost" bench decode --device cuda --graphs $graphs --batch 16 \
-      --models tost_gpt_base
-done
+run bench_model "$build/tost" bench model --device cuda --precision fp32,bf16 \
+    --model tost_cab_small_12_p16,tost_gpt_base --batch 1,64 --format json
 python=.venv/bin/python  # where scripts/setup.sh puts torch, unless there was one
 [ -x "$python" ] || python=python3
 peers() { "${PEERS_PYTHON:-$python}" bench/peers/gpu.py --library "$build/lib/libtost_torch.so" --tost "$build/tost" "$@"; }

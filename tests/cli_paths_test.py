@@ -82,7 +82,7 @@ class Case(unittest.TestCase):
     def writers(self, path):
         """Every command that writes to `path`."""
         run, text, sweep = (str(self.shared / name) for name in ["run", "text.txt", "sweep.json"])
-        return [["train", *TINY, "--out", path], ["sweep", sweep, "--out", path], ["bench", "load", "--folder", path],
+        return [["train", *TINY, "--out", path], ["sweep", sweep, "--out", path],
                 ["explain", run, self.picture, "--out", path],
                 ["convert", run, path + ".safetensors"], ["convert", run, path],
                 ["quantize", run, path + ".safetensors"],

@@ -515,34 +515,6 @@ class Operation(Case):
         self.assertEqual(server.process.wait(300), 0)
         server.end()
 
-    def test_load(self):
-        shown = json.loads(run("bench", "serve", "--port", self.server.port, "--requests", "12", "--rate", "50", "--tokens", "8",
-                               "--model", "lm", "--json").stdout)
-        self.assertEqual((shown["answered"], shown["failed"], shown["refused"]), (12, 0, 0))
-        self.assertEqual(shown["first_token"]["count"], 12)
-        self.assertEqual(shown["tokens"], 12 + shown["between_tokens"]["count"])
-        self.assertIsNone(shown["failure"])
-        self.error("bench", "serve", "--port", "1", exit_code=1, says="start tost serve")
-        self.error("bench", "serve", "--port", str(self.server.port), "--model", "nothing", "--requests", "3", exit_code=1,
-                   says="no model 'nothing'")
-        self.error("bench", "serve", "--host", "localhost", exit_code=2, says="127.0.0.1")
-        self.error("bench", "serve", "--rate", "0", exit_code=2, says="above 0")
-
-    def test_a_load_tells_that_its_server_died(self):
-        server = Server(self.lm)
-        self.addCleanup(server.end)
-        bench = subprocess.Popen([cli_test.TOST, "bench", "serve", "--port", str(server.port), "--requests", "400", "--rate", "100",
-                                  "--tokens", "50"], stdout=subprocess.PIPE, text=True)
-        while server.metric("tost_new_tokens_total") < 200:
-            time.sleep(0.01)
-        server.end(signal.SIGKILL)
-        said = bench.communicate(timeout=600)[0]
-        self.assertEqual(bench.returncode, 0)
-        answered, failed = (int(n) for n in re.search(r"(\d+) answered, 0 refused, (\d+) failed", said).groups())
-        self.assertEqual(answered + failed, 400)
-        self.assertGreater(failed, 0)
-        self.assertRegex(said, "The first failure: (The server ended|The server gave no answer|Cannot connect)")
-
     def test_bad_flags(self):
         self.error("serve", self.lm, "--port", "70000", exit_code=2, says="65535")
         self.error("serve", self.lm, self.lm, exit_code=2, says="NAME=FILE")

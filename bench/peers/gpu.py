@@ -2,7 +2,7 @@
 
 Layers: official-formula PyTorch (eager, torch.compile), the operator torch.ops.tost, and softmax
 attention by PyTorch's fused kernels and flash-attn. Networks: the same within predictions and
-training steps, and `tost bench model` and `bench train`. Every contestant is compared with the fp32
+training steps, and `tost bench model`. Every contestant is compared with the fp32
 form first; one that deviates by more than its type allows is not timed. Then all take turns.
 --figure also draws time and memory against the number of tokens, the paper's speed figure. Without a
 GPU it says so and ends with 0; --device cpu runs everything that a CPU can.
@@ -158,7 +158,7 @@ class Entry:
 
 def open_entries(options, setting, timer, missing):
     for name in options.contestants:
-        if name == gpu_program.NAME and setting.what == "layer":
+        if name == gpu_program.NAME and (setting.what == "layer" or setting.job == "training"):
             continue
         print(f"{setting.label}: {name}", file=sys.stderr)
         if name == gpu_program.NAME:

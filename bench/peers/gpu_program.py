@@ -1,4 +1,4 @@
-"""This program as a contestant on a GPU: `tost bench model` and `bench train`."""
+"""This program as a contestant on a GPU: `tost bench model`."""
 
 import json
 import subprocess
@@ -16,18 +16,13 @@ class Program:
     def __init__(self, setting, tost):
         self.name, self.times, self.error, self.failed, self.work = NAME, [], None, None, self
         self.peak_mib = None
-        self.setting, self.training = setting, setting.job == "training"
+        self.setting = setting
         size = ["--image-size", str(setting.size)]
-        if self.training:
-            special = ["--no-plain", "--no-twin"]
-            size = size if setting.pictures else ["--block", str(setting.size)]
-        else:
-            special = ["--test", "forward" if setting.pictures else "prefill", "--no-floor"]
-            special += ["--engine", "on" if setting.device == "cpu" else "off"]
-            size = size if setting.pictures else ["--tokens", str(setting.size)]
-        self.command = [tost, "bench", "train" if self.training else "model", "--model",
-                        setting.what, "--batch", str(setting.batch), *size, "--precision",
-                        setting.dtype, "--json", *special]
+        special = ["--test", "forward" if setting.pictures else "prefill", "--no-floor"]
+        special += ["--engine", "on" if setting.device == "cpu" else "off"]
+        size = size if setting.pictures else ["--tokens", str(setting.size)]
+        self.command = [tost, "bench", "model", "--model", setting.what, "--batch",
+                        str(setting.batch), *size, "--precision", setting.dtype, "--json", *special]
         if setting.device != "cpu":
             self.command += ["--device", setting.device]
         self.turn(1, keep=False)
@@ -43,8 +38,6 @@ class Program:
             return
         if done.returncode != 0:
             self.failed = rounds.last_line(done.stderr)
-        elif keep and self.training:
-            self.times.append(json.loads(done.stdout)["precisions"][0]["step"]["ms"])
         elif keep:
             row = json.loads(done.stdout)["rows"][0]
             self.times += row["times_ms"]

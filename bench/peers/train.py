@@ -2,7 +2,7 @@
 
 Prints one JSON object a precision: milliseconds (median and quartiles) of a step, and how far the
 resident memory of the process rises above what it was before the network existed. The counterpart is
-`tost bench train`.
+the rate that `tost train` prints.
 """
 
 import argparse

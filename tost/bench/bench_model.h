@@ -23,15 +23,12 @@ struct BenchTask {
   int64_t size = 0;   // side of a picture, or tokens
   int64_t steps = 1;  // of decode
   torch::Device device = torch::kCPU;
-  std::string graphs = "auto";  // see graphs_wanted()
 };
 
 // prepare() comes before each run() and outside its time; run() gives the logits [batch, ...].
 struct BenchRunner {
   std::function<void()> prepare = [] {};
   std::function<torch::Tensor()> run;
-  // Whether run() has come to replaying graphs.
-  std::function<bool()> by_graphs = [] { return false; };
   int64_t weight_bytes = 0;  // that run() reads at least once (in decode: each step)
 };
 
@@ -46,9 +43,8 @@ class BenchModel {
   virtual int64_t default_size() const = 0;
   // Random, the same for the same task.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
-  // Throws a usage Error where this model has no such precision or engine, and where graphs are
-  // "on" and the test has none. The last call: the runner takes what it needs of this model and may
-  // drop the rest.
+  // Throws a usage Error where this model has no such precision or engine. The last call: the
+  // runner takes what it needs of this model and may drop the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;

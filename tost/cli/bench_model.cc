@@ -79,10 +79,7 @@ nlohmann::json read_earlier(const std::string& file) {
 // To stderr as each is done: the table comes when all are.
 void print_model_progress(const ModelBenchRow& row) {
   std::cerr << row.model << ", " << row.test << ", batch " << row.batch << ", size " << row.size
-            << ", " << row.precision << ", "
-            << (row.engine   ? "engine: "
-                : row.graphs ? "graphs: "
-                             : "plain: ");
+            << ", " << row.precision << ", " << (row.engine ? "engine: " : "plain: ");
   if (!row.missing.empty()) {
     std::cerr << row.missing << "\n";
     return;
@@ -136,8 +133,6 @@ void add_lists(CLI::App& command, BenchModelFlags& o) {
 void add_model_options(CLI::App& command, BenchModelFlags& o) {
   auto& b = o.bench;
   add_value(command, "--device", b.device, "cpu, cuda, cuda:N, or auto; on a GPU --engine is off");
-  add_value(command, "--graphs", b.graphs,
-            "On a GPU, run as CUDA graphs: on, off, or auto: where it can be");
   add_value(command, "--steps", b.steps, "Tokens of a repetition of decode");
   add_value(command, "--warmup", b.warmup, "Repetitions before the measured ones");
   add_value(command, "--repeat", b.repeat, "Repetitions; median and quartiles are reported");

@@ -28,13 +28,8 @@ namespace tost {
 #define TOST_BENCH_COMMANDS(X) \
   X(bench_model)               \
   X(bench_op)                  \
-  X(bench_train)               \
-  X(bench_decode)              \
-  X(bench_load)                \
-  X(bench_data)                \
   X(bench_scaling)             \
-  X(bench_quality)             \
-  X(bench_serve)
+  X(bench_quality)
 
 #define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);
 TOST_COMMANDS(TOST_DECLARE_COMMAND)

@@ -72,19 +72,19 @@ void add_eval_command(CLI::App& app) {
       "Images (default 100), sequences (default 32), windows or passages at a time (recall above "
       "2,048 tokens: one)");
   command->add_option("--precision", options->precision,
-                      "fp32 or bf16, by the engine int8, of language models " +
+                      "fp32 or bf16, of image models int8, of language models " +
                           list_of(integer_precisions(), " and ") + " (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--quiet", options->quiet, "No progress");
   add_device_option(*command, options->run);
-  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   command->add_flag("--per-class", options->per_class, "Accuracy of each class as well");
   command->add_flag("--engine,!--no-engine", options->engine,
                     "Through the inference engine, or layer by layer");
-  for (const char* shared : {"--data-format", "--per-class", "--engine"}) {
+  for (const char* shared : {"--data-format", "--per-class"}) {
     command->get_option(shared)->group("Image and sequence models");
   }
+  command->get_option("--engine")->group("Image models");
   for (const EvalKind& kind : kKinds) {
     (*flags)[kind.kind] = kind.add_options(*command, *options);
   }

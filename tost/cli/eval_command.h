@@ -17,8 +17,6 @@
 
 namespace tost {
 
-// The part of tost eval that asks language models for what they have read.
-
 // Flags of the tasks of recall; what is not given is that of the model's training,
 // where that was of the same task.
 struct RecallFlags {

@@ -66,11 +66,6 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
                  join(tasks, " and "), ".");
     }
   }
-  if (command.run.graphs == "on" && command.task != "lambada") {
-    fail_usage("graphs on does not go with --task ", command.task,
-               ", which reads whole texts, and single tokens alone are read by graphs; use auto or "
-               "off.");
-  }
   if (is_recall_task(command.task)) return;
   require_data(app);
   const bool official = command.loss.protocol == "official";
@@ -248,7 +243,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   if (!command.precision.empty()) {
     language.precision = precision_from_name(command.precision, language_precisions(device));
   }
-  place_language(language.model, language.precision, device, command.run.graphs);
+  place_language(language.model, language.precision, device);
   const PrecisionScope scope(scope_precision(language.precision, device), device);
   ProgressLine progress(command.quiet || command.run.json);
   std::optional<json> report = run_task(app, language, command, progress);

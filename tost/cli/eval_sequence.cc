@@ -12,7 +12,6 @@
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/sequence/engine.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/sequence/train_config.h"
@@ -97,7 +96,7 @@ std::vector<CLI::Option*> add_sequence_eval_options(CLI::App& app, EvalCommand& 
     options.push_back(add_field_option(app, field, command.sequence_values));
     options.back()->group("Sequence models");
   }
-  for (const char* shared : {"--data-format", "--per-class", "--holdout", "--engine"}) {
+  for (const char* shared : {"--data-format", "--per-class", "--holdout"}) {
     options.push_back(app.get_option(shared));
   }
   return options;
@@ -115,11 +114,8 @@ void run_sequence_eval(const CLI::App& app, EvalCommand& command) {
   ProgressLine progress(command.quiet || command.run.json);
   SequenceEvalOptions options;
   if (command.batch > 0) options.batch = command.batch;
-  options.engine = command.engine;
-  options.graphs = command.run.graphs;
-  options.precision = chosen_precision(
-      command.precision, loaded.precision,
-      classifier_precisions(command.engine && SequenceEngine::supports(*loaded.model)));
+  options.precision = chosen_precision(command.precision, loaded.precision,
+                                       classifier_precisions(/*engine=*/false));
   options.stop = stop_flag();
   options.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "sequences scored");

@@ -70,7 +70,6 @@ void run_vision_eval(const CLI::App& app, EvalCommand& options) {
       options.precision, loaded.precision,
       classifier_precisions(options.engine && VisionEngine::supports(*loaded.model)));
   wanted.engine = options.engine;
-  wanted.graphs = options.run.graphs;
   wanted.stop = stop_flag();
   wanted.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "images scored");

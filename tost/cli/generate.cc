@@ -175,7 +175,7 @@ LoadedLanguage load(const GenerateFlags& o) {
   if (!o.precision.empty()) {
     loaded.precision = precision_from_name(o.precision, language_precisions(device));
   }
-  place_language(loaded.model, loaded.precision, device, o.run.graphs);
+  place_language(loaded.model, loaded.precision, device);
   return loaded;
 }
 
@@ -269,7 +269,6 @@ void add_generate_command(CLI::App& app) {
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   command->add_flag("--stats", options->stats, "Speed and memory on stderr");
   add_device_option(*command, options->run);
-  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command, "  tost generate run --prompt \"ROMEO:\" --temperature 0.8 --top-k 40");
   command->callback([options] { run_generate(*options); });

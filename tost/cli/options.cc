@@ -23,13 +23,6 @@ void add_device_option(CLI::App& command, RunOptions& options) {
       ->capture_default_str();
 }
 
-void add_graphs_option(CLI::App& command, RunOptions& options) {
-  command
-      .add_option("--graphs", options.graphs,
-                  "On a GPU, run as CUDA graphs: on, off, or auto: where it can be")
-      ->capture_default_str();
-}
-
 void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads (0: all cores)");
   command.add_flag("--json", options.json, "One JSON object on stdout instead of text");
@@ -57,12 +50,6 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name) {
   return command.add_option("--tokenizer", name,
                             "Of a model whose file holds none: gpt2:FOLDER, gpt2, bytes, "
                             "file:TOKENIZER.json, or made from --data: chars, words:N");
-}
-
-std::string device_label(c10::Device device) {
-  if (device.is_cpu()) return cat(at::get_num_threads(), " threads");
-  const auto facts = gpu_facts(device.index());
-  return facts ? facts->name : device.str();
 }
 
 std::string quoted(const std::string& text) {

@@ -1,8 +1,6 @@
 // Options that several commands share.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
@@ -24,12 +22,9 @@ struct RunOptions {
   bool json = false;
   int64_t threads = 0;
   std::string device = "cpu";
-  std::string graphs = "auto";
 };
 // --device, for commands that run models.
 void add_device_option(CLI::App& command, RunOptions& options);
-// --graphs, for those that run one on many inputs of the same shapes.
-void add_graphs_option(CLI::App& command, RunOptions& options);
 void add_run_options(CLI::App& command, RunOptions& options);
 // The model that the command is about: a path, or the name of a shipped model, of which `value`
 // then gets the file.
@@ -38,9 +33,6 @@ void add_model_argument(CLI::App& command, const char* name, std::string& value)
 void accept_shipped_names(CLI::Option& option);
 // --tokenizer, of language models whose file holds none.
 CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
-
-// "2 threads", or the GPU's name.
-std::string device_label(c10::Device device);
 
 // For a shell: in single quotes where it holds anything but plain characters.
 std::string quoted(const std::string& text);

@@ -11,7 +11,6 @@
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/kinds/sequence/engine.h"
 #include "tost/kinds/sequence/predict.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/ops/device.h"
@@ -62,7 +61,6 @@ void print(const PredictFlags& options, const std::filesystem::path& file,
 // The settings with the precision that was asked for, else the file's.
 PredictOptions settled(const PredictFlags& options, Precision stored, bool engine) {
   PredictOptions predict = options.predict;
-  predict.graphs = options.run.graphs;
   predict.precision = chosen_precision(options.precision, stored, classifier_precisions(engine));
   return predict;
 }
@@ -95,9 +93,8 @@ void predict_sequences(const PredictFlags& options, Weights weights) {
     texts.push_back({read_file(path, kMaxTextBytes), options.second});
     names.push_back(path);
   }
-  const bool engine = options.predict.engine && SequenceEngine::supports(*loaded.model);
-  std::vector<Prediction> predictions =
-      predict_texts(*loaded.model, loaded.info, texts, settled(options, loaded.precision, engine));
+  std::vector<Prediction> predictions = predict_texts(
+      *loaded.model, loaded.info, texts, settled(options, loaded.precision, /*engine=*/false));
   for (size_t i = 0; i < predictions.size(); ++i) predictions[i].path = names[i];
   print(options, loaded.file, predictions);
 }
@@ -154,13 +151,12 @@ void add_predict_command(CLI::App& app) {
       command->add_option("--second", options->second,
                           "The other document, for a model of pairs of them")};
   command->add_flag("--engine,!--no-engine", options->predict.engine,
-                    "Through the inference engine, or layer by layer");
+                    "Image models: through the inference engine, or layer by layer");
   add_value(*command, "--top", options->predict.top_k, "Classes shown for each image");
   command->add_option("--precision", options->precision,
-                      "fp32 or bf16, by the engine int8 (default: the file's)");
+                      "fp32 or bf16, of image models int8 (default: the file's)");
   command->add_flag("--ema", options->ema, "Use the averaged weights");
   add_device_option(*command, options->run);
-  add_graphs_option(*command, options->run);
   add_run_options(*command, options->run);
   add_example(*command,
               "  tost predict run photo.jpg other.png --top 3\n"

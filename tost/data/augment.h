@@ -80,8 +80,7 @@ class Augmenter {
   Normalizer normalize_;
 };
 
-// RandAugment with timm's "increasing" operations and magnitude scales.
-
+// How operations of RandAugment (timm's "increasing" ones, with its magnitudes) fill and resample.
 struct OpContext {
   std::vector<uint8_t> fill;              // for pixels from outside, one value a channel
   std::string interpolation = "bicubic";  // or bilinear, or random

@@ -78,7 +78,6 @@ std::vector<std::string> image_formats();
 std::string image_dataset_format(const DataSpec& spec);
 
 // Pictures of one size held decoded in memory: idx and CIFAR.
-
 struct MemoryImages {
   std::string format;
   int64_t width = 0;

@@ -132,7 +132,6 @@ int64_t listops_depth(std::string_view code) {
 }
 
 // Drawing ListOps expressions and writing them as text.
-
 namespace {
 
 struct Drawing {

@@ -17,8 +17,7 @@
 
 namespace tost {
 
-// Which picture stands where in an epoch.
-
+// Which picture comes at which place of an epoch.
 struct SamplerConfig {
   bool shuffle = false;
   uint64_t seed = 0;
@@ -107,7 +106,6 @@ class ImageLoader {
 };
 
 // Makes one batch from its place in an epoch: the pure function that ImageLoader calls.
-
 class BatchMaker {
  public:
   // Throws as ImageLoader's constructor.

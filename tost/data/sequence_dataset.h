@@ -89,7 +89,6 @@ std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec);
 
 // Sequences that lie in memory or in a mapped file as bytes, and parts of a data set. Free of
 // torch.
-
 struct SequenceRows {
   std::string format;
   SequenceCoding coding;

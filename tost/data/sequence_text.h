@@ -14,7 +14,6 @@
 namespace tost {
 
 // Tables of tab-separated columns, one sample a line; lines end in LF or CR LF.
-
 struct TsvRow {
   const std::string& path;
   int64_t line;  // from 1

@@ -16,7 +16,6 @@ namespace {
 using Color = std::array<double, 3>;  // 0..1
 
 // The outlines of `shapes`, in coordinates where each fits the unit disc.
-
 bool disc(double x, double y) {
   return x * x + y * y < 0.81;
 }

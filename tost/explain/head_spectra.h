@@ -34,8 +34,6 @@ struct HeadSpectra {
 // u [H, C, P].
 HeadSpectra head_spectra(const torch::Tensor& u);
 
-// The spectra of one layer's heads as drawings.
-
 inline constexpr size_t kNamedHeads = 8;  // that a chart can distinguish or a row holds
 
 // The singular values of the first kNamedHeads of `heads` (from 1).

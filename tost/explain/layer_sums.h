@@ -13,7 +13,6 @@ namespace tost {
 
 // Lengths of tokens over many pictures, and how many stand out: high-norm artefacts
 // (arXiv 2309.16588).
-
 struct NormStatistics {
   int64_t tokens = 0;
   double mean = std::nan(""), deviation = std::nan(""), median = std::nan("");
@@ -117,7 +116,6 @@ class LayerSums {
 };
 
 // Correlations of a head's projected tokens: what the layer's diagonal statistic leaves out.
-
 // Per picture and head, over tokens weighted by membership as in the layer's own statistic:
 // r_ij = M_ij / sqrt(M_ii M_jj). `absolute` takes the second moments M = 1/n_k sum_j pi_kj w_kj
 // w_kj^T, whose diagonal is all that the layer computes; `centered` the covariance, with the

@@ -39,8 +39,6 @@ nlohmann::json rounded(const torch::Tensor& tensor, int decimals);
 std::vector<double> layer_axis(size_t count);
 TableCell number_cell(const std::string& text, bool strong = false);
 
-// Maps of numbers as pictures.
-
 // values [N] or [rows, columns] as one pixel a value; 0 ... 1 where the ends are not finite.
 Image map_image(const torch::Tensor& values, int64_t rows, int64_t columns, double low, double high,
                 ColorMap map = ColorMap::kSequential);

@@ -15,7 +15,6 @@ namespace tost {
 
 // Text cut into the pieces that GPT-2 encodes apart: contractions, words, numbers, other signs,
 // white space.
-
 // The official pattern
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // with the letters and numbers of Unicode 16, whatever version PCRE2 was built with, and \s for the

@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 // The visible characters that stand for bytes in GPT-2's vocabulary files.
-
 class Gpt2Alphabet {
  public:
   Gpt2Alphabet() {

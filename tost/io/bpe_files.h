@@ -18,7 +18,6 @@ std::string tokens_to_base64(const std::vector<std::string>& tokens);
 std::vector<std::string> tokens_from_base64(std::string_view text, const std::string& where);
 
 // A byte-pair vocabulary as the two files that GPT-2's tokenizer is made from elsewhere.
-
 struct BpeFiles {
   std::string vocabulary;  // vocab.json: every token and its id, the end of text last
   std::string merges;      // merges.txt: which two tokens become one, by id

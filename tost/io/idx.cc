@@ -17,7 +17,6 @@ namespace tost {
 namespace {
 
 // Inflates gzip data piece by piece, so that a reader decides how much it is willing to hold.
-
 // Reads a file's content in order, inflating it if it is gzip (members may follow one another).
 // `bytes` must outlive the reader; `name` appears in every message.
 class ContentReader {

@@ -104,8 +104,4 @@ void write_png(const std::string& path, const Image& image) {
   write_file_atomic(path, encode_png(image));
 }
 
-void write_jpeg(const std::string& path, const Image& image, int quality) {
-  write_file_atomic(path, encode_jpeg(image, quality));
-}
-
 }  // namespace tost

@@ -76,6 +76,5 @@ std::string encode_png(const Image& image);
 std::string encode_jpeg(const Image& image, int quality = 90);
 // The old file stays whole if writing fails.
 void write_png(const std::string& path, const Image& image);
-void write_jpeg(const std::string& path, const Image& image, int quality = 90);
 
 }  // namespace tost

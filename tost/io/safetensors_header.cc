@@ -14,9 +14,6 @@
 namespace tost {
 namespace {
 
-// Reads the header's JSON event by event, so that duplicates are seen and nothing foreign is ever
-// built.
-
 constexpr size_t kMaxRank = 64;  // what torch's iterators take
 
 // Names may hold anything; a message shows the beginning.

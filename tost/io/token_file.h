@@ -16,7 +16,6 @@
 namespace tost {
 
 // The header of llm.c's token files.
-
 using TokenFileHeader = std::array<int32_t, 256>;  // magic, version, number of tokens, zeros
 inline constexpr size_t kTokenHeaderBytes = sizeof(TokenFileHeader);
 inline constexpr int32_t kTokenMagic = 20240520;

@@ -45,8 +45,6 @@ std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& path);
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(std::vector<std::string> tokens,
                                                     const std::string& where);
 
-// What the tokenizers share inside: their JSON, and the error for an id outside the vocabulary.
-
 // The piece's index, or a data Error.
 size_t checked_id(const Tokenizer& tokenizer, int32_t id);
 

@@ -132,9 +132,6 @@ torch::Device device_of_rank(const Group& group, const LoopConfig& loop) {
     fail_usage("Several processes each take a GPU of their own, so device cannot be ", loop.device,
                "; set it to cuda, and CUDA_VISIBLE_DEVICES to the GPUs to use.");
   }
-  if (loop.graphs == "on") {
-    fail_usage("graphs on does not go with several processes; use auto or off.");
-  }
   if (group.local_rank() >= gpu_count()) {
     fail_usage("Process ", group.local_rank(),
                " of its machine (LOCAL_RANK) has no GPU: torch sees ", gpu_count(),

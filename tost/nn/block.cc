@@ -42,7 +42,12 @@ torch::Tensor Block::layer_by_layer(const torch::Tensor& x, BlockTrace* trace,
   auto mixer_input = norm1->forward(x);
   auto mixer_output = attn->forward(mixer_input, call);
   auto mixed = add_scaled(x, gamma1, dropped(mixer_output), drop_path);
-  auto output = add_scaled(mixed, gamma2, dropped(mlp->forward(norm2->forward(mixed))), drop_path);
+  const auto run = [this](const torch::Tensor& input) {
+    return mlp->forward(norm2->forward(input));
+  };
+  const auto value =
+      recompute == Recompute::kMlp && is_training() ? recomputed(run, mixed) : run(mixed);
+  auto output = add_scaled(mixed, gamma2, dropped(value), drop_path);
   if (trace != nullptr) {
     trace->mixer_input = mixer_input;
     trace->mixer_output = mixer_output;

@@ -16,8 +16,7 @@
 
 namespace tost {
 
-// The weights of a transformer block as the engines of bidirectional models read them.
-
+// The weights of a LayerNorm as the engines read them.
 struct NormWeights {
   torch::Tensor weight, bias;  // [C] float32, bias may be undefined
 };
@@ -66,7 +65,6 @@ inline const float* data(const torch::Tensor& values) {
 
 // One piece of memory cut into many: an engine lays its workspace out twice, first to learn how
 // much it takes, then on memory of that size.
-
 class ScratchMemory {
  public:
   // Without `base` it only counts.

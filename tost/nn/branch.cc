@@ -70,8 +70,8 @@ class NormAndMap : public Function<NormAndMap> {
     const Tensor n = torch::layer_norm(x, norm_weight.sizes(), norm_weight, saved[2], eps);
     variable_list inputs(saved.begin(), saved.begin() + 6);
     inputs.resize(7);
-    return branch::through_definition({x.view_as(x), torch::linear(n, saved[3], saved[5])}, inputs,
-                                      {grads[0], grads[1].to(torch::kFloat)});
+    return plain_gradients({x.view_as(x), torch::linear(n, saved[3], saved[5])}, inputs,
+                           {grads[0], grads[1].to(torch::kFloat)});
   }
 };
 
@@ -113,8 +113,7 @@ class MapAndAdd : public Function<MapAndAdd> {
                &keep = saved[5];
     Tensor value = gamma * torch::linear(y.to(torch::kFloat), weight, bias);
     if (keep.defined()) value = value * keep.view({-1, 1, 1});
-    variable_list result =
-        branch::through_definition({value}, {y, weight, {}, bias, gamma, {}}, {grad});
+    variable_list result = plain_gradients({value}, {y, weight, {}, bias, gamma, {}}, {grad});
     result.insert(result.begin(), grad);
     return result;
   }
@@ -124,17 +123,14 @@ class MapAndAdd : public Function<MapAndAdd> {
 
 bool branches_apply(const Tensor& x, const torch::nn::Module& block, double dropout) {
   const bool type = x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kBFloat16;
-  const auto device = x.device().type();
-  const bool cast = !at::autocast::is_autocast_enabled(device) ||
-                    at::autocast::get_autocast_dtype(device) == torch::kBFloat16;
+  const bool cast = !at::autocast::is_autocast_enabled(torch::kCPU) ||
+                    at::autocast::get_autocast_dtype(torch::kCPU) == torch::kBFloat16;
   const bool gradients = torch::GradMode::is_enabled(), training = block.is_training();
-  const bool asked =
-      gradients ? training && dropout == 0 : x.is_cuda() && !(training && dropout > 0);
-  if (!asked || x.numel() == 0 || !type || !cast || !branch::runs_on(x.device())) return false;
-  bool wanted = !gradients || x.requires_grad();
+  const bool asked = x.is_cpu() && gradients && training && dropout == 0;
+  if (!asked || x.numel() == 0 || !type || !cast) return false;
+  bool wanted = x.requires_grad();
   for (const Tensor& p : block.parameters()) {
-    if (p.device() != x.device() || p.scalar_type() != torch::kFloat || !p.is_contiguous())
-      return false;
+    if (!p.is_cpu() || p.scalar_type() != torch::kFloat || !p.is_contiguous()) return false;
     wanted = wanted || p.requires_grad();
   }
   return wanted;
@@ -258,7 +254,7 @@ class MlpFunction : public Function<MlpFunction> {
     if (v[kKeep].defined()) value = value * v[kKeep].view({-1, 1, 1});
     variable_list inputs(v.begin(), v.begin() + kInputs);
     inputs[kInCopy] = inputs[kOutCopy] = Tensor();
-    variable_list result = branch::through_definition({v[kX] + value}, inputs, {grad});
+    variable_list result = plain_gradients({v[kX] + value}, inputs, {grad});
     result.emplace_back();
     return result;
   }

@@ -8,11 +8,10 @@
 
 namespace tost {
 
-// Whether the functions below take x and the parameters of `block`: in training, with gradients
-// wanted and no dropout of single values; and without gradients on a GPU, which no engine (infer/)
-// is for. Everything is on one device that they run on (ops/mlp_grad.h), all parameters are float32
-// and contiguous, and autocast is off or to bfloat16. Otherwise blocks are made of the layers one
-// by one, which is the definition.
+// Whether the functions below take x and the parameters of `block`: in training on the CPU, with
+// gradients wanted and no dropout of single values. All parameters are float32 and contiguous, and
+// autocast is off or to bfloat16. Otherwise blocks are made of the layers one by one, which is the
+// definition.
 bool branches_apply(const torch::Tensor& x, const torch::nn::Module& block, double dropout = 0);
 
 struct NormedMap {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "tost/nn/device_autocast.h"
 #include "tost/ops/mlp_grad.h"
+#include "tost/ops/plain_gradients.h"
 #include "tost/torch.h"
 
 namespace tost::branch {
@@ -27,20 +29,21 @@ inline Tensor or_none(const Optional& x) {
 }
 
 // Of matrix products: bfloat16 under autocast of x's device, else float32.
-torch::ScalarType compute_type(const Tensor& x);
+inline torch::ScalarType compute_type(const Tensor& x) {
+  return at::autocast::is_autocast_enabled(x.device().type()) ? torch::kBFloat16 : torch::kFloat;
+}
 
 // A matrix in that type: itself, its working copy, or a rounded one.
-Tensor in_type(const Tensor& weight, const Tensor& working, torch::ScalarType type);
+inline Tensor in_type(const Tensor& weight, const Tensor& working, torch::ScalarType type) {
+  if (type == weight.scalar_type()) return weight;
+  return working.defined() ? working : weight.to(type);
+}
 
 // A matrix's gradient goes to its working copy, which follows it among the inputs, if that requires
 // a gradient.
-void give_weight(torch::autograd::variable_list& result, size_t place, const Tensor& working,
-                 Tensor gradient);
-
-// Gradients that can be differentiated again, from the definition's `outputs` of `inputs`, of which
-// some may be undefined or want no gradient.
-torch::autograd::variable_list through_definition(const torch::autograd::variable_list& outputs,
-                                                  const torch::autograd::variable_list& inputs,
-                                                  const torch::autograd::variable_list& grads);
+inline void give_weight(torch::autograd::variable_list& result, size_t place, const Tensor& working,
+                        Tensor gradient) {
+  result[working.defined() && working.requires_grad() ? place + 1 : place] = std::move(gradient);
+}
 
 }  // namespace tost::branch

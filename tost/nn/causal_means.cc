@@ -101,7 +101,6 @@ namespace {
 // M and R of these tokens after the last one [B, H, P + 1], and what it leaves of those before
 // [H or 1, 1]. By pieces, so that products of single tokens take little memory.
 std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
-  constexpr int64_t kPiece = 4096;
   const int64_t batch = call.pi.size(0), tokens = call.pi.size(1), heads = call.pi.size(2);
   const auto options = call.pi.options().dtype(torch::kFloat);
   const auto rates = call.log_rates.defined() ? call.log_rates.to(torch::kFloat).unsqueeze(1)
@@ -109,8 +108,8 @@ std::pair<Tensor, Tensor> sums_at_end(const MeansCall& call) {
   const auto left = (rates * torch::arange(tokens - 1, -1, -1, options)).exp().t();  // [T, H]
   const auto weight = call.pi * left;
   const auto mass = (weight * call.pi).sum(1, /*keepdim=*/false, torch::kDouble);
-  const auto weights = weight.unsqueeze(3).split(kPiece, 1);
-  const auto values = call.values.reshape({batch, tokens, heads, -1}).split(kPiece, 1);
+  const auto weights = weight.unsqueeze(3).split(kPieceTokens, 1);
+  const auto values = call.values.reshape({batch, tokens, heads, -1}).split(kPieceTokens, 1);
   auto sum = torch::zeros({}, options.dtype(torch::kDouble));
   for (size_t i = 0; i < values.size(); ++i) {
     sum = sum + (weights[i] * values[i]).sum(1, /*keepdim=*/false, torch::kDouble);

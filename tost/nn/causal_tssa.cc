@@ -62,14 +62,6 @@ CausalTssaMixer::CausalTssaMixer(const CausalMixerConfig& config) : CausalStatis
   }
 }
 
-// The bias of the one token at `place`, 0 beyond the last [H, 1, 1] (none at all: [H, 0, 1]).
-Tensor CausalTssaMixer::bias_at(const Tensor& place) const {
-  const int64_t count = denom_bias.size(1);
-  if (count == 0) return denom_bias;
-  const auto inside = place.lt(count).to(denom_bias.scalar_type()).view({1, 1, 1});
-  return denom_bias.index_select(1, place.clamp_max(count - 1)) * inside;
-}
-
 std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
                                                       const MixerCall& call) const {
   const int64_t batch = w.size(0), tokens = w.size(1), heads = config_.heads;
@@ -82,11 +74,10 @@ std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
   const auto squares = split.square();
   const auto energy = running_sums(squares, log_rates, part("energy")).clamp_min(1e-12);
   auto logits = (squares / energy).sum(-1);  // [B, T, H]
-  const auto biases = call.place != nullptr ? bias_at(*call.place) : denom_bias;
-  const int64_t first = call.place != nullptr ? 0 : position_of(call, tokens);
-  const int64_t biased = std::clamp<int64_t>(biases.size(1) - first, 0, tokens);
+  const int64_t first = position_of(call, tokens);
+  const int64_t biased = std::clamp<int64_t>(denom_bias.size(1) - first, 0, tokens);
   if (biased > 0) {
-    const auto bias = biases.narrow(1, first, biased).squeeze(2).t() * double(width);
+    const auto bias = denom_bias.narrow(1, first, biased).squeeze(2).t() * double(width);
     logits = logits + torch::constant_pad_nd(bias, {0, 0, 0, tokens - biased});
   }
   const auto pi = (logits * temp.squeeze(1)).softmax(-1);
@@ -127,9 +118,7 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& c
       before = (*call.state)["statistics"];
     }
     Tensor after;
-    std::tie(y, pi, after) = call.place != nullptr
-                                 ? tssa_causal(w, temp, bias_at(*call.place), before)
-                                 : tssa_causal(w, temp, denom_bias, before, call.position);
+    std::tie(y, pi, after) = tssa_causal(w, temp, denom_bias, before, call.position);
     if (call.state != nullptr) (*call.state)["statistics"] = after;
   }
   if (call.trace != nullptr) *call.trace = {w, pi};
@@ -152,9 +141,7 @@ Tensor CausalUniformMixer::forward(const Tensor& x, const MixerCall& call) {
   Tensor* carry = call.state != nullptr ? &(*call.state)["statistics"] : nullptr;
   const auto sums = running_sums(squares, {}, carry).reshape({batch, tokens, config_.dim});
   const int64_t first = position_of(call, tokens);
-  const auto seen = call.place != nullptr
-                        ? (*call.place + 1).to(sums.scalar_type())
-                        : torch::arange(first + 1, first + tokens + 1, sums.options());
+  const auto seen = torch::arange(first + 1, first + tokens + 1, sums.options());
   const auto damping = 1 / (1 + sums / seen.view({1, -1, 1}));
   const double share = config_.options.scale_pi ? 1.0 : 1.0 / double(heads);
   if (call.trace != nullptr) {

@@ -48,7 +48,6 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
 
  private:
-  torch::Tensor bias_at(const torch::Tensor& place) const;
   // The operator's formula (ops/tssa_causal_plain.h) with forgetting sums; y and pi [B, T, H].
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
                                                      const MixerCall& call) const;

@@ -6,7 +6,6 @@
 
 #include "tost/base/error.h"
 #include "tost/nn/device_autocast.h"
-#include "tost/ops/softmax_gradient.h"
 
 namespace tost {
 namespace {
@@ -17,6 +16,26 @@ using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
 constexpr int64_t kPieceBytes = int64_t{256} << 10;  // of logits, in one core's cache
+
+// The sum of the losses of logits [n, V] in nats over the targets [n] int64 that are not -1, the
+// others being below V. The logits become its gradient times `scale`: (softmax - onehot) scale,
+// zeros where the target is -1. Without a scale they are left undefined.
+Tensor softmax_gradient(const Tensor& logits, const Tensor& targets,
+                        const std::optional<Tensor>& scale) {
+  const Tensor index = targets.clamp_min(0).unsqueeze(1);
+  const bool wide = logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kDouble;
+  Tensor x = wide ? logits : logits.to(at::kFloat);
+  const Tensor kept = targets.ge(0).to(x.scalar_type()).unsqueeze(1);
+  const Tensor picked = x.gather(1, index);
+  const Tensor largest = x.amax(1, /*keepdim=*/true);
+  x.sub_(largest).exp_();
+  const Tensor sum = x.sum(1, /*keepdim=*/true);
+  const Tensor loss = ((sum.log() + largest - picked) * kept).sum();
+  if (!scale.has_value()) return loss;
+  x.mul_(kept * *scale / sum).scatter_add_(1, index, kept * scale->neg());
+  if (!wide) logits.copy_(x);
+  return loss;
+}
 
 // softmax_gradient(), on the CPU in pieces that stay in the cache.
 Tensor softmax_rows(const Tensor& logits, const Tensor& targets,

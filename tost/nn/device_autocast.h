@@ -38,7 +38,7 @@ class DeviceAutocast {
 };
 
 // Casts of weights are not cached meanwhile: one made without gradients would cut the weight off
-// from its own, and one made into memory of a CUDA graph would outlive it.
+// from its own.
 class NoCastCache {
  public:
   NoCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {

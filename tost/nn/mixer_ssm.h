@@ -29,7 +29,6 @@ class SsmMixer : public TokenMixer {
 torch::Tensor gated_output(torch::Tensor y, const Linear& out, torch::ScalarType dtype);
 
 // A state-space model as a causal mixer: its state does not grow with the context.
-
 // The layer of mixer_ssm.h read from the left alone; the optional convolution comes before it.
 // State: "ssm" [B, C, 2 N] float64, and "conv".
 class CausalSsmMixer : public TokenMixer {

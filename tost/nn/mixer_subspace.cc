@@ -13,8 +13,7 @@ namespace {
 
 // The weights of adaptive pooling [B, R, N] to m = min(R, n) runs of n tokens: run r is
 // [floor(r n / m), ceil((r + 1) n / m)), and rows from m on are zero. `n` and `runs` (m) [B, 1, 1]
-// are float64, which holds them exactly; divisions of integers throw while a graph is recorded on
-// the stand-in for a GPU.
+// are float64, which holds them exactly.
 Tensor pooling_weights(const Tensor& n, const Tensor& runs, int64_t most, int64_t tokens,
                        torch::ScalarType dtype) {
   const auto m = runs.clamp_min(1);  // of no tokens there is no run

@@ -3,7 +3,6 @@
 
 #include "tost/base/process_memory.h"
 #include "tost/ops/device.h"
-#include "tost/ops/device_memory.h"
 
 namespace tost {
 

@@ -26,7 +26,6 @@ struct PredictOptions {
   int64_t top_k = 5;  // at least 1; more than there are classes gives them all
   int64_t batch_size = 16;
   Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
-  std::string graphs = "auto";             // of a model on a GPU, see graphs_wanted()
   bool engine = true;                      // where it supports the model
 };
 

@@ -8,9 +8,8 @@
 
 namespace tost {
 
-// The chunked form of a diagonal state-space model; see StateSpace for what it computes.
-
-// Complex but for skip, in float64.
+// Terms of the chunked form of a diagonal state-space model, see StateSpace. Complex but for skip,
+// in float64.
 struct StateSpaceTerms {
   torch::Tensor rate;    // Δ A [C, N]
   torch::Tensor input;   // b [C, N]

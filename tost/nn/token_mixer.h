@@ -30,6 +30,9 @@ struct MixerTrace {
 // constant in size, softmax's grows with the context. An empty map stands for "nothing seen".
 using MixerState = std::map<std::string, torch::Tensor>;
 
+// Tokens that are read together, so that the length of a text does not decide the memory.
+inline constexpr int64_t kPieceTokens = 2048;
+
 // Everything a call may bring in addition to its tokens. Null means: not wanted, costs nothing.
 struct MixerCall {
   MixerTrace* trace = nullptr;
@@ -40,9 +43,6 @@ struct MixerCall {
   // x, replaced by that after x; no gradient flows through it.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
-  // [1] int64 on the device of x, which has one token: its position, in place of the one above.
-  // What is queued then serves every position.
-  const torch::Tensor* place = nullptr;
 };
 
 // What a mixer is built from. heads divides dim.

@@ -45,6 +45,15 @@ void synchronize(at::Device device);
 // through pinned memory, and this does not wait for it.
 at::Tensor to_device(const at::Tensor& x, at::Device device);
 
+// Bytes that can still be had, those the allocator keeps for later included; of the CPU, and where
+// it cannot be told, 0.
+int64_t free_device_bytes(at::Device device);
+
+// Most bytes that tensors on a GPU took at once since restart_device_peak(); 0 where it cannot be
+// told.
+int64_t device_peak_bytes(at::Device device);
+void restart_device_peak(at::Device device);
+
 // The state of the generator that random operations on the device draw from, and back.
 at::Tensor generator_state(at::Device device);
 void set_generator_state(at::Device device, const at::Tensor& state);

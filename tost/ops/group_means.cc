@@ -4,15 +4,15 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tost/base/error.h"
-#include "tost/kernels/cuda/tssa_cuda.h"
+#include "tost/kernels/group_means.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
-#include "tost/ops/device.h"
-#include "tost/ops/group_means_rows.h"
 #include "tost/ops/inner_operator.h"
+#include "tost/ops/kernel_call.h"
 #include "tost/ops/plain_gradients.h"
 
 namespace tost {
@@ -23,27 +23,99 @@ using torch::autograd::variable_list;
 
 namespace {
 
-struct MeansOnCpu {
-  struct Guard {
-    explicit Guard(at::Device) {}
-  };
-  static auto empty(const Tensor&) { return empty_cached; }
-  static void run(const kernels::MeansForwardArgs& args, const Tensor&) {
-    const ScratchBlock workspace(kernels::means_forward_workspace(args));
-    kernels::means_forward(args, workspace.data(), torch_parallel);
+// The kernels' inputs; what they point to lives here.
+struct MeansTensors {
+  MeansTensors(const MeansCall& call, const Tensor& scale_any)
+      : base(adjacent_channels(call.base)),
+        values(adjacent_channels(call.values)),
+        gate(call.gate.defined() ? adjacent_channels(call.gate) : call.gate),
+        pi(float_values(call.pi)),
+        decay(call.log_rates.defined() ? call.log_rates.to(at::kDouble).exp().contiguous()
+                                       : at::ones({pi.size(2)}, pi.options().dtype(at::kDouble))),
+        scale(float_values(scale_any)) {
+    for (const Tensor& x : {base, gate, pi, decay, scale}) {
+      TORCH_CHECK(!x.defined() || x.is_cpu(), "group means are given a tensor on ", x.device());
+    }
+    in.shape = shape_of(values, pi.size(2));
+    in.dtype = kernel_dtype(values);
+    in.values = tokens_in(values);
+    in.base = tokens_in(base);
+    if (gate.defined()) in.gate = tokens_in(gate);
+    in.pi = pi.const_data_ptr<float>();
+    in.decay = decay.const_data_ptr<double>();
+    in.scale = scale.const_data_ptr<float>();
+    in.from_end = call.from_end;
   }
-  static void run(const kernels::MeansBackwardArgs& args, const Tensor&) {
-    const ScratchBlock workspace(kernels::means_backward_workspace(args));
-    kernels::means_backward(args, workspace.data(), torch_parallel);
-  }
+
+  Tensor base, values, gate, pi, decay, scale;
+  kernels::MeansInputs in;
 };
 
-// y, the sums after the last token, and those before each chunk.
-auto run_means(const MeansCall& call, const Tensor& scale, const Tensor& sums, bool keep) {
-  static const auto op =
-      inner_operator<decltype(MeansRows<MeansOnCpu>::forward)>("tost::_means_forward");
-  return op.call(call.base, call.values, if_defined(call.gate), call.pi, if_defined(call.log_rates),
-                 scale, if_defined(sums), call.from_end, keep);
+void check_sums(const Tensor& sums, const MeansTensors& t) {
+  const auto& shape = t.in.shape;
+  const std::vector<int64_t> wanted{shape.batch, shape.heads, shape.width + 1};
+  if (sums.sizes().equals(wanted) && sums.scalar_type() == at::kDouble && sums.is_cpu()) {
+    return;
+  }
+  fail_usage("The state of group means must be float64 ", at::IntArrayRef(wanted),
+             " on the CPU, but is ", sums.scalar_type(), " ", sums.sizes(), " on ", sums.device(),
+             "; read the same number of texts on, or start again.");
+}
+
+// y, the sums after the last token, and with `keep` those before each chunk.
+std::tuple<Tensor, Tensor, Tensor> run_means(const MeansCall& call, const Tensor& scale,
+                                             const Tensor& sums, bool keep) {
+  const MeansTensors t(call, scale);
+  const auto& shape = t.in.shape;
+  kernels::MeansForwardArgs args;
+  args.in = t.in;
+  Tensor before;
+  if (sums.defined()) {
+    check_sums(sums, t);
+    before = sums.contiguous();
+    args.state = before.const_data_ptr<double>();
+  }
+  const Tensor y = empty_cached(call.values.sizes(), call.values.scalar_type());
+  const Tensor after = empty_cached({shape.batch, shape.heads, shape.width + 1}, at::kDouble);
+  const int64_t chunks = keep ? kernels::causal_chunks(shape.tokens) : 0;
+  const Tensor carry =
+      empty_cached({shape.batch, chunks, shape.heads, shape.width + 1}, at::kFloat);
+  args.y = tokens_out(y);
+  args.next_state = after.mutable_data_ptr<double>();
+  if (keep) args.carry = carry.mutable_data_ptr<float>();
+  const ScratchBlock workspace(kernels::means_forward_workspace(args));
+  kernels::means_forward(args, workspace.data(), torch_parallel);
+  return {y, after, carry};
+}
+
+struct MeansGradients {
+  Tensor base, gate, values, pi, decay, scale;  // base and gate: undefined without a gate
+};
+
+MeansGradients means_gradients(const MeansCall& call, const Tensor& scale, const Tensor& carry,
+                               const Tensor& grad_any) {
+  const MeansTensors t(call, scale);
+  const Tensor grad_y = adjacent_channels(grad_any.to(t.values.scalar_type()));
+  const auto like = [](const Tensor& x) {
+    return x.defined() ? empty_cached(x.sizes(), x.scalar_type()) : Tensor();
+  };
+  const MeansGradients grads{like(t.gate), like(t.gate),  like(t.values),
+                             like(t.pi),   like(t.decay), like(t.scale)};
+  kernels::MeansBackwardArgs args;
+  args.in = t.in;
+  args.carry = carry.const_data_ptr<float>();
+  args.grad_y = tokens_in(grad_y);
+  args.grad_values = tokens_out(grads.values);
+  if (t.gate.defined()) {
+    args.grad_base = tokens_out(grads.base);
+    args.grad_gate = tokens_out(grads.gate);
+  }
+  args.grad_pi = grads.pi.mutable_data_ptr<float>();
+  args.grad_scale = grads.scale.mutable_data_ptr<float>();
+  args.grad_decay = grads.decay.mutable_data_ptr<double>();
+  const ScratchBlock workspace(kernels::means_backward_workspace(args));
+  kernels::means_backward(args, workspace.data(), torch_parallel);
+  return grads;
 }
 
 Tensor state_of(const Tensor* sums) {
@@ -57,7 +129,8 @@ class MeansFunction : public torch::autograd::Function<MeansFunction> {
                         const std::optional<Tensor>& log_rates, const Tensor& scale,
                         int64_t from_end, Tensor* sums) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const MeansCall call = means_call(base, values, gate, pi, log_rates, from_end);
+    const MeansCall call{base,    values, gate.value_or(Tensor()), pi, log_rates.value_or(Tensor()),
+                         from_end};
     context->saved_data["from_end"] = from_end;
     const Tensor state = state_of(sums);
     auto [y, after, carry] = run_means(call, scale, state, /*keep=*/true);
@@ -77,23 +150,19 @@ class MeansFunction : public torch::autograd::Function<MeansFunction> {
           {y}, {saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], {}, {}}, grads);
     }
     const at::AutoDispatchBelowADInplaceOrView below;
-    static const auto op =
-        inner_operator<decltype(MeansRows<MeansOnCpu>::backward)>("tost::_means_backward");
-    const auto [grad_base, grad_gate, grad_values, grad_pi, grad_decay, grad_scale] =
-        op.call(grads[0], call.base, call.values, if_defined(call.gate), call.pi,
-                if_defined(call.log_rates), saved[5], saved[6], call.from_end);
+    const MeansGradients found = means_gradients(call, saved[5], saved[6], grads[0]);
     const bool gated = call.gate.defined();
     Tensor grad_rates;
     if (call.log_rates.defined()) {
       const Tensor decay = call.log_rates.to(at::kDouble).exp();
-      grad_rates = (grad_decay * decay).to(call.log_rates.scalar_type());
+      grad_rates = (found.decay * decay).to(call.log_rates.scalar_type());
     }
-    return {gated ? grad_base : grads[0],
-            grad_values,
-            gated ? grad_gate : Tensor(),
-            grad_pi.to(call.pi.scalar_type()),
+    return {gated ? found.base : grads[0],
+            found.values,
+            found.gate,
+            found.pi.to(call.pi.scalar_type()),
             grad_rates,
-            grad_scale.to(saved[5].scalar_type()),
+            found.scale.to(saved[5].scalar_type()),
             Tensor(),
             Tensor()};
   }
@@ -112,12 +181,8 @@ bool wants_gradient(const MeansCall& call, const Tensor& scale) {
 bool has_fused_means(const MeansCall& call) {
   const Tensor& values = call.values;
   const auto dtype = values.scalar_type();
-  bool taken = dtype == at::kFloat || dtype == at::kBFloat16;
-  if (values.is_cuda() && built_with_cuda()) {
-    taken = (taken || dtype == at::kHalf) && gpu_has_kernels(values.device().index()) &&
-            kernels::cuda::supports_causal(shape_of(values, call.pi.size(2)));
-  }
-  return taken && (values.is_cpu() || values.is_cuda()) && call.base.scalar_type() == dtype &&
+  return (dtype == at::kFloat || dtype == at::kBFloat16) && values.is_cpu() &&
+         call.base.scalar_type() == dtype &&
          (!call.gate.defined() || call.gate.scalar_type() == dtype);
 }
 
@@ -134,10 +199,6 @@ Tensor group_means(const MeansCall& call, const Tensor& scale, Tensor* sums) {
   auto [y, after, carry] = run_means(call, scale, state_of(sums), /*keep=*/false);
   if (sums != nullptr) *sums = after;
   return y;
-}
-
-TORCH_LIBRARY_IMPL(tost, CPU, m) {
-  MeansRows<MeansOnCpu>::give_to(m);
 }
 
 }  // namespace tost

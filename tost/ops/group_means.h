@@ -26,8 +26,7 @@ struct MeansCall {
 // other sizes, and for sums with such heads.
 at::Tensor group_means(const MeansCall& call, const at::Tensor& scale, at::Tensor* sums);
 
-// base, values and gate are all float32 or all bfloat16, on a CPU; or on a GPU whose kernels take
-// the shape, all float16 too.
+// base, values and gate are all float32 or all bfloat16, on the CPU.
 bool has_fused_means(const MeansCall& call);
 
 // x [B, T, C or H] with the tokens of heads that read from the end in the opposite order, its own

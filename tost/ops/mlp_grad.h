@@ -1,14 +1,11 @@
 // LayerNorm, GELU and scaled residual of a block in training (kernels/mlp_grad.h), on tensors:
-// contiguous rows [R, C], all on one device. Products are float32 or bfloat16, everything else is
+// contiguous rows [R, C] on the CPU. Products are float32 or bfloat16, everything else is
 // float32.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace tost::branch {
-
-// Whether these functions do on that device: on the CPU, and on a GPU this build has kernels for.
-bool runs_on(at::Device device);
 
 // x as rows.
 at::Tensor rows_of(const at::Tensor& x);

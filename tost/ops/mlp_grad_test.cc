@@ -6,13 +6,92 @@
 
 #include "tost/kernels/isa.h"
 #include "tost/ops/adamw_step.h"
-#include "tost/ops/mlp_grad_test_util.h"
 #include "tost/torch.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
+
+// Bounds for the largest error over the largest value, stored as float32 and as bfloat16.
+double bound(torch::ScalarType type) {
+  return type == torch::kFloat ? 3e-6 : 1.2e-2;
+}
+void expect_near(const Tensor& found, const Tensor& exact, torch::ScalarType type) {
+  ASSERT_EQ(found.sizes(), exact.sizes());
+  const double size = std::max(1e-2, exact.abs().max().item<double>());
+  EXPECT_LE((found.to(torch::kDouble) - exact).abs().max().item<double>(), bound(type) * size);
+}
+
+void check_norm(torch::ScalarType type, int64_t rows, int64_t width) {
+  const Tensor x = torch::randn({rows, width}) * 2 + 1, weight = torch::randn({width});
+  const Tensor bias = torch::randn({width}), residual = torch::randn({rows, width});
+  const Tensor grad = torch::randn({rows, width}).to(type);
+  const Tensor dx = x.to(torch::kDouble).requires_grad_(true);
+  const Tensor dw = weight.to(torch::kDouble).requires_grad_(true);
+  const Tensor db = bias.to(torch::kDouble).requires_grad_(true);
+  const Tensor y = torch::layer_norm(dx, {width}, dw, db, 1e-5);
+  const auto exact = torch::autograd::grad({y}, {dx, dw, db}, {grad.to(torch::kDouble)});
+  Tensor mean, rstd;
+  expect_near(branch::normed(x, weight, bias, 1e-5, type, &mean, &rstd), y.detach(), type);
+  const auto found =
+      branch::norm_gradients(grad, residual, x, mean, rstd, weight, /*with_bias=*/true);
+  expect_near(found.x, exact[0] + residual, torch::kFloat);
+  expect_near(found.weight, exact[1], torch::kFloat);
+  expect_near(found.bias, exact[2], torch::kFloat);
+  const auto alone = branch::norm_gradients(grad, {}, x, mean, rstd, weight, false);
+  expect_near(alone.x + residual, exact[0] + residual, torch::kFloat);
+  EXPECT_FALSE(alone.bias.defined());
+}
+
+void check_gelu(torch::ScalarType type, int64_t rows, int64_t width) {
+  for (const bool tanh : {false, true}) {
+    const Tensor h = (4 * torch::randn({rows, width})).to(type), bias = torch::randn({width});
+    const Tensor grad = torch::randn({rows, width}).to(type);
+    const Tensor dh = h.to(torch::kDouble).requires_grad_(true);
+    const Tensor y = torch::gelu(dh + bias, tanh ? "tanh" : "none");
+    const auto exact = torch::autograd::grad({y}, {dh}, {grad.to(torch::kDouble)});
+    Tensor own = grad.clone(), again = h.clone();
+    expect_near(branch::activated(again, bias, tanh), y.detach(), type);
+    const Tensor sums = branch::back_through_gelu(again, bias, tanh, own, again);
+    expect_near(own, exact[0], type);
+    expect_near(again, y.detach(), type);
+    expect_near(sums, exact[0].sum(0), torch::kFloat);
+    const Tensor bare = h.to(torch::kDouble).requires_grad_(true);
+    const Tensor z = torch::gelu(bare, tanh ? "tanh" : "none");
+    const auto bare_exact = torch::autograd::grad({z}, {bare}, {grad.to(torch::kDouble)});
+    Tensor bare_own = grad.clone(), kept = torch::empty_like(bare_own);
+    EXPECT_FALSE(branch::back_through_gelu(h, {}, tanh, bare_own, kept).defined());
+    expect_near(bare_own, bare_exact[0], type);
+    expect_near(kept, z.detach(), type);
+    expect_near(branch::activated(h, {}, tanh), z.detach(), type);
+  }
+}
+
+void check_scaled_residual(torch::ScalarType type, int64_t rows, int64_t width) {
+  const Tensor x = torch::randn({2 * rows, width}), gamma = torch::randn({width});
+  const Tensor value = torch::randn({2 * rows, width}).to(type), bias = torch::randn({width});
+  const Tensor keep = torch::tensor({0.0f, 2.0f});
+  const Tensor factor = keep.repeat_interleave(rows).unsqueeze(1).to(torch::kDouble);
+  expect_near(branch::added(x, value, bias, gamma, keep),
+              x + factor * gamma * (value.to(torch::kDouble) + bias), torch::kFloat);
+  expect_near(branch::added(x, value, {}, gamma, {}), x + gamma * value.to(torch::kDouble),
+              torch::kFloat);
+  branch::AddGradients add(x, keep, type);
+  expect_near(add.kept, factor * x, type);
+  expect_near(add.sums, (factor * x).sum(0), torch::kFloat);
+  const Tensor a = torch::randn({2 * rows, 7}).to(type), weight = torch::randn({width, 7});
+  const Tensor kept = add.kept.to(torch::kDouble);
+  expect_near(add.of_input(weight, gamma), kept.mm(gamma.unsqueeze(1).to(torch::kDouble) * weight),
+              type);
+  add.of_parameters(a, weight, bias, gamma);
+  const Tensor product = kept.t().mm(a.to(torch::kDouble));
+  expect_near(add.weight, gamma.unsqueeze(1) * product, type);
+  expect_near(add.gamma, (product * weight).sum(1) + bias * (factor * x).sum(0), type);
+  expect_near(add.bias, gamma * (factor * x).sum(0), torch::kFloat);
+  const branch::AddGradients whole(x, {}, torch::kFloat);
+  EXPECT_TRUE(torch::equal(whole.kept, x));
+}
 
 template <class Check>
 void on_every_instruction_set(const Check& check) {
@@ -32,9 +111,9 @@ void on_every_instruction_set(const Check& check) {
 
 TEST(MlpGrad, AgreesWithTorch) {
   on_every_instruction_set([](torch::ScalarType type, int64_t rows, int64_t width) {
-    check_norm(at::kCPU, type, rows, width);
-    check_gelu(at::kCPU, type, rows, width);
-    check_scaled_residual(at::kCPU, type, rows, width);
+    check_norm(type, rows, width);
+    check_gelu(type, rows, width);
+    check_scaled_residual(type, rows, width);
   });
 }
 
@@ -54,6 +133,14 @@ TEST(MlpGrad, SumsDoNotDependOnThreads) {
   }
   at::set_num_threads(before);
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(torch::equal(one[i], two[i])) << i;
+}
+
+TEST(MlpGrad, RefusesRowsThatDoNotFit) {
+  const Tensor x = torch::ones({4, 6}), weight = torch::ones({6});
+  EXPECT_THROW(branch::normed(x.t(), weight, {}, 1e-5, torch::kFloat), c10::Error);
+  EXPECT_THROW(branch::normed(x, weight.narrow(0, 0, 5), {}, 1e-5, torch::kFloat), c10::Error);
+  EXPECT_THROW(branch::normed(x, weight, {}, 1e-5, torch::kHalf), c10::Error);
+  EXPECT_THROW(branch::added(x, x, {}, weight, torch::ones({3})), c10::Error);
 }
 
 TEST(AdamWStep, AgreesWithItsDefinition) {

@@ -2,12 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tost/serve/api_error.h"
 #include "tost/serve/chat_template.h"
 #include "tost/serve/metrics.h"
-#include "tost/serve/serve_load.h"
 
 namespace tost {
 namespace {
@@ -91,16 +88,6 @@ TEST(ChatTemplate, PutsTheContentWhereItBelongs) {
         R"({"user": "{content}{content}"})", R"({"user": "{content}", "stop": [1]})", "{"}) {
     EXPECT_NE(refusal([&] { chat_template_from(text, "The template"); }), "") << text;
   }
-}
-
-TEST(ServeLoad, PercentilesAreValuesThatCame) {
-  EXPECT_TRUE(std::isnan(percentile({}, 0.5)));
-  const std::vector<double> values{1, 2, 3, 4};
-  EXPECT_EQ(percentile(values, 0), 1);
-  EXPECT_EQ(percentile(values, 0.5), 2);
-  EXPECT_EQ(percentile(values, 0.51), 3);
-  EXPECT_EQ(percentile(values, 0.99), 4);
-  EXPECT_EQ(percentile(values, 1), 4);
 }
 
 TEST(Metrics, AreInPrometheusForm) {

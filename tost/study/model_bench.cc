@@ -18,16 +18,11 @@
 #include "tost/nn/preset_names.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/device.h"
-#include "tost/ops/device_graph.h"
-#include "tost/ops/device_memory.h"
-#include "tost/ops/graphed_call.h"
 
 namespace tost {
 namespace {
 
 using torch::Tensor;
-
-// A model to be measured, by name or file, of any kind.
 
 std::unique_ptr<BenchModel> open_file(const BenchModelSource& source) {
   if (!source.mixer.empty()) {
@@ -102,7 +97,6 @@ class Reference {
     pair_.input = model->draw_input(t);
     BenchTask here = t;  // the CPU's numbers are those of every device
     here.device = torch::kCPU;
-    here.graphs = "auto";
     const BenchRunner runner =
         model->make_runner(here, pair_.input, Precision::kFp32, /*engine=*/false);
     runner.prepare();
@@ -154,13 +148,8 @@ Tensor checked_logits(const BenchRunner& runner, const Tensor& wanted, ModelBenc
 
 void fill_times(const ModelBenchOptions& options, const Configuration& c, const BenchRunner& runner,
                 ModelBenchRow& row) {
-  // What is captured is captured by then.
-  const int64_t warmup = c.task.device.is_cpu()
-                             ? options.warmup
-                             : std::max<int64_t>(options.warmup, GraphedCall::kWarmUps);
-  row.times_ms = time_rounds(warmup, options.repeat, {{[&] { runner.run(); }, runner.prepare}},
-                             ms_clock(c.task.device))[0];
-  row.graphs = runner.by_graphs();
+  row.times_ms = time_rounds(options.warmup, options.repeat,
+                             {{[&] { runner.run(); }, runner.prepare}}, ms_clock(c.task.device))[0];
   const bool decode = c.task.test == "decode";
   if (decode) {
     for (double& ms : row.times_ms) ms /= double(c.task.steps);
@@ -219,7 +208,7 @@ ModelBenchRow measure(const ModelBenchOptions& options, const Configuration& c,
       row.weight_bytes = runner.weight_bytes;
       checked_logits(runner, wanted, row);
       fill_times(options, c, runner, row);
-    } catch (const Error& error) {  // also of graphs that cannot be
+    } catch (const Error& error) {
       if (error.kind() != ErrorKind::kUsage) throw;
       row.missing = error.what();
       return row;
@@ -248,7 +237,7 @@ std::vector<BenchTask> tasks_of(const ModelBenchOptions& o, const BenchModel& mo
     }
     for (const int64_t batch : o.batches) {
       for (const int64_t size : sizes) {
-        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1, device, o.graphs});
+        tasks.push_back({test, batch, size, test == "decode" ? o.steps : 1, device});
       }
     }
   }
@@ -285,7 +274,6 @@ std::vector<Configuration> configurations(const ModelBenchOptions& o) {
 
 void check_device(const ModelBenchOptions& o) {
   const torch::Device device = device_from_name(o.device);
-  graphs_wanted(o.graphs, device);
   if (device.is_cpu()) return;
   // Its convolutions would round to ten bits, and fp32 is to mean fp32 here.
   at::globalContext().setAllowTF32CuDNN(false);

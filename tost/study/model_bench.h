@@ -27,9 +27,8 @@ struct ModelBenchOptions {
   std::vector<int64_t> threads;      // empty: torch's setting
   Precisions precisions{Precision::kFp32};
   std::vector<bool> engines{true, false};
-  std::string device = "cpu";   // as device_from_name() takes it
-  std::string graphs = "auto";  // of a GPU, see graphs_wanted()
-  int64_t steps = 16;           // tokens of a repetition of decode
+  std::string device = "cpu";  // as device_from_name() takes it
+  int64_t steps = 16;          // tokens of a repetition of decode
   int64_t warmup = 2, repeat = 10;
   bool floors = true;                       // measure products and memory
   bool work = false;                        // measure where the time goes; of the engine alone
@@ -42,7 +41,6 @@ struct ModelBenchRow {
   std::string device = "cpu";  // or the GPU's name
   int64_t batch = 0, size = 0, threads = 0;
   bool engine = false;
-  bool graphs = false;  // what was timed were replays of graphs
   std::string missing;  // why nothing was measured; "": it was
   double error = 0;     // largest deviation from the plain fp32 logits, relative to the largest
   std::vector<double> times_ms;                   // of a repetition; of decode, a step of it

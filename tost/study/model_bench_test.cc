@@ -118,20 +118,6 @@ TEST(ModelBench, TheVisionEngineAgreesInEveryPrecision) {
   EXPECT_LT(rows[0].error, rows[1].error);
 }
 
-TEST(ModelBench, TheSequenceEngineAgreesInEveryPrecision) {
-  auto options = tiny_model_bench("tost_lra_retrieval");  // of pairs, with a class token
-  options.tokens = {40};
-  options.batches = {3};
-  options.mixers = {"tssa", "softmax"};
-  options.precisions = {Precision::kFp32, Precision::kBf16, Precision::kInt8};
-  options.engines = {true};
-  const auto rows = rows_of(options);
-  ASSERT_EQ(rows.size(), 6u);
-  for (const auto& row : rows) expect_measured(row);
-  EXPECT_EQ(rows[1].weight_bytes * 2, rows[0].weight_bytes);
-  EXPECT_LT(rows[0].error, rows[1].error);
-}
-
 TEST(ModelBench, TheLanguageEngineAgreesInEveryPrecision) {
   auto options = tiny_model_bench("tost_gpt_char");
   options.tokens = {8};

@@ -39,7 +39,6 @@ Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
            {"device", r.device},
            {"precision", r.precision},
            {"engine", r.engine},
-           {"graphs", r.graphs},
            {"missing", done ? Json() : Json(r.missing)},
            {"median_ms", measured(r.median_ms)},
            {"low_ms", measured(r.low_ms)},
@@ -71,7 +70,7 @@ std::string markdown_row(const ModelBenchRow& r) {
                                  std::to_string(r.size),
                                  r.device == "cpu" ? std::to_string(r.threads) : r.device,
                                  name_of(r.precision),
-                                 r.graphs ? "graphs" : path_of(r.engine)};
+                                 path_of(r.engine)};
   if (!r.missing.empty()) {
     cells.insert(cells.end(), {"–", "–", "–", "–", "–", r.missing});
   } else {

@@ -263,6 +263,9 @@ std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
   if (options.gate && !(options.causal && options.means)) {
     fail_usage("--gate is for --causal --means; leave it out.");
   }
+  if (options.causal && options.means && options.device != "cpu") {
+    fail_usage("Causal group means have kernels on the CPU only; use --device cpu.");
+  }
   if (options.repeat < 1) fail_usage("--repeat is ", options.repeat, "; it must be at least 1.");
   if (options.heads < 1 || options.dim < 1 || options.dim % options.heads != 0) {
     fail_usage("--dim ", options.dim, " cannot be split over --heads ", options.heads,

@@ -13,7 +13,6 @@
 namespace tost {
 
 // Whether the membership Π still means something at a length: sums over so many tokens, in float32.
-
 struct MembershipCheck {
   int64_t tokens = 0;
   double temp = 0;  // largest of the heads

@@ -138,7 +138,6 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
 }
 
 // The results as text for a terminal.
-
 namespace {
 
 constexpr int kFirst = 12, kColumn = 13;
@@ -258,7 +257,6 @@ std::string scaling_table(const ScalingOptions& options, const ScalingResult& re
 }
 
 // The results as charts: time and memory against tokens.
-
 namespace {
 
 constexpr double kWidth = 520, kHeight = 340, kPanelGap = 24;

@@ -19,31 +19,16 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <torch/library.h>
 
-#include <atomic>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "tost/testing/stand_in_graph.h"
+#include "tost/base/function_ref.h"
 
 namespace tost::testing {
-namespace {
-std::atomic<int> refusals{0};
-}  // namespace
-
 bool gpu_for_tests() {
   at::globalContext().setAllowTF32CuDNN(false);  // its convolutions would differ from the CPU's
   return at::detail::getCUDAHooks().deviceCount() > 0;
-}
-
-NoCaptures::NoCaptures() {
-  ++refusals;
-}
-NoCaptures::~NoCaptures() {
-  --refusals;
-}
-bool captures_refused() {
-  return refusals > 0;
 }
 
 }  // namespace tost::testing
@@ -112,8 +97,8 @@ Tensor moved(const Tensor& x, c10::Device device, c10::Allocator* allocator) {
   result._set_neg(x.is_neg());
   return result;
 }
-}  // namespace
 
+// `value`, with `change` in place of each tensor in it.
 IValue with_tensors(const IValue& value, function_ref<Tensor(const Tensor&)> change) {
   if (value.isTensor()) return change(value.toTensor());
   if (value.isTensorList()) {
@@ -129,11 +114,10 @@ IValue with_tensors(const IValue& value, function_ref<Tensor(const Tensor&)> cha
   return list;
 }
 
+// The same memory as a tensor of the CPU.
 Tensor on_host(const Tensor& x) {
   return moved(x, c10::kCPU, c10::GetCPUAllocator());
 }
-
-namespace {
 
 Tensor on_gpu(const Tensor& x) {
   return x.defined() ? moved(x, kGpu, &memory) : x;
@@ -142,7 +126,7 @@ Tensor on_gpu(const Tensor& x) {
 // Stands in for every operator that has no kernel for CUDA.
 class Call {
  public:
-  Call(const c10::OperatorHandle& op, bool on_copies) : op_(op), on_copies_(on_copies) {}
+  explicit Call(const c10::OperatorHandle& op) : op_(op) {}
 
   IValue given(const IValue& value) {
     if (value.isDevice()) return c10::Device(c10::kCPU);
@@ -158,7 +142,7 @@ class Call {
     if (!x.defined() || (x.is_cpu() && x.dim() == 0)) return x;  // scalars may come from the CPU
     TORCH_CHECK(x.is_cuda(), op_.operator_name(), " is given tensors of the GPU and of the ",
                 x.device());
-    pairs_.emplace_back(on_copies_ ? on_host(x).clone() : on_host(x), x);
+    pairs_.emplace_back(on_host(x), x);
     return pairs_.back().first;
   }
 
@@ -166,8 +150,7 @@ class Call {
   Tensor gpu_of(const Tensor& x) const {
     for (const auto& [host, gpu] : pairs_) {
       if (!host.is_same(x)) continue;
-      const bool moved_away = !on_copies_ && host.const_data_ptr() != gpu.const_data_ptr();
-      if (host.sizes() != gpu.sizes() || moved_away) {
+      if (host.sizes() != gpu.sizes() || host.const_data_ptr() != gpu.const_data_ptr()) {
         const Tensor grown = on_gpu(x);
         auto* impl = gpu.unsafeGetTensorImpl();
         impl->set_storage_keep_dtype(grown.storage());
@@ -179,16 +162,13 @@ class Call {
   }
 
   const c10::OperatorHandle& op_;
-  const bool on_copies_;
   std::vector<std::pair<Tensor, Tensor>> pairs_;
 };
 
-}  // namespace
-
-void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool on_copies) {
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   const size_t arguments = op.schema().arguments().size(), results = op.schema().returns().size();
-  Call call(op, on_copies);
+  Call call(op);
   for (auto value = stack->end() - int64_t(arguments); value != stack->end(); ++value) {
     *value = call.given(*value);
   }
@@ -198,43 +178,23 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool o
   }
 }
 
-namespace {
-
-void run_or_record(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (tape_runs()) {
-    record_call(op, stack);
-  } else {
-    run_on_host(op, stack, /*on_copies=*/false);
-  }
-}
-
-Tensor unwritten(Tensor x) {
-  if (tape_runs()) spoil(x);
-  return x;
-}
-
 Tensor empty_here(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                   std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
                   std::optional<at::MemoryFormat> format) {
-  return unwritten(at::detail::empty_generic(size, &memory,
-                                             c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                             c10::dtype_or_default(dtype), format));
+  return at::detail::empty_generic(size, &memory, c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                   c10::dtype_or_default(dtype), format);
 }
 
 Tensor empty_strided_here(at::IntArrayRef size, at::IntArrayRef stride,
                           std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                           std::optional<at::Device>, std::optional<bool>) {
-  return unwritten(at::detail::empty_strided_generic(size, stride, &memory,
-                                                     c10::DispatchKeySet(c10::DispatchKey::CUDA),
-                                                     c10::dtype_or_default(dtype)));
+  return at::detail::empty_strided_generic(size, stride, &memory,
+                                           c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                           c10::dtype_or_default(dtype));
 }
 
 // The one operator that tensors of both take part in.
 Tensor& copy_here(Tensor& to, const Tensor& from, bool) {
-  if (tape_runs()) {
-    record_copy(to, from);
-    return to;
-  }
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   Tensor target = to.is_cuda() ? on_host(to) : to;
   target.copy_(from.is_cuda() ? on_host(from) : from);
@@ -266,7 +226,7 @@ Tensor attention_here(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_or_record>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {

@@ -2,8 +2,7 @@
 // memory and its operators computed by the CPU's. What a real one refuses it refuses as well: an
 // operator given tensors of both. So a test that passes on it has every tensor where it belongs,
 // and its numbers are those of the CPU. It is there in programs that link this and not torch's CUDA
-// libraries. Its graphs record calls of operators (stand_in_graph.h); kernels and streams it has
-// none.
+// libraries. It has no kernels and no streams.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,15 +17,5 @@ namespace tost::testing {
   }                                                                             \
   [[maybe_unused]] const c10::Device device(c10::kCUDA, 0)
 bool gpu_for_tests();
-
-// While in scope the stand-in refuses to capture anything; a real GPU does not notice.
-class NoCaptures {
- public:
-  NoCaptures();
-  ~NoCaptures();
-  NoCaptures(const NoCaptures&) = delete;
-  NoCaptures& operator=(const NoCaptures&) = delete;
-};
-bool captures_refused();
 
 }  // namespace tost::testing

@@ -70,11 +70,6 @@ AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies
                          torch::zeros({}, p.options().dtype(torch::kFloat)).detach()});
     }
   }
-  const auto all = parameters();
-  if (!all.empty() && all[0].is_cuda()) {
-    lr_ = torch::zeros({}, all[0].options().dtype(torch::kFloat).requires_grad(false));
-    divisor_ = torch::ones_like(lr_);
-  }
   for (auto& copy : copies) {
     const void* key = copy->weight().unsafeGetTensorImpl();
     copies_[key] = std::move(copy);
@@ -87,34 +82,20 @@ WorkingCopy* AdamW::copy_of(const Tensor& p) const {
 }
 
 void AdamW::step(double lr, double gradient_scale) {
-  if (!lr_.defined()) return step_groups({lr, gradient_scale, {}, {}});
-  prepare(lr, gradient_scale);
-  apply(gradient_scale != 1);
-}
-
-void AdamW::prepare(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
-  lr_.fill_(lr);
-  divisor_.fill_(1 / gradient_scale);
-}
-
-void AdamW::apply(bool scaled) {
-  step_groups({0, 1, lr_, scaled ? divisor_ : Tensor()});
-}
-
-void AdamW::step_groups(const Rate& rate) {
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < groups_.size(); ++i) step_group(groups_[i], moments_[i], rate);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    step_group(groups_[i], moments_[i], lr, gradient_scale);
+  }
 }
 
 // ATen's fused kernel reads p, g, m, v and writes p, m, v once: 28 bytes an element in float32.
-void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments,
-                       const Rate& rate) {
+void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
+                       double gradient_scale) {
   std::vector<Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (size_t i = 0; i < group.params.size(); ++i) {
     const Tensor& p = group.params[i];
     if (WorkingCopy* copy = copy_of(p)) {
-      step_copied(p, *copy, moments[i], rate.lr, group.weight_decay, rate.gradient_scale);
+      step_copied(p, *copy, moments[i], lr, group.weight_decay, gradient_scale);
       continue;
     }
     if (!p.grad().defined()) continue;
@@ -127,19 +108,12 @@ void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& mome
   if (params.empty()) return;
   at::_foreach_add_(steps, 1);
   std::optional<Tensor> divisor;
-  if (rate.divisor_here.defined()) divisor = rate.divisor_here;
-  const auto update = [&](const auto& lr) {
-    at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
-                      options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false, divisor);
-    // The kernel does not say so itself, and copies of weights are made again where it is said.
-    for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
-  };
-  if (rate.lr_here.defined()) return update(rate.lr_here);
-  if (rate.gradient_scale != 1) {
-    divisor = torch::full({}, 1 / rate.gradient_scale, steps[0].options());
-  }
-  update(rate.lr);
+  if (gradient_scale != 1) divisor = torch::full({}, 1 / gradient_scale, steps[0].options());
+  at::_fused_adamw_(params, grads, exp_avgs, exp_avg_sqs, {}, steps, lr, options_.beta1,
+                    options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
+                    /*maximize=*/false, divisor);
+  // The kernel does not say so itself, and copies of weights are made again where it is said.
+  for (const Tensor& p : params) p.unsafeGetTensorImpl()->bump_version();
 }
 
 void AdamW::step_copied(const Tensor& p, WorkingCopy& copy, const Moments& moments, double lr,
@@ -163,19 +137,6 @@ void AdamW::zero_grad() {
     for (Tensor& p : group.params) p.mutable_grad() = Tensor();
   }
   for (const auto& [key, copy] : copies_) copy->target().mutable_grad() = Tensor();
-}
-
-void AdamW::clear_gradients() {
-  const torch::NoGradGuard no_grad;
-  std::vector<Tensor> gradients;
-  for (const Tensor& p : parameters()) {
-    if (p.grad().defined()) gradients.push_back(p.grad());
-  }
-  if (!gradients.empty()) at::_foreach_zero_(gradients);
-}
-
-Tensor AdamW::gradient_norm_here() const {
-  return norm_of_gradients(parameters());
 }
 
 double AdamW::gradient_norm() {

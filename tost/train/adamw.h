@@ -36,16 +36,6 @@ class AdamW {
   // The 2-norm of all gradients together.
   double gradient_norm();
 
-  // For parameters on a GPU. A step in two parts: numbers of the host onto the device, as float32;
-  // then all the rest, which asks nothing of the host. scaled: whether gradient_scale may be other
-  // than 1. step() is the one and the other.
-  void prepare(double lr, double gradient_scale);
-  void apply(bool scaled);
-  // Gradients become zero where they are.
-  void clear_gradients();
-  // gradient_norm() as a number on the device; undefined without gradients.
-  torch::Tensor gradient_norm_here() const;
-
   const std::vector<ParamGroup>& groups() const { return groups_; }
   std::vector<torch::Tensor> parameters() const;
 
@@ -59,13 +49,8 @@ class AdamW {
   struct Moments {
     torch::Tensor exp_avg, exp_avg_sq, step;
   };
-  // The host's numbers; on a GPU tensors in their place.
-  struct Rate {
-    double lr = 0, gradient_scale = 1;
-    torch::Tensor lr_here, divisor_here;
-  };
-  void step_groups(const Rate& rate);
-  void step_group(const ParamGroup& group, const std::vector<Moments>& moments, const Rate& rate);
+  void step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
+                  double gradient_scale);
   void step_copied(const torch::Tensor& p, WorkingCopy& copy, const Moments& moments, double lr,
                    double weight_decay, double gradient_scale) const;
   WorkingCopy* copy_of(const torch::Tensor& p) const;
@@ -73,7 +58,6 @@ class AdamW {
   std::vector<ParamGroup> groups_;
   std::vector<std::vector<Moments>> moments_;  // in the order of groups_
   AdamWOptions options_;
-  torch::Tensor lr_, divisor_;                                  // on a GPU; else undefined
   std::map<const void*, std::shared_ptr<WorkingCopy>> copies_;  // by parameter
 };
 

@@ -40,6 +40,9 @@ nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 // flags.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
+// Written by version 0.1.0 into every configuration; it changed no result and is skipped.
+inline constexpr std::string_view kRetiredKey = "graphs";
+
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
                                    std::string_view where);
 
@@ -125,6 +128,7 @@ class FieldTable {
   // range.
   void apply(Config& config, const nlohmann::json& object, std::string_view where) const {
     for (const auto& [key, value] : object.items()) {
+      if (key == kRetiredKey) continue;
       const size_t i = index_of(key, where);
       check_value(fields_[i], value);
       set_[i](config, value);

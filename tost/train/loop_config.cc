@@ -17,8 +17,6 @@ void add_general_fields(FieldTable<LoopConfig>& t) {
                "batches whose gradients make one step")
       .text("device", &C::device, kFree,
             "cpu, cuda, cuda:N (the GPU of number N), or auto: a GPU where torch sees one")
-      .choice("graphs", &C::graphs, {"auto", "on", "off"}, kFree,
-              "steps on a GPU as CUDA graphs; auto: where they can be")
       .integer("threads", &C::threads, 0, 4096, kWarn,
                "compute threads (0: as many as there are cores)")
       .number("lr", &C::lr, 0, 100, kWarn, "peak learning rate")

@@ -11,8 +11,7 @@ struct LoopConfig {
   int64_t epochs = 1;
   int64_t max_steps = 0;  // optimiser steps in all; 0: epochs decide
   int64_t accumulate = 1;
-  std::string device = "cpu";   // as device_from_name() takes it
-  std::string graphs = "auto";  // as graphs_wanted() takes it
+  std::string device = "cpu";  // as device_from_name() takes it
 
   double lr = 1e-3;
   int64_t lr_reference_batch =

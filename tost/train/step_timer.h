@@ -11,8 +11,20 @@ namespace tost {
 class StepTimer {
  public:
   // Leaves out the time since the last step (start, evaluation, checkpoint).
-  void restart(double wait_seconds);
-  void step(int64_t samples, double wait_seconds);
+  void restart(double wait_seconds) {
+    last_ = Clock::now();
+    last_wait_ = wait_seconds;
+  }
+  void step(int64_t samples, double wait_seconds) {
+    constexpr double kKeep = 0.966;  // 0.966^20 = 0.5
+    const auto now = Clock::now();
+    seconds_ = kKeep * seconds_ + std::chrono::duration<double>(now - last_).count();
+    samples_ = kKeep * samples_ + double(samples);
+    steps_ = kKeep * steps_ + 1;
+    wait_ = kKeep * wait_ + (wait_seconds - last_wait_);
+    last_ = now;
+    last_wait_ = wait_seconds;
+  }
 
   double samples_per_s() const { return seconds_ > 0 ? samples_ / seconds_ : 0; }
   double seconds_per_step() const { return steps_ > 0 ? seconds_ / steps_ : 0; }

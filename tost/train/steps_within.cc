@@ -1,11 +1,16 @@
 #include "tost/train/steps_within.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <limits>
 
-#include "tost/base/scratch_folder.h"
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/train/trainer.h"
 
 namespace tost {
@@ -37,17 +42,36 @@ class TrialSteps : public TrainListener {
   Clock::time_point begin_ = Clock::now();
 };
 
+// A new folder below the temporary one, removed with everything in it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    const auto in = temporary_folder();
+    std::string name = (in / "tost_XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      fail_data("Cannot make a folder in '", in.string(), "': ", system_reason(errno),
+                "; set TMPDIR to another one.");
+    }
+    path = name;
+  }
+  ~ScratchFolder() { discard(path); }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  std::filesystem::path path;
+};
+
 }  // namespace
 
 std::optional<int64_t> steps_within(double minutes, const LoopConfig& config, TrainTask& task,
                                     const std::atomic<bool>* stop) {
   const auto begin = std::chrono::steady_clock::now();
-  const ScratchFolder folder({}, "set TMPDIR to another one");
+  const ScratchFolder folder;
   LoopConfig trial = config;
   trial.max_steps = std::numeric_limits<int32_t>::max();
   trial.sample_every_steps = trial.checkpoint_every_steps = trial.checkpoint_every = 0;
   TrialSteps steps(60 * minutes / 50, stop);
-  Trainer(trial, task, folder.path(), steps, &steps.enough).train();
+  Trainer(trial, task, folder.path, steps, &steps.enough).train();
   if (stop != nullptr && *stop) return std::nullopt;
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   const double left = (60 * minutes - spent.count()) * 14 / 15;

@@ -76,8 +76,8 @@ class TrainTask {
   // Runs the model, in its present mode, on the batch that was fetched, or else on the next one,
   // which it loads. May throw a data Error.
   virtual MicroBatch next_batch() = 0;
-  // next_batch() in two parts, of tasks that have them. compute() depends on the tensors, which lie
-  // on the CPU or the model's device, and on the model alone, and on a GPU waits for nothing.
+  // next_batch() in two parts, of tasks that have them. compute() depends on the tensors, which are
+  // on the CPU, and on the model alone.
   virtual bool has_parts() const { return false; }
   virtual TaskInput take_input() { return {}; }
   virtual TaskOutput compute(const std::vector<torch::Tensor>& /*tensors*/) { return {}; }

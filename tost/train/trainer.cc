@@ -92,12 +92,7 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
   }
   set_recompute(task.model(), recompute_from_name(config.recompute));
   if (config.ema_decay > 0) ema_ = std::make_unique<Ema>(averaged_values(), config.ema_decay);
-  if (shared_) {
-    draw_noise_by_batch();
-  } else if (steps_by_graphs(config_, task, device_)) {
-    graphs_ = std::make_unique<StepGraphs>(task_, optimizer_, ema_.get(), config_, device_);
-    graphs_->before_capture([this] { settle_saves(); });  // these copy from the device
-  }
+  if (shared_) draw_noise_by_batch();
   const int64_t leftovers = store_ ? store_->clean() : 0;
   if (leftovers > 0)
     listener_.on_message(cat("Cleared ", leftovers, " unfinished checkpoint",
@@ -187,7 +182,7 @@ void Trainer::step() {
   std::optional<BadStep> bad = accumulate_gradients(sums);
   double norm = 0;
   if (!bad) {
-    norm = graphs_ ? sums.norm : shared_ ? shared_->buckets().norm() : optimizer_.gradient_norm();
+    norm = shared_ ? shared_->buckets().norm() : optimizer_.gradient_norm();
     bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
   }
   if (bad && !pass_over(*bad, lr)) return;
@@ -204,17 +199,16 @@ void Trainer::step() {
 // Each batch's mean counts 1/accumulate, so that equal batches give the gradient of one large
 // batch.
 std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
-  graphs_ ? graphs_->begin() : shared_ ? shared_->begin() : optimizer_.zero_grad();
+  shared_ ? shared_->begin() : optimizer_.zero_grad();
   bool begins = !in_epoch_ || data_step() % steps_per_epoch_ == 0;
   for (int64_t i = 0; i < config_.accumulate && std::isfinite(sums.loss); ++i) {
     if (shared_ && !shared_->share().mine(i)) continue;
     load_batch(std::exchange(begins, false));
     if (state_.noise_by_batch) seed_noise(i);
     if (shared_) shared_->before_batch(i);
-    const StepGraphs::Batch batch = graphs_ ? graphs_->add_batch() : add_batch();
+    const Batch batch = add_batch();
     if (shared_) shared_->after_batch(i);
     sums.loss += batch.loss * batch.weight / double(config_.accumulate);
-    sums.norm = batch.norm;
     sums.samples += batch.samples;
     sums.correct = sums.correct < 0 || batch.correct < 0 ? -1 : sums.correct + batch.correct;
     // The rest of the step's batches goes with it.
@@ -225,8 +219,8 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   return judge("loss", sums.loss, state_.guards.losses, config_.outlier_z);
 }
 
-// Without graphs. A loss that is not finite goes no further.
-StepGraphs::Batch Trainer::add_batch() {
+// A loss that is not finite goes no further.
+Trainer::Batch Trainer::add_batch() {
   MicroBatch batch;
   const TokenSumsScope sums(shared_ ? shared_->token_sums() : nullptr);
   {
@@ -242,14 +236,10 @@ StepGraphs::Batch Trainer::add_batch() {
 
 void Trainer::update(double lr, double norm, const StepSums& sums) {
   const double scale = config_.clip > 0 ? clip_scale(norm, config_.clip) : 1;
-  if (graphs_) {
-    graphs_->update(lr, scale);
-  } else {
-    if (shards_) shards_->begin_update();
-    optimizer_.step(lr, scale);
-    if (shards_) shards_->end_update();
-    if (ema_) ema_->update(averaged_values());
-  }
+  if (shards_) shards_->begin_update();
+  optimizer_.step(lr, scale);
+  if (shards_) shards_->end_update();
+  if (ema_) ema_->update(averaged_values());
   if (config_.outlier_z > 0) state_.guards.accept(sums.loss, norm);
   state_.sums.add(sums.loss, sums.samples, sums.correct);
 }
@@ -391,10 +381,6 @@ void Trainer::pass_messages() {
   for (const auto& folder : news.finished) listener_.on_checkpoint(folder);
   for (const std::string& message : news.messages) listener_.on_message(message);
   for (const std::string& message : task_.take_messages()) listener_.on_message(message);
-  if (!graphs_) return;
-  if (const std::string complaint = graphs_->take_complaint(); !complaint.empty()) {
-    listener_.on_message(complaint);
-  }
 }
 
 }  // namespace tost

@@ -18,7 +18,6 @@
 #include "tost/train/run_log.h"
 #include "tost/train/schedule.h"
 #include "tost/train/shared_step.h"
-#include "tost/train/step_graphs.h"
 #include "tost/train/step_timer.h"
 #include "tost/train/train_listener.h"
 #include "tost/train/train_task.h"
@@ -80,8 +79,14 @@ class Trainer {
   bool stopped() const { return shared_ ? stop_agreed_ : stop_ && stop_->load(); }
 
   struct StepSums {
-    double loss = 0, norm = 0;  // norm: by graphs alone
+    double loss = 0;
     int64_t samples = 0, correct = 0;
+  };
+  // A batch whose gradient was added; see MicroBatch.
+  struct Batch {
+    double loss = 0;
+    int64_t samples = 0, correct = -1;
+    double weight = 1;
   };
 
   bool first() const { return is_first(group_); }
@@ -91,7 +96,7 @@ class Trainer {
   std::optional<BadStep> accumulate_gradients(StepSums& sums);
   void add_up(StepSums& sums);
   void seed_noise(int64_t batch) const;
-  StepGraphs::Batch add_batch();
+  Batch add_batch();
   void update(double lr, double norm, const StepSums& sums);
   void report_step(double lr);
   void warn_of_waiting(double wait_share);
@@ -149,7 +154,6 @@ class Trainer {
   std::unique_ptr<OptimizerShards> shards_;  // null: every process has the whole optimiser
   AdamW optimizer_;
   std::unique_ptr<Ema> ema_;
-  std::unique_ptr<StepGraphs> graphs_;  // null: steps run plainly
   // Of process 0 alone.
   std::optional<CheckpointStore> store_;
   std::optional<BackgroundSaver> saver_;

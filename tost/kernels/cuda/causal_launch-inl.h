@@ -1,11 +1,71 @@
 // How causal calls are queued; compiled by nvcc for the GPU and by the host's compiler for the
 // emulator.
 #include "tost/kernels/cuda/causal_backward.cuh"
-#include "tost/kernels/cuda/causal_cut.h"
+#include "tost/kernels/cuda/launch.h"
 #include "tost/kernels/cuda/tssa_cuda.h"
 
 namespace tost::kernels::cuda {
 namespace {
+
+constexpr int kCausalPack = 4;  // channels of a thread
+
+// Keeps the threads of the widest head within kMostThreads.
+template <class... Arrays>
+CausalCut causal_cut(const TssaShape& shape, DType dtype, const Arrays&... arrays) {
+  const int64_t bytes = element_size(dtype);
+  const bool whole = shape.width % kCausalPack == 0 && (packs(arrays, bytes, kCausalPack) && ...);
+  CausalCut cut{};
+  cut.batch = shape.batch;
+  cut.tokens = shape.tokens;
+  cut.chunks = causal_chunks(shape.tokens);
+  cut.heads = static_cast<int>(shape.heads);
+  cut.width = static_cast<int>(shape.width);
+  cut.lanes = static_cast<int>(whole ? shape.width / kCausalPack : shape.width);
+  // Few threads with many tokens each, while registers last; a wide head needs more of them to stay
+  // within a block whose threads have registers enough.
+  cut.rows = kChunk / (cut.lanes <= 16 ? 4 : cut.lanes <= 32 ? 8 : whole ? 8 : 32);
+  return cut;
+}
+
+// Threads for a column of scan_chunks(): as many as its chunks keep busy.
+int scan_parts(const CausalCut& cut) {
+  int parts = 1;
+  while (parts < kPartsOfChannels && int64_t{parts} * kScanChunks < cut.chunks) parts *= 2;
+  return parts;
+}
+
+unsigned chunk_blocks(const CausalCut& cut) {
+  return grid_of(cut.batch * cut.chunks * cut.heads);
+}
+
+// run<T, V, K, threads>() for the storage and cut of a call.
+template <class T, class Run>
+int for_causal_cut(const CausalCut& cut, Run run) {
+  const bool packed = cut.lanes < cut.width;
+  const int tokens = kChunk / cut.rows;
+  if (tokens == 8 && cut.threads() <= kBlockThreads) {
+    return packed ? run.template operator()<T, kCausalPack, 8, 256>()
+                  : run.template operator()<T, 1, 8, 256>();
+  }
+  if (tokens == 4 && cut.threads() <= kBlockThreads) {
+    return packed ? run.template operator()<T, kCausalPack, 4, 256>()
+                  : run.template operator()<T, 1, 4, 256>();
+  }
+  return packed ? run.template operator()<T, kCausalPack, 8, kMostThreads>()
+                : run.template operator()<T, 1, 32, kMostThreads>();
+}
+template <class Run>
+int for_causal_call(DType dtype, const CausalCut& cut, Run run) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return for_causal_cut<float>(cut, run);
+    case DType::kBfloat16:
+      return for_causal_cut<Bfloat16>(cut, run);
+    case DType::kFloat16:
+      return for_causal_cut<Float16>(cut, run);
+  }
+  return 1;
+}
 
 int64_t causal_shared(const CausalCut& cut) {
   const int64_t rows = int64_t{cut.rows} * cut.width, tokens = int64_t{kChunk} * cut.lanes;
@@ -82,15 +142,13 @@ int run_causal(const CausalForwardArgs& args, const CausalCut& cut, void* worksp
   const unsigned channel_blocks = column_blocks(cut.batch * channels, parts);
   const auto scan = scan_chunks<float, false>;
   const auto scan_double = scan_chunks<double, false>;
-  const AllOfColumnIsLeft all_is_left;
   for (const int error : {allow_shared(energy, shared), allow_shared(logit, shared),
                           allow_shared(moment, shared), allow_shared(output, shared)}) {
     if (error != 0) return error;
   }
   TOST_LAUNCH(energy, grid, block, shared, stream, w, cut, scratch.partial);
   TOST_LAUNCH(scan, channel_blocks, kBlockThreads, kColumnBytes, stream, scratch.partial, cut.batch,
-              cut.chunks, channels, parts, args.state, args.next_state, state_size, scratch.carry,
-              all_is_left);
+              cut.chunks, channels, parts, args.state, args.next_state, state_size, scratch.carry);
   TOST_LAUNCH(logit, grid, block, shared, stream, w, cut, scratch.carry, bias, args.temp,
               scratch.pi);
   TOST_LAUNCH(causal_softmax, blocks_of(cut.batch * cut.tokens), kBlockThreads, 0, stream, cut,
@@ -99,11 +157,11 @@ int run_causal(const CausalForwardArgs& args, const CausalCut& cut, void* worksp
               scratch.partial_head);
   TOST_LAUNCH(scan, channel_blocks, kBlockThreads, kColumnBytes, stream, scratch.partial, cut.batch,
               cut.chunks, channels, parts, part(args.state, channels),
-              part(args.next_state, channels), state_size, moment_carry, all_is_left);
+              part(args.next_state, channels), state_size, moment_carry);
   TOST_LAUNCH(scan_double, column_blocks(cut.batch * cut.heads, parts), kBlockThreads, kColumnBytes,
               stream, scratch.partial_head, cut.batch, cut.chunks, int64_t{cut.heads}, parts,
               part(args.state, 2 * channels), part(args.next_state, 2 * channels), state_size,
-              scratch.pi_carry, all_is_left);
+              scratch.pi_carry);
   TOST_LAUNCH(output, grid, block, shared, stream, w, cut,
               (MomentSums{moment_carry, scratch.pi_carry, scratch.pi}), tokens_out<T>(args.y));
   return last_error();
@@ -129,7 +187,6 @@ int run_causal_backward(const CausalBackwardArgs& args, const CausalCut& cut, vo
   const auto term = causal_term_pass<T, V, K, kThreads>;
   const auto gradient = causal_gradient_pass<T, V, K, kThreads>;
   const auto scan = scan_chunks<float, true>;
-  const AllOfColumnIsLeft all_is_left;
   for (const int error :
        {allow_shared(alignment, shared), allow_shared(share, shared), allow_shared(logit, shared),
         allow_shared(term, shared), allow_shared(gradient, shared)}) {
@@ -138,8 +195,7 @@ int run_causal_backward(const CausalBackwardArgs& args, const CausalCut& cut, vo
   const int parts = scan_parts(cut);
   const auto scan_back = [&](const float* partial, int64_t width, float* result) {
     TOST_LAUNCH(scan, column_blocks(cut.batch * width, parts), kBlockThreads, kColumnBytes, stream,
-                partial, cut.batch, cut.chunks, width, parts, no_state, no_totals, width, result,
-                all_is_left);
+                partial, cut.batch, cut.chunks, width, parts, no_state, no_totals, width, result);
   };
   TOST_LAUNCH(alignment, grid, block, shared, stream, w, grad, cut, sums, scratch.partial,
               scratch.spread);

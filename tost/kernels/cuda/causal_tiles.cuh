@@ -87,24 +87,17 @@ __device__ __forceinline__ void add_row(const CausalCut& cut, const CausalPlace<
   for (int v = 0; v < V; ++v) sum[v] += pack.values[v];
 }
 
-// What is left of a sum after so many tokens; of sums that forget nothing, all.
-struct AllIsLeft {
-  __device__ float operator()(int) const { return 1.0f; }
-};
-
 // Sums of the rows of threads before (or after) this one, in the order of the rows. `scratch`
 // holds rows x P floats, aligned for packs, and is free again afterwards.
-template <int V, int K, bool kBehind, class Left>
+template <int V, int K, bool kBehind>
 __device__ __forceinline__ void sum_other_rows(const CausalCut& cut, const CausalPlace<V, K>& at,
                                                const float (&own)[V], float* scratch,
-                                               const Left& left, float (&others)[V]) {
+                                               float (&others)[V]) {
   keep_row<V, K>(cut, at, own, scratch);
   TOST_UNROLL
   for (int v = 0; v < V; ++v) others[v] = 0;
   const int count = kBehind ? cut.rows - 1 - at.row : at.row;
   for (int i = 0; i < count; ++i) {
-    TOST_UNROLL
-    for (int v = 0; v < V; ++v) others[v] *= left(K);
     add_row<V, K>(cut, at, scratch, kBehind ? cut.rows - 1 - i : i, others);
   }
   __syncthreads();
@@ -112,31 +105,29 @@ __device__ __forceinline__ void sum_other_rows(const CausalCut& cut, const Causa
 
 // values[i] becomes start + the sum over tokens up to and including i (kBehind: from i on), and
 // `beyond` the sum before the thread's tokens (after them).
-template <int V, int K, bool kBehind, class Left = AllIsLeft>
+template <int V, int K, bool kBehind>
 __device__ __forceinline__ void sums_along(const CausalCut& cut, const CausalPlace<V, K>& at,
                                            const float* start, float* scratch,
-                                           float (&values)[K][V], float (&beyond)[V],
-                                           const Left& left = {}) {
+                                           float (&values)[K][V], float (&beyond)[V]) {
   float own[V];
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
     TOST_UNROLL
     for (int i = 1; i < K; ++i) {
       if (kBehind) {
-        values[K - 1 - i][v] += left(1) * values[K - i][v];
+        values[K - 1 - i][v] += values[K - i][v];
       } else {
-        values[i][v] += left(1) * values[i - 1][v];
+        values[i][v] += values[i - 1][v];
       }
     }
     own[v] = values[kBehind ? 0 : K - 1][v];
   }
-  sum_other_rows<V, K, kBehind>(cut, at, own, scratch, left, beyond);
-  const float of_start = left(K * (kBehind ? cut.rows - 1 - at.row : at.row));
+  sum_other_rows<V, K, kBehind>(cut, at, own, scratch, beyond);
   TOST_UNROLL
   for (int v = 0; v < V; ++v) {
-    beyond[v] += of_start * start[v];
+    beyond[v] += start[v];
     TOST_UNROLL
-    for (int i = 0; i < K; ++i) values[i][v] += left(kBehind ? K - i : i + 1) * beyond[v];
+    for (int i = 0; i < K; ++i) values[i][v] += beyond[v];
   }
 }
 template <int V, int K, bool kBehind>
@@ -264,22 +255,16 @@ __device__ __forceinline__ void energies(const CausalCut& cut, const CausalPlace
 // Adjacent chunks that a thread of scan_chunks() takes.
 inline constexpr int kScanChunks = 8;
 
-// As AllIsLeft, of a column of scan_chunks(). `last`: tokens of the last chunk.
-struct AllOfColumnIsLeft {
-  static constexpr int64_t last = kChunk;
-  __device__ double operator()(int64_t /*column*/, int64_t /*tokens*/) const { return 1.0; }
-};
-
 // before[b, chunk, i] = start + the sum over the chunks before (kBehind: after) of partial
 // [B, chunks, width]; totals [b, i] (null: not wanted) the sum over all, start included. start
 // and totals are rows of `state_stride`, start may be null; they may be the same. Sums are float64.
 // `parts` threads share a column, as in column_sums.cuh. Each adds up kScanChunks chunks, and these
 // sums are added one after the other, however many threads there are: what is before a chunk does
 // not depend on the chunks that follow.
-template <class T, bool kBehind, class Left = AllOfColumnIsLeft>
+template <class T, bool kBehind>
 __global__ void scan_chunks(const float* partial, int64_t batch, int64_t chunks, int64_t width,
                             int parts, const double* start, double* totals, int64_t state_stride,
-                            T* before, Left left) {
+                            T* before) {
   TOST_SHARED(memory);
   auto* sums = reinterpret_cast<double*>(memory);  // [parts, columns]
   const Column at(parts);
@@ -289,8 +274,6 @@ __global__ void scan_chunks(const float* partial, int64_t batch, int64_t chunks,
   const auto place = [&](int64_t step) {
     return (sample * chunks + (kBehind ? chunks - 1 - step : step)) * width + column;
   };
-  const double of_chunk = left(column, kChunk), of_last = left(column, left.last);
-  const double of_turn = left(column, kScanChunks * kChunk);
   double base = inside && start != nullptr ? start[state] : 0;
   for (int64_t begin = 0; begin < chunks; begin += int64_t{parts} * kScanChunks) {
     const int64_t first = begin + at.part * kScanChunks;
@@ -299,19 +282,19 @@ __global__ void scan_chunks(const float* partial, int64_t batch, int64_t chunks,
     TOST_UNROLL
     for (int j = 0; j < kScanChunks; ++j) {
       here[j] = inside && first + j < chunks ? partial[place(first + j)] : 0.0f;
-      own = of_chunk * own + here[j];
+      own += here[j];
     }
     sums[threadIdx.x] = own;
     __syncthreads();
     for (int part = 0; part < parts; ++part) {
       if (part == at.part) sum = base;
-      base = of_turn * base + sums[part * at.columns + static_cast<int>(threadIdx.x) % at.columns];
+      base += sums[part * at.columns + static_cast<int>(threadIdx.x) % at.columns];
     }
     TOST_UNROLL
     for (int j = 0; j < kScanChunks; ++j) {
       if (!inside || first + j >= chunks) continue;
       before[place(first + j)] = static_cast<T>(sum);
-      sum = (first + j + 1 == chunks ? of_last : of_chunk) * sum + here[j];
+      sum += here[j];
       if (totals != nullptr && first + j + 1 == chunks) totals[state] = sum;
     }
     __syncthreads();

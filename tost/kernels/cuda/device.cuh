@@ -125,20 +125,4 @@ __device__ __forceinline__ void stream_pack(T* p, const Pack<T, V>& pack) {
   *reinterpret_cast<Pack<T, V>*>(p) = pack;
 }
 
-// What the thread of the warp has whose number differs in the bit `apart`. All threads of the block
-// come here.
-__device__ __forceinline__ float across_warp(float x, unsigned apart) {
-#if defined(__CUDACC__)
-  return __shfl_xor_sync(0xffffffffU, x, static_cast<int>(apart));
-#else
-  return emulator::value_of(threadIdx.x ^ apart, x);
-#endif
-}
-// The sum over the 32 threads of a warp, for each of them.
-__device__ __forceinline__ float warp_sum(float x) {
-  TOST_UNROLL
-  for (unsigned apart = 16; apart > 0; apart /= 2) x += across_warp(x, apart);
-  return x;
-}
-
 }  // namespace tost::kernels::cuda

@@ -80,16 +80,6 @@ void barrier() {
   swapcontext(&current.running->context, &current.scheduler);
 }
 
-float value_of(unsigned thread, float own) {
-  static thread_local std::vector<float> given;
-  given.resize(block_size.x);
-  given[thread_index.x] = own;
-  barrier();
-  const float found = given[thread];
-  barrier();
-  return found;
-}
-
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body) {
   if (grid.x > kMostBlocks || shared_bytes > kMostShared) {
     error = kInvalidConfiguration;

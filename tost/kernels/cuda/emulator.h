@@ -24,8 +24,6 @@ extern thread_local unsigned char* shared;
 extern thread_local bool descending;  // the last thread of a block runs first
 
 void barrier();
-// What another thread of the block gives at the same time; all threads come here.
-float value_of(unsigned thread, float own);
 // Calls body once for every thread of every block, unless the grid or the shared memory is larger
 // than an H100 takes.
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& body);

@@ -83,7 +83,7 @@ TokensOut<T> tokens_out(const Tokens& t) {
 
 #if defined(__CUDACC__)
 // More than 48 KiB of shared memory has to be asked for, on every device. All there is: a smaller
-// number would undo what another thread asked for its launch, or what a captured launch needs.
+// number would undo what another thread asked for its launch.
 template <class Kernel>
 int allow_shared(Kernel kernel, int64_t bytes) {
   if (bytes <= kGivenShared) return 0;

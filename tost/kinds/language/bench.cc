@@ -4,9 +4,7 @@
 #include "tost/base/text.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
-#include "tost/kinds/language/model_checks.h"
 #include "tost/kinds/language/place.h"
-#include "tost/kinds/language/plain_model.h"
 
 namespace tost {
 namespace {
@@ -86,7 +84,6 @@ class BenchLanguage : public BenchModel {
                           bool engine) override {
     Extend extend;
     int64_t bytes = 0;
-    std::shared_ptr<LanguageGraphs> graphs;
     if (engine) {
       auto made = std::make_shared<LanguageEngine>(*model_, precision);
       bytes = made->step_bytes();
@@ -97,11 +94,7 @@ class BenchLanguage : public BenchModel {
         use_precision(*model_, precision);
         bytes = step_bytes(*model_);
       } else {
-        if (task.test == "prefill" && task.graphs == "on") {
-          fail_usage(
-              "graphs on does not go with prefill: a text is read without; use auto or off.");
-        }
-        graphs = place_language(model_, precision, task.device, task.graphs);
+        place_language(model_, precision, task.device);
         bytes = step_bytes(*model_) * facts_of(precision).bits / 32;
       }
       extend = [model = model_](const Tensor& ids, LanguageState& state) {
@@ -119,7 +112,6 @@ class BenchLanguage : public BenchModel {
         return run();
       };
     }
-    if (graphs != nullptr) runner.by_graphs = [graphs] { return graphs->replays() > 0; };
     runner.weight_bytes = bytes;
     return runner;
   }
@@ -163,59 +155,6 @@ std::unique_ptr<BenchModel> open_bench_language(const BenchModelSource& source, 
   auto model = make_language_model(info.config);
   show_every_layer(*model);
   return std::make_unique<BenchLanguage>(std::move(model), std::move(info));
-}
-
-namespace {
-
-class LanguageBench : public TrainBenchModel {
- public:
-  LanguageBench(const LanguageConfig& config, int64_t batch)
-      : model_(make_language_model(config)), plain_(*model_) {
-    ids_ = torch::randint(0, config.vocab, {batch, config.block}, torch::kLong);
-    targets_ = torch::randint(0, config.vocab, {batch, config.block}, torch::kLong);
-  }
-
-  torch::nn::Module& module() override { return *model_; }
-  DecayGroups decay_groups() const override { return language_decay_groups(*model_); }
-  int64_t samples() const override { return ids_.numel(); }
-  void move_to(torch::Device device) override {
-    model_->to(device);
-    ids_ = ids_.to(device);
-    targets_ = targets_.to(device);
-  }
-
-  std::vector<StepProduct> products() const override {
-    std::vector<StepProduct> found;
-    const auto add = [&](const Tensor& weight) {
-      found.push_back({.rows = samples(), .in = weight.size(1), .out = weight.size(0)});
-    };
-    for (const auto& module : model_->modules(/*include_self=*/false)) {
-      if (const auto* linear = module->as<Linear>()) add(linear->weight);
-      const auto* table = module->as<Embedding>();
-      if (table != nullptr && table->in_products) add(table->weight);
-    }
-    return found;
-  }
-
-  Tensor loss() override { return model_->loss(ids_, targets_); }
-  Tensor plain_loss() override { return plain_.loss(ids_, targets_); }
-  void check(Precision precision) override {
-    const LossOf plain = [&](const Tensor& ids, const Tensor& targets) {
-      return plain_.loss(ids, targets);
-    };
-    check_same_loss(*model_, plain, precision);
-  }
-
- private:
-  std::shared_ptr<LanguageModel> model_;
-  PlainModel plain_;
-  Tensor ids_, targets_;
-};
-
-}  // namespace
-
-std::unique_ptr<TrainBenchModel> make_bench_model(const LanguageConfig& config, int64_t batch) {
-  return std::make_unique<LanguageBench>(config, batch);
 }
 
 }  // namespace tost

@@ -1,12 +1,10 @@
-// How `tost bench model` and `tost bench train` measure language models.
+// How `tost bench model` measures language models.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "tost/bench/bench_model.h"
-#include "tost/bench/train_bench_model.h"
-#include "tost/kinds/language/config.h"
 #include "tost/kinds/language/model.h"
 
 namespace tost {
@@ -15,8 +13,5 @@ std::unique_ptr<BenchModel> open_bench_language(const BenchModelSource& source, 
 
 // The products of LanguageModel::extend() over `tokens` of each of `batch` texts.
 std::vector<Product> language_products(const LanguageModel& model, int64_t batch, int64_t tokens);
-
-// What `tost bench train` takes steps of.
-std::unique_ptr<TrainBenchModel> make_bench_model(const LanguageConfig& config, int64_t batch);
 
 }  // namespace tost

@@ -14,8 +14,6 @@ using torch::Tensor;
 
 namespace {
 
-// Rows read together, so that the length of a text does not decide the memory.
-constexpr int64_t kPieceRows = 2048;
 // Up to here steps of a few rows are faster than tiles.
 constexpr int64_t kStepRows = 16;
 
@@ -96,7 +94,7 @@ Tensor LanguageEngine::extend(const Tensor& any_ids, LanguageState& state) {
     }
     return logits;
   }
-  const int64_t piece = std::max<int64_t>(1, kPieceRows / batch);
+  const int64_t piece = std::max<int64_t>(1, kPieceTokens / batch);
   Tensor rows;
   for (int64_t t = 0; t < tokens; t += piece) {
     const int64_t count = std::min(piece, tokens - t);
@@ -137,7 +135,7 @@ Tensor LanguageEngine::hidden(const Tensor& any_ids, LanguageState* state) {
   const int64_t batch = ids.size(0), tokens = ids.size(1);
   used.blocks.resize(parts_->weights.blocks.size());
   auto result = torch::empty({batch, tokens, config().dim});
-  const int64_t piece = std::max<int64_t>(1, kPieceRows / std::max<int64_t>(1, batch));
+  const int64_t piece = std::max<int64_t>(1, kPieceTokens / std::max<int64_t>(1, batch));
   for (int64_t t = 0; t < tokens && batch > 0; t += piece) {
     const int64_t count = std::min(piece, tokens - t);
     const auto& x = parts_->prefill().run(ids.narrow(1, t, count).contiguous(), used);

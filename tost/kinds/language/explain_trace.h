@@ -48,7 +48,6 @@ bool descends_on_bound(const LanguageConfig& config, int64_t index);
 torch::Tensor memory_horizon(const TokenMixer& mixer);
 
 // How much one token changes what a layer gives to later ones.
-
 // x [T, C], the tokens that go into a mixer. Entry [j, t], t > j, of the result [T, T] float64 is
 // |mixer(x)_t - mixer(x without token j)_t| / |mixer(x)_t|: exact, by running the tokens after j
 // on the state before it, at their own positions. 0 where t <= j, and where the output is 0.

@@ -30,14 +30,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Tokens handed to the model at a time, which cuts them as suits it. Limits the memory of a long
-// prompt as a tensor, and the wait for a stop.
-constexpr int64_t kPromptPiece = 4096;
-
 using Prompts = std::vector<std::vector<int64_t>>;
-
-// From this length on, memory for cutting and reading a prompt is returned to the system at once.
-constexpr int64_t kLongPrompt = 4096;
 
 // One text being written.
 struct Row {
@@ -119,7 +112,7 @@ class Generation {
     const auto count = int64_t(prompts.size() * prompts[0].size());
     result_.stats.prompt_tokens += count;
     result_.stats.prefill_s = seconds_since(begin);
-    if (count > kLongPrompt) {
+    if (count > kPieceTokens) {  // memory for cutting and reading it is returned at once
       prompts = {};
       malloc_trim(0);
     }
@@ -133,8 +126,8 @@ class Generation {
     if (block_ > 0) remember(ids);
     if (block_ > 0 && state_.position + count > block_) return slide();
     Tensor logits;
-    for (int64_t t = 0; t < count; t += kPromptPiece) {
-      const int64_t piece = std::min(kPromptPiece, count - t);
+    for (int64_t t = 0; t < count; t += kPieceTokens) {
+      const int64_t piece = std::min(kPieceTokens, count - t);
       Tensor batch = torch::empty({int64_t(ids.size()), piece}, torch::kLong);
       for (size_t r = 0; r < ids.size(); ++r) {
         std::copy_n(ids[r].begin() + t, piece, batch.data_ptr<int64_t>() + int64_t(r) * piece);

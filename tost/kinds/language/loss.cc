@@ -20,7 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kUsualTokens = 8192;  // of the windows read together
 constexpr int64_t kOfficialBatch = 16;
-constexpr int64_t kReadPiece = 2048;  // of a whole text
 
 struct Sum {
   double loss = 0;
@@ -109,7 +108,7 @@ bool whole(LanguageModel& model, const TokenSource& source, const LanguageLossOp
   const int64_t predictions = source.size() - 1;
   LanguageState state;
   while (sum.tokens < predictions) {
-    const int64_t length = std::min(kReadPiece, predictions - sum.tokens);
+    const int64_t length = std::min(kPieceTokens, predictions - sum.tokens);
     const Tensor tokens = torch::empty({1, length + 1}, torch::kInt64);
     source.copy(sum.tokens, length + 1, tokens.data_ptr<int64_t>());
     const Tensor hidden = model.hidden(tokens.slice(1, 0, length), &state);

@@ -17,9 +17,6 @@ using torch::Tensor;
 
 namespace {
 
-// A prompt is read in pieces of this many tokens, so that its length does not decide the memory.
-constexpr int64_t kReadPiece = 512;
-
 std::shared_ptr<TokenMixer> new_mixer(const LanguageConfig& c, int64_t index) {
   const auto& name = mixer_of_block(c, index);
   const auto config = mixer_config(c);
@@ -154,19 +151,14 @@ Tensor LanguageModel::hidden(const Tensor& any_ids, LanguageState* state, Langua
   // On a GPU it would wait for the rows to be counted.
   auto x = torch::embedding(wte_->weight, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false,
                             /*sparse=*/ids.is_cpu());
-  const Tensor* place = state != nullptr && state->place.defined() ? &state->place : nullptr;
-  if (wpe_ != nullptr) {
-    x = x + (place != nullptr ? wpe_->weight.index_select(0, *place)
-                              : wpe_->weight.narrow(0, first, ids.size(1)));
-  }
+  if (wpe_ != nullptr) x = x + wpe_->weight.narrow(0, first, ids.size(1));
   if (is_training() && config_.dropout > 0) x = torch::dropout(x, config_.dropout, true);
   if (state != nullptr) state->blocks.resize(blocks_.size());
   if (trace != nullptr) trace->blocks.assign(blocks_.size(), {});
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    x = blocks_[i]->forward(x, trace != nullptr ? &trace->blocks[i] : nullptr,
-                            {.state = state != nullptr ? &state->blocks[i] : nullptr,
-                             .position = position,
-                             .place = place});
+    x = blocks_[i]->forward(
+        x, trace != nullptr ? &trace->blocks[i] : nullptr,
+        {.state = state != nullptr ? &state->blocks[i] : nullptr, .position = position});
   }
   if (state != nullptr) state->position += ids.size(1);
   if (decoder_ != nullptr) x = decoder_->forward(x);
@@ -205,8 +197,9 @@ Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, const Tenso
   if (read_otherwise()) {
     // In pieces: the logits of all rows can be larger than the model.
     Tensor sum = torch::zeros({}, rows.options().dtype(torch::kDouble));
-    for (int64_t i = 0; i < rows.size(0); i += kReadPiece) {
-      const int64_t count = std::min(kReadPiece, rows.size(0) - i);
+    constexpr int64_t kLogitRows = 512;
+    for (int64_t i = 0; i < rows.size(0); i += kLogitRows) {
+      const int64_t count = std::min(kLogitRows, rows.size(0) - i);
       sum += torch::cross_entropy_loss(logits(rows.narrow(0, i, count)), wanted.narrow(0, i, count),
                                        {}, at::Reduction::Sum, -1);
     }
@@ -224,8 +217,8 @@ Tensor LanguageModel::extend(const Tensor& ids, LanguageState& state) {
   if (ids.dim() == 2 && ids.size(1) == 0) fail_data("There are no tokens to read.");
   check_ids(config_, ids, state.position);  // before anything is read: a state never ends half-way
   Tensor last;
-  for (int64_t t = 0; t < ids.size(1); t += kReadPiece) {
-    last = hidden(ids.narrow(1, t, std::min(kReadPiece, ids.size(1) - t)), &state);
+  for (int64_t t = 0; t < ids.size(1); t += kPieceTokens) {
+    last = hidden(ids.narrow(1, t, std::min(kPieceTokens, ids.size(1) - t)), &state);
   }
   return logits(last.select(1, last.size(1) - 1));
 }

@@ -25,9 +25,6 @@ struct LanguageTrace {
 struct LanguageState {
   int64_t position = 0;  // tokens read
   std::vector<MixerState> blocks = {};
-  // Where given, [1] int64 on the model's device and equal to `position`: steps of one token look
-  // there, so that what they queue serves every position. Who gives it moves it on.
-  torch::Tensor place = {};
 };
 // Bytes of all tensors, with what their buffers keep in reserve.
 int64_t state_bytes(const LanguageState& state);

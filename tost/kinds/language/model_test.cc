@@ -7,8 +7,11 @@
 
 #include "tost/base/error.h"
 #include "tost/kinds/language/engine.h"
+#include "tost/nn/causal_tssa.h"
+#include "tost/nn/precision.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/tssa_causal_plain.h"
 #include "tost/testing/autocast.h"
 
 namespace tost {
@@ -205,6 +208,39 @@ INSTANTIATE_TEST_SUITE_P(Table, OfficialLanguageSize,
                                            SizeRow{"gpt_medium", 354'649'088},
                                            SizeRow{"gpt_large", 773'674'240}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Causal TSSA by its definition, on the weights of another mixer.
+class PlainTssa : public TokenMixer {
+ public:
+  explicit PlainTssa(const CausalTssaMixer& source) : source_(source) {}
+  Tensor forward(const Tensor& x, const MixerCall&) override {
+    const Tensor w = torch::linear(x, source_.c_attn->weight, source_.c_attn->bias);
+    const auto [y, pi, state] = tssa_causal_plain(w, source_.temp, source_.denom_bias);
+    return torch::linear(y, source_.c_proj->weight, source_.c_proj->bias);
+  }
+
+ private:
+  const CausalTssaMixer& source_;
+};
+
+TEST(LanguageModel, HasTheLossOfThePlainForm) {
+  const torch::NoGradGuard no_grad;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const auto model = random_model(tiny("tssa"));
+    const Tensor ids = torch::randint(0, 40, {1, 64}, torch::kLong);
+    const PrecisionScope scope(precision);
+    const double found = model->loss(ids, ids).item<double>();
+    std::vector<std::shared_ptr<TokenMixer>> mixers;
+    for (const auto& block : model->blocks()) {
+      mixers.push_back(block->attn);
+      block->attn = std::make_shared<PlainTssa>(*block->attn->as<CausalTssaMixer>());
+      block->branches = false;
+    }
+    const Tensor logits = model->forward(ids).flatten(0, 1);
+    const double wanted = torch::cross_entropy_loss(logits, ids.flatten()).item<double>();
+    EXPECT_NEAR(found, wanted, (precision == Precision::kBf16 ? 5e-3 : 1e-4) * wanted);
+  }
+}
 
 TEST(LanguageModel, StateOfTokenStatisticsDoesNotGrow) {
   auto model = random_model(variant("tssa+gate"));

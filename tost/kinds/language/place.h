@@ -2,22 +2,17 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "tost/kinds/language/model.h"
-#include "tost/kinds/language/step_graph.h"
 #include "tost/nn/precision.h"
 
 namespace tost {
 
 // On the CPU the inference engine reads it at that precision; an auto-encoder is read by its
 // modules, in fp32. On a GPU it is moved there and its modules run at fp32 or bf16, see
-// scope_precision(), single steps as graphs where these are wanted (graphs_wanted()) and its state
-// keeps its size: by what is given back, else null. Throws a usage Error for other precisions, and
-// for graphs "on" where its state grows.
-std::shared_ptr<LanguageGraphs> place_language(const std::shared_ptr<LanguageModel>& model,
-                                               Precision precision, torch::Device device,
-                                               const std::string& graphs = "auto");
+// scope_precision(). Throws a usage Error for other precisions.
+void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,
+                    torch::Device device);
 
 // What it can be placed with: on the CPU every precision, on a GPU those of modules.
 Precisions language_precisions(torch::Device device);

@@ -19,13 +19,12 @@ using torch::Tensor;
 namespace {
 
 constexpr int64_t kTokensAtOnce = 8192;
-constexpr int64_t kPiece = 2048;  // of a sample that is read with a state
 
 // A single sample, its state carried from piece to piece.
 TokenScores score_in_pieces(LanguageModel& model, const RecallBatch& batch, LanguageState& state) {
   std::vector<Tensor> loss, likely;
-  for (int64_t t = 0; t < batch.ids.size(1); t += kPiece) {
-    const int64_t count = std::min(kPiece, batch.ids.size(1) - t);
+  for (int64_t t = 0; t < batch.ids.size(1); t += kPieceTokens) {
+    const int64_t count = std::min(kPieceTokens, batch.ids.size(1) - t);
     const Tensor hidden = model.hidden(batch.ids.narrow(1, t, count), &state);
     const auto scores = score_targets(model, hidden, batch.targets.narrow(1, t, count));
     loss.push_back(scores.loss);
@@ -36,7 +35,7 @@ TokenScores score_in_pieces(LanguageModel& model, const RecallBatch& batch, Lang
 
 // Sets `bytes` to what is left in the state where there is one.
 TokenScores score_batch(LanguageModel& model, const RecallBatch& batch, int64_t& bytes) {
-  if (batch.ids.size(1) <= kPiece) {
+  if (batch.ids.size(1) <= kPieceTokens) {
     return score_targets(model, model.hidden(batch.ids), batch.targets);
   }
   LanguageState state;
@@ -64,7 +63,7 @@ std::vector<RecallDistances> quarters(std::vector<std::pair<int64_t, bool>> foun
 }
 
 int64_t batch_for(const RecallCase& size, int64_t batch) {
-  if (size.length > kPiece) return 1;
+  if (size.length > kPieceTokens) return 1;
   return batch > 0 ? batch : std::max<int64_t>(1, kTokensAtOnce / size.length);
 }
 
@@ -128,8 +127,8 @@ void check_recall_fits(const LanguageConfig& config, const RecallSource& source,
   }
   for (const RecallCase& size : cases) {
     source.check(size);
-    if (config.auto_encoder && size.length > kPiece) {
-      fail_usage("An auto-encoder reads at most ", kPiece, " tokens, not ", size.length, ".");
+    if (config.auto_encoder && size.length > kPieceTokens) {
+      fail_usage("An auto-encoder reads at most ", kPieceTokens, " tokens, not ", size.length, ".");
     }
     if (config.positions == "none" || size.length <= config.block) continue;
     fail_usage("A length of ", size.length, " is beyond the model's ", config.block,
@@ -171,7 +170,7 @@ std::optional<std::vector<RecallScores>> evaluate_recall(LanguageModel& model,
             return make_recall_batch(source, size, split, first, count);
           });
       // Outside the clock, which is for reading alone.
-      if (bytes == 0 && size.length <= kPiece) {
+      if (bytes == 0 && size.length <= kPieceTokens) {
         bytes = bytes_kept(model, batch.ids.narrow(0, 0, 1));
       }
       const auto start = std::chrono::steady_clock::now();

@@ -38,6 +38,13 @@ TEST(LanguageTrainConfig, EveryRecipeSurvivesJsonBothWays) {
   }
 }
 
+TEST(LanguageTrainConfig, ReadsWhatVersion010Wrote) {
+  const json now = form().fields.to_json(made({}));
+  json before = now;
+  before["graphs"] = "auto";
+  EXPECT_EQ(form().fields.to_json(made(before)), now);
+}
+
 // Tokens a step of the official configurations.
 TEST(LanguageTrainConfig, OfficialRecipesTakeTheSameTokensAStep) {
   for (const char* name : {"gpt2", "gpt2-medium", "gpt2-large"}) {

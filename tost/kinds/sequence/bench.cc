@@ -2,9 +2,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/kinds/sequence/engine.h"
+#include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
-#include "tost/kinds/sequence/runner.h"
 #include "tost/nn/state_dict.h"
 
 namespace tost {
@@ -31,31 +30,19 @@ class BenchSequence : public BenchModel {
 
   BenchRunner make_runner(const BenchTask& task, const Tensor& input, Precision precision,
                           bool engine) override {
-    BenchRunner runner;
-    const int64_t weights = parameter_count(*model_);
-    if (engine) {
-      if (!facts_of(precision).packing) fail_precision(kind(), engine, precision);
-      auto made = std::make_shared<SequenceEngine>(*model_, precision);
-      const bool pairs = model_->config().pairs;
-      model_.reset();  // the engine has weights of its own; the mixers it shares it holds
-      runner.weight_bytes = weights * facts_of(precision).bits / 8;
-      runner.run = [made, input, pairs] {
-        const torch::InferenceMode no_grad;
-        const SequenceInput ids{input, {}};
-        return pairs ? made->forward(ids, ids) : made->forward(ids);
-      };
-      return runner;
+    if (engine) fail_usage("Sequence models have no engine; they run as modules.");
+    if (!facts_of(precision).modules) {
+      fail_usage(precision, " is not a precision of sequence models; use fp32 or bf16.");
     }
-    if (!facts_of(precision).modules) fail_precision(kind(), engine, precision);
-    runner.weight_bytes = 4 * weights;  // rounded at every use
+    BenchRunner runner;
+    runner.weight_bytes = 4 * parameter_count(*model_);  // rounded at every use
     model_->to(task.device);
-    auto plain =
-        std::make_shared<SequenceRunner>(*model_, precision, /*engine=*/false, task.graphs);
     SequenceBatch batch;
     batch.ids = input.to(task.device);
     if (model_->config().pairs) batch.second = batch.ids;
-    runner.by_graphs = [plain] { return plain->call().replays() > 0; };
-    runner.run = [model = model_, plain, batch] { return plain->logits(batch); };
+    runner.run = [model = model_, precision, batch] {
+      return sequence_logits(*model, batch, precision);
+    };
     return runner;
   }
 

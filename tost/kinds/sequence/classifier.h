@@ -17,7 +17,6 @@
 namespace tost {
 
 // What stands before the blocks of a sequence classifier: token table, positions, class token.
-
 class SequenceEmbedding : public torch::nn::Module {
  public:
   explicit SequenceEmbedding(const SequenceConfig& config);

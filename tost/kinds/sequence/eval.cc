@@ -6,9 +6,9 @@
 
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/sequence/runner.h"
 #include "tost/nn/evaluation_mode.h"
 #include "tost/nn/metrics.h"
+#include "tost/nn/module_device.h"
 
 namespace tost {
 namespace {
@@ -48,6 +48,13 @@ torch::Tensor forward_batch(SequenceClassifier& model, const SequenceBatch& batc
   return model.forward({batch.ids, batch.lengths}, {batch.second, batch.second_lengths});
 }
 
+torch::Tensor sequence_logits(SequenceClassifier& model, const SequenceBatch& batch,
+                              Precision precision) {
+  const torch::InferenceMode no_grad;
+  const PrecisionScope scope(precision, device_of(model));
+  return forward_batch(model, batch).to(torch::kCPU);
+}
+
 std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
                                            const SequenceDataset& dataset,
                                            const SequenceEvalOptions& options) {
@@ -55,7 +62,6 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
   if (dataset.size() == 0) fail_usage("There is no sequence to score.");
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
-  SequenceRunner runner(model, options.precision, options.engine, options.graphs);
   const auto start = Clock::now();
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < dataset.size(); ++i) lengths.push_back(dataset.length(i));
@@ -71,7 +77,7 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
     const std::vector<int64_t> rows(order.begin() + int64_t(begin), order.begin() + int64_t(end));
     const SequenceBatch batch = read_watched(
         options.read_guard, [&dataset, rows] { return make_sequence_batch(dataset, rows); });
-    const torch::Tensor logits = runner.logits(batch);
+    const torch::Tensor logits = sequence_logits(model, batch, options.precision);
     meter.add(logits, batch.labels);
     const torch::Tensor hits = logits.argmax(1).eq(batch.labels);
     for (int64_t i = 0; i < hits.size(0); ++i) right[begin + size_t(i)] = hits[i].item<bool>();

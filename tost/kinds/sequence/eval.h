@@ -19,9 +19,7 @@ namespace tost {
 
 struct SequenceEvalOptions {
   int64_t batch = 32;
-  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
-  bool engine = false;          // where the inference engine supports the model (runner.h)
-  std::string graphs = "auto";  // of a model on a GPU, see graphs_wanted()
+  Precision precision = Precision::kFp32;  // or bf16
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t sequences, int64_t total)> progress = {};  // after every batch
   ReadGuard read_guard = {};                                            // of every batch
@@ -54,6 +52,9 @@ std::optional<SequenceEvalResult> evaluate(SequenceClassifier& model,
 
 // Logits of a batch, whether of single sequences or of pairs.
 torch::Tensor forward_batch(SequenceClassifier& model, const SequenceBatch& batch);
+// The same on the CPU, without gradients. Throws a usage Error for precisions that modules lack.
+torch::Tensor sequence_logits(SequenceClassifier& model, const SequenceBatch& batch,
+                              Precision precision);
 
 // top1, loss, sequences, seconds.
 nlohmann::json to_json(const SequenceEvalResult& result);

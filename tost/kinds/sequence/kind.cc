@@ -65,8 +65,8 @@ json score_sequence(const ScoreRequest& request) {
   const auto dataset = open_sequence_dataset(spec, request.split.empty() ? "test" : request.split);
   check_sequence_data(loaded.info, *dataset, request.data.path);
   SequenceEvalOptions options;
-  options.engine = true;
-  options.precision = chosen_precision("", loaded.precision, classifier_precisions(true));
+  options.precision =
+      chosen_precision("", loaded.precision, classifier_precisions(/*engine=*/false));
   options.stop = request.stop;
   options.progress = [&](int64_t done, int64_t total) {
     request.progress(done, total, "sequences scored");

@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/data/listops.h"
-#include "tost/kinds/sequence/runner.h"
+#include "tost/kinds/sequence/eval.h"
 
 namespace tost {
 namespace {
@@ -57,11 +57,10 @@ std::vector<Prediction> predict_texts(SequenceClassifier& model, const SequenceI
                                       const PredictOptions& options) {
   if (texts.empty()) fail_usage("No text was given to predict.");
   const torch::NoGradGuard no_grad;
-  SequenceRunner runner(model, options.precision, options.engine, options.graphs);
   std::vector<Prediction> predictions;
   for (const SequenceText& text : texts) {
     check(info, text);
-    const Tensor logits = runner.logits(batch_of(info, text))[0];
+    const Tensor logits = sequence_logits(model, batch_of(info, text), options.precision)[0];
     const Tensor probabilities = logits.to(torch::kDouble).softmax(0);
     predictions.push_back({text.text, rank_classes(probabilities, info.classes, options.top_k)});
   }

@@ -217,7 +217,6 @@ std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {
   const auto result = tost::evaluate(*model_, *scored_,
                                      {.batch = config_.eval_batch,
                                       .precision = config_.precision,
-                                      .graphs = config_.graphs == "off" ? "off" : "auto",
                                       .stop = stop,
                                       .progress = {},
                                       .read_guard = read_guard_,

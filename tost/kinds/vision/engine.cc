@@ -22,7 +22,6 @@ namespace {
 using torch::Tensor;
 
 // The class token's way: class attention over the patch tokens, and the head.
-
 // For all pictures of a pass at once: these products have one row a picture and are bound by
 // reading their weights.
 class ClassPass {

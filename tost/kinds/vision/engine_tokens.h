@@ -47,8 +47,6 @@ class TokenPass : private BlockPass {
   const float* position_;  // [N, C]
 };
 
-// The convolutions of the stem as products over gathered pixels.
-
 // How many output pixels are gathered at a time, so that they stay in the L2 cache.
 int64_t stem_tile_rows(const StemStage& stage);
 

@@ -47,8 +47,6 @@ struct VisionWeights {
 // tenth of the work, stay in bfloat16.
 VisionWeights pack_vision_weights(const VisionTransformer& model, Packing products);
 
-// Memory of the vision engine, kept from call to call.
-
 // Sizes of one pass over at most `images` pictures.
 struct VisionShape {
   int64_t images = 0;
@@ -59,7 +57,7 @@ struct VisionShape {
   bool operator==(const VisionShape&) const = default;
 };
 
-// The rows are [images, M].
+// Memory of the vision engine, kept from call to call. The rows are [images, M].
 class VisionWorkspace : public BlockRows {
  public:
   VisionWorkspace(const VisionConfig& config, const VisionWeights& weights,

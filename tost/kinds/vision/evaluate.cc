@@ -35,7 +35,7 @@ std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
   }
   const torch::InferenceMode no_grad;
   const EvaluationMode mode(model);
-  ImageRunner runner(model, options.precision, options.engine, options.graphs);
+  ImageRunner runner(model, options.precision, options.engine);
   const auto start = Clock::now();
   ClassificationMeter meter(classes);
   bool begun = false, stopped = false;

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "tost/comm/group.h"
 #include "tost/data/loader.h"
@@ -16,8 +15,7 @@ namespace tost {
 
 struct EvalOptions {
   Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
-  bool engine = false;          // where the inference engine supports the model (image_runner.h)
-  std::string graphs = "auto";  // of a model on a GPU, see graphs_wanted()
+  bool engine = false;  // where the inference engine supports the model (image_runner.h)
   const std::atomic<bool>* stop = nullptr;
   std::function<void(int64_t images, int64_t total)> progress;  // after every batch
   ReadGuard read_guard = {};                                    // of every batch

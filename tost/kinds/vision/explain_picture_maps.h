@@ -14,8 +14,7 @@
 
 namespace tost {
 
-// Pictures as a network sees them, with what is known about each.
-
+// A picture as a network sees it, with what is known about it.
 struct PictureInput {
   std::string name;               // the file, or its place in the data
   std::string truth;              // class it belongs to; "" unknown

@@ -15,8 +15,6 @@
 namespace tost {
 namespace {
 
-// The parts of an image classifier that a report measures with, by layer.
-
 bool stopped(const VisionExplainOptions& options) {
   return options.stop != nullptr && options.stop->load();
 }

@@ -11,7 +11,6 @@ namespace tost {
 namespace {
 
 // Flattened pixels and one Linear: the floor every vision model has to beat.
-
 class LinearClassifier : public ImageClassifier {
  public:
   explicit LinearClassifier(const VisionConfig& config);

@@ -5,16 +5,8 @@
 
 namespace tost {
 
-ImageRunner::ImageRunner(ImageClassifier& model, Precision precision, bool engine,
-                         const std::string& graphs)
-    : model_(model),
-      precision_(precision),
-      call_(device_of(model), graphs_wanted(graphs, device_of(model)),
-            [this](const Tensors& images) {
-              const PrecisionScope scope(precision_, device_of(model_));
-              return Tensors{model_.forward(images[0])};
-            }) {
-  if (graphs == "on") call_.demand_graphs();
+ImageRunner::ImageRunner(ImageClassifier& model, Precision precision, bool engine)
+    : model_(model), precision_(precision) {
   if (engine && VisionEngine::supports(model)) {
     engine_.emplace(model, precision);
   } else if (facts_of(precision).packing && !facts_of(precision).modules) {
@@ -31,7 +23,8 @@ ImageRunner::ImageRunner(ImageClassifier& model, Precision precision, bool engin
 torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
   if (engine_) return engine_->forward(images);
   const torch::InferenceMode no_grad;
-  return call_({images})[0];
+  const PrecisionScope scope(precision_, device_of(model_));
+  return model_.forward(images);
 }
 
 }  // namespace tost

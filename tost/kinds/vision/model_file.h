@@ -18,7 +18,6 @@ namespace tost {
 
 // What a model file says about itself in addition to its weights, so that the file alone is enough
 // to use it.
-
 struct ModelInfo {
   VisionConfig config;
   std::vector<std::string> classes;  // by label; config.classes of them

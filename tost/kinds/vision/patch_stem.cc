@@ -67,8 +67,8 @@ class NormGelu : public torch::autograd::Function<NormGelu> {
                          (rstd.square().reciprocal() - off.detach().square().mean({0, 2, 3}))
                              .view({1, -1, 1, 1});  // plus eps
       const Tensor p = off * own.rsqrt() * weight.view({1, -1, 1, 1}) + bias.view({1, -1, 1, 1});
-      auto result = branch::through_definition({gelu ? torch::gelu(p) : p},
-                                               {z, weight, bias, {}, {}, {}}, {grads[0]});
+      auto result =
+          plain_gradients({gelu ? torch::gelu(p) : p}, {z, weight, bias, {}, {}, {}}, {grads[0]});
       return result;
     }
     const branch::Raw by_hand;

@@ -35,7 +35,6 @@ class PatchStem : public torch::nn::Module {
 
 // Batch norm in training and the GELU after it as one differentiable function, which keeps its
 // input alone.
-
 // GELU(norm(z)), or norm(z) without `gelu`, for z [B, C, Y, X] channels-last; updates the running
 // statistics of a norm in training. The value of torch's two operations to rounding; they are run
 // where this does not apply: in evaluation, without gradients, off the CPU, for other types and

@@ -29,7 +29,7 @@ std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& 
     fail_usage("The batch is ", options.batch_size, " but must be at least 1.");
   if (paths.empty()) fail_usage("No image was given to predict.");
   const torch::InferenceMode no_grad;
-  ImageRunner runner(model, options.precision, options.engine, options.graphs);
+  ImageRunner runner(model, options.precision, options.engine);
   std::vector<Prediction> predictions;
   for (size_t begin = 0; begin < paths.size();) {
     const size_t end = std::min(paths.size(), begin + size_t(options.batch_size));

@@ -18,8 +18,6 @@
 namespace tost {
 namespace {
 
-// From a configuration and the data to the description of the model that is to be trained.
-
 // The data's side where the patch divides it; whole pictures are then used as they are.
 int64_t input_side(const VisionTrainConfig& config, const VisionConfig& base,
                    const ImageDataset& train) {
@@ -187,7 +185,6 @@ TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {
   EvalOptions options;
   options.precision = config_.precision;
-  options.graphs = config_.graphs == "off" ? "off" : "auto";
   options.stop = stop;
   options.read_guard = read_guard_;
   options.group = group_;

@@ -17,7 +17,6 @@ namespace tost {
 
 // Two-dimensional Fourier position code and its learned 1x1 projection. Nothing is learned per
 // position, so any grid works.
-
 class FourierPosition : public torch::nn::Module {
  public:
   explicit FourierPosition(int64_t dim);
@@ -43,10 +42,8 @@ class FourierPosition : public torch::nn::Module {
   torch::Tensor table_;
 };
 
-// Class-attention block: the class token alone asks, class and patch tokens answer (softmax).
-
-// Keys `qkv` and `proj`. The full q, k, v weight is kept for checkpoints, but queries are computed
-// for the class token only.
+// Class attention: queries come from the class token only, keys and values from class and patch
+// tokens. Keys `qkv` and `proj`. The full q, k, v weight is kept for checkpoints.
 class ClassAttention : public torch::nn::Module {
  public:
   ClassAttention(int64_t dim, int64_t heads, bool qkv_bias);

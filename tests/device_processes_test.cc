@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "tost/base/error.h"
-#include "tost/cli/device_test_util.h"
+#include "tests/device_test_util.h"
 #include "tost/comm/batch_norms.h"
 #include "tost/comm/gradient_buckets.h"
 #include "tost/comm/processes_test_util.h"
@@ -261,7 +261,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "more_processes", {}, " of its machine (LOCAL_RANK) has no GPU: torch sees ", false},
         Refusal{"one_gpu_for_all", {{"device", "cuda:0"}}, "so device cannot be cuda:0; set it to"},
-        Refusal{"graphs", {{"graphs", "on"}}, "graphs on does not go with several processes"},
         Refusal{"nccl", {{"peer_backend", "nccl"}}, "peer_backend nccl needs a build with NCCL"}),
     [](const auto& info) { return info.param.name; });
 

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/cli/device_test_util.h"
+#include "tests/device_test_util.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/nn/block.h"
-#include "tost/nn/branch.h"
 #include "tost/nn/mixer_tssa_tied.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
@@ -59,7 +57,6 @@ std::vector<std::string> with(std::vector<std::string> names, std::vector<std::s
   return names;
 }
 
-// A GPU makes subspaces orthonormal by other steps than the CPU.
 TEST(TiedOnGpu, HasTheSubspacesOfTheCpuAndTheirGradient) {
   TOST_TEST_GPU(device);
   torch::manual_seed(5);
@@ -184,41 +181,6 @@ TEST(ModelsOnGpu, AutocastIsTheDevicesOwn) {
     ASSERT_TRUE(item.value().grad().defined()) << item.key();
     EXPECT_EQ(item.value().grad().scalar_type(), torch::kFloat) << item.key();
     EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << item.key();
-  }
-}
-
-// Norm, products, GELU and residual in functions of their own, as on the CPU.
-TEST(ModelsOnGpu, JoinTheLayersOfABlock) {
-  TOST_TEST_GPU(device);
-  torch::manual_seed(5);
-  const VisionConfig c{.image_size = 16,
-                       .patch = 4,
-                       .dim = 16,
-                       .depth = 2,
-                       .heads = 2,
-                       .classes = 5,
-                       .drop_path = 0};
-  const auto model = shaken(make_image_classifier(c)), twin = make_image_classifier(c);
-  const auto images = torch::randn({3, 3, 16, 16});
-  twin->to(device);
-  const auto tokens = torch::randn({2, 9, 16}).to(device);
-  EXPECT_FALSE(branches_apply(tokens, *model));
-  int64_t blocks = 0;
-  for (const auto& module : twin->modules()) {
-    auto* block = dynamic_cast<Block*>(module.get());
-    if (block == nullptr) continue;
-    const auto last = block->forward(tokens).grad_fn();
-    EXPECT_NE(last->name().find("MlpFunction"), std::string::npos) << last->name();
-    ++blocks;
-  }
-  EXPECT_EQ(blocks, 2);
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    model->zero_grad();
-    twin->zero_grad();
-    const PrecisionScope scope(precision, device);
-    expect_same_training(
-        model, twin, device, [&](ImageClassifier& m) { return m.forward(images).square().sum(); },
-        precision == Precision::kFp32 ? 2e-3 : 0.1);
   }
 }
 

@@ -4,7 +4,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/text.h"
-#include "tost/cli/device_test_util.h"
+#include "tests/device_test_util.h"
 #include "tost/data/shapes.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/generate.h"

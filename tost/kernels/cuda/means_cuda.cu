@@ -1,1 +1,0 @@
-#include "tost/kernels/cuda/means_launch-inl.h"

@@ -1,1 +1,0 @@
-#include "tost/kernels/cuda/rows_launch-inl.h"
