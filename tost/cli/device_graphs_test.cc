@@ -78,8 +78,8 @@ std::vector<std::string> keeping_their_size() {
   for (const std::string& name : causal_mixer_names()) {
     if (name != "softmax") names.push_back(name);
   }
-  for (const char* more : {"tssa+gate", "tssa+values", "tssa+none", "tssa-means+full",
-                           "tssa-uniform+plain", "delta+full"}) {
+  for (const char* more :
+       {"tssa+gate", "tssa+values", "tssa+none", "means+full", "uniform+plain", "delta+full"}) {
     names.emplace_back(more);
   }
   return names;

@@ -94,7 +94,6 @@ void SequencePass::mix_item(const TokenBlockWeights& block, const SequenceItem& 
   args.dtype = pass_.dtype();
   args.w = {pass_.at(region_.rows.projected, item.first, dim), item.rows * dim, dim};
   args.temp = data(block.temp);
-  args.additions = block.additions;
   args.y = {pass_.at(region_.rows.mixed, item.first, dim), item.rows * dim, dim};
   kernels::tssa_forward(args, workspace_.tssa[static_cast<size_t>(at::get_thread_num())], parallel,
                         static_cast<int>(threads));
