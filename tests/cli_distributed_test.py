@@ -354,7 +354,7 @@ class Shards(Case):
 
 class SplitSequences(Case):
     """Tokens of one sample lie on several processes."""
-    MEANS = ["--mixer", "tssa-means", "--conv", 4, "--decay", "learned"]
+    MEANS = ["--mixer", "means", "--conv", 4, "--decay", "learned"]
 
     def compare(self, *args):
         self.train(1, "1", *args, "--accumulate", 2)
@@ -432,7 +432,7 @@ class Refusals(Case):
         self.refused(3, *text, "--sequence-parallel", 3, says=["A text of 16 tokens", "3 equal parts"])
         for mixer in ("softmax", "ssm"):
             self.refused(2, *text, "--mixer", mixer, "--sequence-parallel", 2,
-                         says=[f"mixer '{mixer}' cannot divide", "tssa-means"])
+                         says=[f"mixer '{mixer}' cannot divide", "means"])
         self.refused(2, *text, "--hybrid-every", 1, "--hybrid-mixer", "ssm", "--sequence-parallel", 2, says=["'ssm'"])
         self.refused(2, *SEQUENCES, "--mixer", "ssm", "--sequence-parallel", 2, says=["'ssm'"])
         self.refused(3, *SEQUENCES, "--positions", "learned", "--max-length", 40, "--sequence-parallel", 3, says=["40 learned positions"])

@@ -121,7 +121,7 @@ class Explain(cli_test.Case):
         self.refused(picture, "--data", "/nowhere/else", model=self.dir / "moved", exit_code=1, says="/nowhere/else")
 
     def test_mixers_without_memberships(self):
-        for mixer in ["softmax", "tssa-uniform"]:
+        for mixer in ["softmax", "uniform"]:
             run("train", *cli_test.TINY, "--mixer", mixer, "--max-steps", "1", "--quiet", "--threads", "1", "--out",
                 self.dir / mixer)
             self.explain("--samples", "2", "--overwrite", model=self.dir / mixer)

@@ -51,7 +51,7 @@ class Explain(cli_test.Case):
                 ["words", "--tokenizer", "words:12", "--model", "tost_gpt_char"],
                 ["bytes", "--tokenizer", "bytes", "--model", "tost_means_char"],
                 ["softmax", "--tokenizer", "chars", "--model", "gpt_char"],
-                ["uniform", "--tokenizer", "chars", "--model", "tost_gpt_char", "--mixer", "tssa-uniform"]):
+                ["uniform", "--tokenizer", "chars", "--model", "tost_gpt_char", "--mixer", "uniform"]):
             run("train", "--data", cls.folder / "in", *options, "--block", "16", "--dim", "16", "--depth", "2",
                 "--heads", "2", "--batch", "8", "--max-steps", "20", "--quiet", "--threads", "1", "--eval-batches", "2",
                 "--out", cls.folder / name)

@@ -26,7 +26,7 @@ RANKS = 4
 # At most 100 steps lie between two faults, however fast they are.
 LONG = ["--epochs", 1000, "--max-steps", 100 * FAULTS + 100, "--checkpoint-every-steps", 3, "--peer-timeout", 15]
 PICTURES = [*runs.PICTURES, "--drop-path", 0.2, "--accumulate", 4, "--shard-optimizer", *LONG]
-TEXT = [*runs.TEXT, "--mixer", "tssa-means", "--conv", 4, "--accumulate", 2, "--sequence-parallel", 2,
+TEXT = [*runs.TEXT, "--mixer", "means", "--conv", 4, "--accumulate", 2, "--sequence-parallel", 2,
         "--max-steps", 100 * FAULTS + 100, *LONG[4:]]
 
 

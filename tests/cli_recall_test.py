@@ -95,7 +95,7 @@ class Recall(cli_test.Case):
 
     def test_compression(self):
         out = self.dir / "squeeze"
-        run("train", "--recipe", "compression", "--lengths", "16", "--mixer", "tssa-means", *SMALL, "--out", out)
+        run("train", "--recipe", "compression", "--lengths", "16", "--mixer", "means", *SMALL, "--out", out)
         report = self.score(out, "--task", "compression", "--samples", "3")
         self.assertEqual((report["tokens"], report["cases"][0]["state_bytes"]), (48, 4 * 16))
         self.refused(out, "--task", "copying", says="the model is an auto-encoder")

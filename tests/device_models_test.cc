@@ -114,9 +114,9 @@ LanguageConfig language(const std::string& name) {
 }
 
 // To every causal mixer, what can be added.
-const std::vector<std::string> kAdditions{"tssa+gate",          "tssa+values",    "tssa+tokens",
-                                          "tssa+hybrid",        "softmax+window", "tssa-means+full",
-                                          "tssa-uniform+plain", "delta+full"};
+const std::vector<std::string> kAdditions{"tssa+gate",     "tssa+values",    "tssa+tokens",
+                                          "tssa+hybrid",   "softmax+window", "means+full",
+                                          "uniform+plain", "delta+full"};
 
 class LanguageOnGpu : public ::testing::TestWithParam<std::string> {
  protected:

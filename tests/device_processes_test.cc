@@ -324,7 +324,7 @@ json values_of(const Case& one, const fs::path& dir, Group& group) {
       if (group.first()) fs::copy_file(values["data"].get<std::string>(), text);
     });
     values["data"] = text.string();
-    values.update({{"batch", 4}, {"mixer", "tssa-means"}, {"accumulate", 1}});
+    values.update({{"batch", 4}, {"mixer", "means"}, {"accumulate", 1}});
   }
   if (one.more.contains("accumulate")) values["accumulate"] = one.more["accumulate"];
   return values;

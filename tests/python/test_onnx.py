@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 def cases():
-    vision = ["tssa", "registers", "tssa-uniform", "none", "softmax"]
+    vision = ["tssa", "registers", "uniform", "none", "softmax"]
     return [f"vision_{name}" for name in vision] + [
         "language_tssa", "language_short_bias", "language_additions", "language_means"]
 

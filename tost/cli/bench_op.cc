@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
@@ -77,9 +78,8 @@ void print_row(const OpBenchRow& r) {
 }
 
 std::string op_title_of(const OpBenchOptions& bench) {
-  if (!bench.means) return bench.causal ? "Causal TSSA, " : "TSSA, ";
-  if (!bench.causal) return "TSSA with group means, ";
-  return bench.gate ? "Causal group means, gated, " : "Causal group means, ";
+  return cat(bench.means ? "Group means, " : "TSSA, ", bench.causal ? "causal, " : "",
+             bench.gate ? "gated, " : "");
 }
 
 void run_bench_op(const BenchOpOptions& options) {
@@ -122,8 +122,8 @@ void add_bench_op_command(CLI::App& bench) {
   command->add_flag("--causal", options->bench.causal,
                     "The causal operator, in a layer without projection biases");
   command->add_flag("--means", options->bench.means,
-                    "With group means: the mixer tssa-means in place of tssa");
-  command->add_flag("--gate", options->bench.gate, "With --causal --means: gated");
+                    "Group means: the mixer means in place of tssa");
+  command->add_flag("--gate", options->bench.gate, "With --means: gated");
   add_value(*command, "--dim", options->bench.dim, "Channels");
   add_value(*command, "--heads", options->bench.heads, "Heads; must divide the channels");
   add_value(*command, "--dtype", options->bench.dtype, "float32 or bfloat16");

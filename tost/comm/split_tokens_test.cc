@@ -6,7 +6,7 @@
 
 #include "tost/comm/processes_test_util.h"
 #include "tost/ops/tssa_causal_plain.h"
-#include "tost/ops/tssa_means.h"
+#include "tost/ops/tssa_plain.h"
 
 namespace tost {
 namespace {
@@ -51,7 +51,7 @@ std::vector<Tensor> run(const Case& given, bool causal, Part part, const TokenSu
   const Tensor temp = given.temp.clone().requires_grad_();
   const Tensor bias = given.bias.clone().requires_grad_();
   const Tensor y = causal ? std::get<0>(tssa_causal_plain_part(w, temp, bias, {}, part.begin, sums))
-                          : std::get<0>(tssa_means_plain(w, temp, {}, {}, sums));
+                          : std::get<0>(tssa_plain_part(w, temp, {}, sums));
   std::vector<Tensor> inputs{w, temp};
   if (causal) inputs.push_back(bias);
   std::vector<Tensor> all =

@@ -158,9 +158,4 @@ void clear_tokens(const Tokens& t, DType dtype, int64_t sample, const PaddingRan
 float inverse_norm(float energy);
 bool norm_is_clamped(float energy);
 
-// N / P, of membership logits that are free of the length.
-inline float length_factor(int64_t tokens, int64_t width) {
-  return static_cast<float>(tokens) / static_cast<float>(width);
-}
-
 }  // namespace tost::kernels

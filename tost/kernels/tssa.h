@@ -9,10 +9,6 @@
 //   S_ki  = sum_j Pi_jk w_jki^2 / (N_k + 1e-8) second moment of a group
 //   y     = -(w Pi D),  D = 1 / (1 + S)
 //
-// Two additions, ours (docs/long-sequences.md says what they gain):
-//   means        y = -(w Pi D) + H Pi mu,  mu_ki = sum_j Pi_jk w_jki / (N_k + 1e-8)
-//   length_free  a_jk = (N / P) sum_i v_jki^2, N the sample's tokens: of size 1 whatever N is
-//
 // lengths[b] is the valid length of sample b. Sums go over its first lengths[b] tokens alone; the
 // padding after them is not read and costs nothing, and y, pi and grad_w are 0 there. A sample of
 // length 0 has statistics 0.
@@ -62,14 +58,8 @@ struct Tokens {
   int64_t token_stride = 0;
 };
 
-struct TssaAdditions {
-  bool means = false;
-  bool length_free = false;
-};
-
 struct TssaForwardArgs {
   TssaShape shape;
-  TssaAdditions additions;        // the GPU's kernels have none
   DType dtype = DType::kFloat32;  // of w and y
   ConstTokens w;
   const float* temp = nullptr;       // [H]
@@ -80,12 +70,10 @@ struct TssaForwardArgs {
   float* energy = nullptr;  // [B, C]: E
   float* moment = nullptr;  // [B, C]: S
   float* pi_sum = nullptr;  // [B, H]: N_k
-  float* mean = nullptr;    // [B, C]: H mu; unused without means
 };
 
 struct TssaBackwardArgs {
   TssaShape shape;
-  TssaAdditions additions;
   DType dtype = DType::kFloat32;  // of w, grad_y and grad_w
   ConstTokens w;
   ConstTokens grad_y;
@@ -97,14 +85,12 @@ struct TssaBackwardArgs {
   const float* energy = nullptr;  // [B, C]
   const float* moment = nullptr;  // [B, C]
   const float* pi_sum = nullptr;  // [B, H]
-  const float* mean = nullptr;    // [B, C], with means
   // Results.
   Tokens grad_w;               // must not overlap w or grad_y
   float* grad_temp = nullptr;  // [H]
 };
 
-// Bytes of workspace a call needs: about B H N floats, plus 1/56 of w for long sequences
-// (with means 1/28).
+// Bytes of workspace a call needs: about B H N floats, plus 1/56 of w for long sequences.
 int64_t tssa_forward_workspace(const TssaForwardArgs& args);
 int64_t tssa_backward_workspace(const TssaBackwardArgs& args);
 
@@ -117,8 +103,7 @@ void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor para
 //   dPi    = -sum_i g w D + sum_i dS (w^2 - S) / (N + 1e-8) + grad_pi
 //   dlogit = Pi (dPi - sum_k Pi dPi),  da = temp dlogit,  dtemp = sum_j dlogit a
 //   dw     = -g Pi D + 2 dS Pi w / (N + 1e-8) + (2 w / E) (da - sum_j da w^2 / E)
-// With means and u = H sum_j g Pi / (N + 1e-8), dPi has also sum_i (H g mu + u (w - mu)), and dw Pi
-// u. Where sqrt(E) < 1e-12 the clamp makes E a constant and the last bracket loses its sum.
+// Where sqrt(E) < 1e-12 the clamp makes E a constant and the last bracket loses its sum.
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 

@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-template <class T, bool kMeans>
+template <class T>
 struct MomentGradGroups {
   const TssaBlock& b;
 
@@ -26,22 +26,20 @@ struct MomentGradGroups {
       float pi[kTokenGroup];
       load_group<kFull>(b.pi + k * b.row_stride + t0, count, pi);
       const Weights weights(pi);
-      for_each_vector(
-          b.width, AddMoments<W, kMeans, true>{w.shifted(c), g.shifted(c), weights,
-                                               b.channel_sum + c, at_head<kMeans>(b.mean_sum, c)});
+      for_each_vector(b.width,
+                      AddMoments<W, true>{w.shifted(c), g.shifted(c), weights, b.channel_sum + c});
     }
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 void grad_moment_pass(const TssaBlock& b) {
-  clear_moments<kMeans>(b);
-  for_each_group(b.tokens, MomentGradGroups<T, kMeans>{b});
+  std::fill_n(b.channel_sum, b.heads * b.width, 0.0f);
+  for_each_group(b.tokens, MomentGradGroups<T>{b});
 }
 
-// For one head and four rows of a group: logit[t] += (w r)^2 and slope[t] += w (w dS/N - g D), with
-// means slope[t] += w (w dS/N + u - g D) + g H mu.
-template <class Rows, bool kMeans>
+// For one head and four rows of a group: logit[t] += (w r)^2 and slope[t] += w (w dS/N - g D).
+template <class Rows>
 struct SlopeTerms {
   Rows w;
   Rows g;
@@ -49,8 +47,6 @@ struct SlopeTerms {
   const float* inv_norm;
   const float* damping;
   const float* moment_grad;
-  const float* mean;
-  const float* mean_grad;
   WideVec (&logit)[4];
   WideVec (&slope)[4];
 
@@ -60,8 +56,6 @@ struct SlopeTerms {
     const auto r = load_lanes<kPartial>(d, inv_norm + i, lanes);
     const auto damp = load_lanes<kPartial>(d, damping + i, lanes);
     const auto pull = load_lanes<kPartial>(d, moment_grad + i, lanes);
-    const auto level = kMeans ? load_lanes<kPartial>(d, mean + i, lanes) : hn::Zero(d);
-    const auto lift = kMeans ? load_lanes<kPartial>(d, mean_grad + i, lanes) : hn::Zero(d);
 #pragma GCC unroll 4
     for (int64_t t = 0; t < 4; ++t) {
       prefetch_next_group(w[first + t] + i, w.stride);
@@ -70,12 +64,7 @@ struct SlopeTerms {
       const auto v = hn::Mul(x, r);
       logit[t] = hn::MulAdd(v, v, logit[t]);
       const auto y = load_lanes<kPartial>(d, g[first + t] + i, lanes);
-      if constexpr (kMeans) {
-        slope[t] = hn::MulAdd(y, level, slope[t]);
-        slope[t] = hn::MulAdd(x, hn::MulAdd(x, pull, hn::NegMulAdd(y, damp, lift)), slope[t]);
-      } else {
-        slope[t] = hn::MulAdd(x, hn::MulSub(x, pull, hn::Mul(y, damp)), slope[t]);
-      }
+      slope[t] = hn::MulAdd(x, hn::MulSub(x, pull, hn::Mul(y, damp)), slope[t]);
     }
   }
 };
@@ -95,7 +84,7 @@ struct UnitTerm {
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 struct MembershipGradGroups {
   const TssaBlock& b;
   float* logit;       // a [H, kTokenGroup]
@@ -136,9 +125,8 @@ struct MembershipGradGroups {
     for (int64_t t = 0; t < kTokenGroup; t += 4) {
       WideVec x[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
       WideVec y[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-      for_each_vector(b.width, SlopeTerms<W, kMeans>{w, g, t, b.inv_norm + c, b.damping + c,
-                                                     b.moment_grad + c, at_head<kMeans>(b.mean, c),
-                                                     at_head<kMeans>(b.mean_grad, c), x, y});
+      for_each_vector(
+          b.width, SlopeTerms<W>{w, g, t, b.inv_norm + c, b.damping + c, b.moment_grad + c, x, y});
       sum_lanes_of_four(x[0], x[1], x[2], x[3], logit + k * kTokenGroup + t);
       sum_lanes_of_four(y[0], y[1], y[2], y[3], slope + k * kTokenGroup + t);
     }
@@ -164,20 +152,20 @@ struct MembershipGradGroups {
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 void grad_membership_pass(const TssaBlock& b) {
   const int64_t size = b.heads * kTokenGroup;
   float* temp_lanes = b.scratch + 3 * size;
   std::fill_n(temp_lanes, size, 0.0f);
   std::fill_n(b.channel_sum, b.heads * b.width, 0.0f);
-  for_each_group(b.tokens, MembershipGradGroups<T, kMeans>{b, b.scratch, b.scratch + size,
-                                                           b.scratch + 2 * size, temp_lanes});
+  for_each_group(b.tokens, MembershipGradGroups<T>{b, b.scratch, b.scratch + size,
+                                                   b.scratch + 2 * size, temp_lanes});
   sum_groups(temp_lanes, b.heads, b.head_sum);
 }
 
-// grad_w = pi (2 w dS/N - g D [+ u]) + 2 r v (da - pull) over the channels of one head of `count`
+// grad_w = pi (2 w dS/N - g D) + 2 r v (da - pull) over the channels of one head of `count`
 // rows, or of one row.
-template <class T, bool kMeans, bool kByRow, bool kStream>
+template <class T, bool kByRow, bool kStream>
 struct InputGradRows {
   const T* w;
   int64_t w_stride;
@@ -189,7 +177,6 @@ struct InputGradRows {
   const float* damping;
   const float* moment_grad;
   const float* pull;
-  const float* mean_grad;
   int64_t count;
   T* out;
   int64_t out_stride;
@@ -203,14 +190,12 @@ struct InputGradRows {
     const auto half_slope = load_lanes<kPartial>(d, moment_grad + i, lanes);
     const auto slope = hn::Add(half_slope, half_slope);
     const auto mean = load_lanes<kPartial>(d, pull + i, lanes);
-    const auto lift = kMeans ? load_lanes<kPartial>(d, mean_grad + i, lanes) : hn::Zero(d);
     for (int64_t t = 0; t < (kByRow ? 1 : count); ++t) {
       prefetch_row<kByRow ? 2 : kTokenGroup>(w + t * w_stride + i, w_stride);
       prefetch_row<kByRow ? 2 : kTokenGroup>(g + t * g_stride + i, g_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
       const auto y = load_lanes<kPartial>(d, g + t * g_stride + i, lanes);
-      const auto through_moment = kMeans ? hn::MulAdd(x, slope, hn::NegMulAdd(y, damp, lift))
-                                         : hn::MulSub(x, slope, hn::Mul(y, damp));
+      const auto through_moment = hn::MulSub(x, slope, hn::Mul(y, damp));
       const auto da = hn::Sub(logit_grad[t], mean);
       const auto through_logit = hn::Mul(hn::Mul(x, r), hn::Mul(twice_r, da));
       const auto grad = hn::MulAdd(pi[t], through_moment, through_logit);
@@ -219,7 +204,7 @@ struct InputGradRows {
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 struct InputGradWriter {
   const TssaBlock& b;
 
@@ -234,17 +219,16 @@ struct InputGradWriter {
       const RowWeights<kByRow> pi(b.pi + k * b.row_stride + first);
       const RowWeights<kByRow> logit_grad(b.logit_grad + k * b.row_stride + first);
       for_each_vector<kByRow>(
-          b.width, InputGradRows<T, kMeans, kByRow, kStream>{
+          b.width, InputGradRows<T, kByRow, kStream>{
                        w + c, b.w_stride, g + c, b.g_stride, pi, logit_grad, b.inv_norm + c,
-                       b.damping + c, b.moment_grad + c, b.pull + c,
-                       at_head<kMeans>(b.mean_grad, c), count, out + c, b.out_stride});
+                       b.damping + c, b.moment_grad + c, b.pull + c, count, out + c, b.out_stride});
     }
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 void grad_input_pass(const TssaBlock& b) {
-  write_block<T>(b, InputGradWriter<T, kMeans>{b});
+  write_block<T>(b, InputGradWriter<T>{b});
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

@@ -22,11 +22,6 @@ class BackwardRun {
     const int64_t batch = shape_.batch;
     channel_parts_ = arena_.take<float>(batch * cut_.blocks * channels_);
     head_parts_ = arena_.take<float>(batch * cut_.blocks * shape_.heads);
-    if (args.additions.means) {
-      mean_parts_ = arena_.take<float>(batch * cut_.blocks * channels_);
-      mean_grad_ = arena_.take<float>(batch * channels_);
-    }
-    if (args.additions.length_free) temp_ = arena_.take<float>(batch * shape_.heads);
     inv_norm_ = arena_.take<float>(batch * channels_);
     damping_ = arena_.take<float>(batch * channels_);
     moment_grad_ = arena_.take<float>(batch * channels_);
@@ -39,7 +34,7 @@ class BackwardRun {
   int64_t workspace_bytes() const { return arena_.used(); }
 
   void run(ParallelFor parallel, int threads) {
-    passes_ = &tssa_passes(args_.dtype, args_.additions.means);
+    passes_ = &tssa_passes(args_.dtype);
     const Phase<BackwardRun> phases[] = {
         {cut_.blocks, &BackwardRun::grad_moment},
         {cut_.chunks, &BackwardRun::finish_moment, cut_.light_reductions},
@@ -70,7 +65,7 @@ class BackwardRun {
     b.out = row(args_.grad_w, args_.dtype, sample, first);
     b.out_stride = args_.grad_w.token_stride;
     b.stream = stream_;
-    b.temp = temp_ != nullptr ? temp_ + sample * shape_.heads : args_.temp;
+    b.temp = args_.temp;
     b.inv_norm = inv_norm_ + sample * channels_;
     b.damping = damping_ + sample * channels_;
     b.moment_grad = moment_grad_ + sample * channels_;
@@ -81,11 +76,6 @@ class BackwardRun {
     b.logit_grad = logit_grad_ + rows;
     b.row_stride = shape_.tokens;
     b.channel_sum = channel_parts_ + index * channels_;
-    if (args_.additions.means) {
-      b.mean = args_.mean + sample * channels_;
-      b.mean_grad = mean_grad_ + sample * channels_;
-      b.mean_sum = mean_parts_ + index * channels_;
-    }
     b.head_sum = head_parts_ + index * shape_.heads;
     b.scratch = scratch_ + index * cut_.scratch;
     return b;
@@ -103,9 +93,6 @@ class BackwardRun {
       return;
     }
     passes_->grad_membership(block(sample, part, cut));
-    if (temp_ == nullptr) return;
-    const float factor = length_factor(cut.tokens, shape_.width);
-    for (int64_t k = 0; k < shape_.heads; ++k) grad_temp[k] *= factor;
   }
   void grad_input(int64_t sample, int64_t part) const {
     const TokenCut cut = own(sample);
@@ -131,27 +118,8 @@ class BackwardRun {
         grad[c] = grad[c] * damping * damping / weight;
         offset += static_cast<double>(grad[c]) * args_.moment[at + c];
       }
-      if (args_.additions.means) offset += finish_mean(sample, k, weight);
       pi_offset_[sample * shape_.heads + k] = static_cast<float>(offset);
     }
-    if (temp_ == nullptr) return;
-    const float factor = length_factor(own(sample).tokens, shape_.width);
-    for (int64_t k = first; k < last; ++k)
-      temp_[sample * shape_.heads + k] = factor * args_.temp[k];
-  }
-
-  // u of a head; sum_i u mu.
-  double finish_mean(int64_t sample, int64_t k, float weight) const {
-    const int64_t at = sample * channels_, begin = k * shape_.width, end = begin + shape_.width;
-    const auto heads = static_cast<float>(shape_.heads);
-    float* grad = mean_grad_ + at;
-    sum_blocks(mean_parts_ + at * cut_.blocks, own(sample).blocks, channels_, begin, end, grad);
-    double offset = 0.0;
-    for (int64_t c = begin; c < end; ++c) {
-      grad[c] *= heads / weight;
-      offset += static_cast<double>(grad[c]) * (args_.mean[at + c] / heads);
-    }
-    return offset;
   }
 
   void finish_pull(int64_t sample, int64_t chunk) const {
@@ -172,18 +140,15 @@ class BackwardRun {
   Arena arena_;
   const bool stream_;
   const TssaPasses* passes_ = nullptr;
-  float* channel_parts_;         // [B, blocks, C]: of G, then of sum da v^2
-  float* head_parts_;            // [B, blocks, H]: of grad_temp
-  float* mean_parts_ = nullptr;  // [B, blocks, C], with means
-  float* mean_grad_ = nullptr;   // [B, C], with means
-  float* temp_ = nullptr;        // [B, H], where it depends on the length
-  float* inv_norm_;              // [B, C]
-  float* damping_;               // [B, C]
-  float* moment_grad_;           // [B, C]
-  float* pull_;                  // [B, C]
-  float* pi_offset_;             // [B, H]
-  float* logit_grad_;            // [B, H, N]
-  float* scratch_;               // [B, blocks, scratch]
+  float* channel_parts_;  // [B, blocks, C]: of G, then of sum da v^2
+  float* head_parts_;     // [B, blocks, H]: of grad_temp
+  float* inv_norm_;       // [B, C]
+  float* damping_;        // [B, C]
+  float* moment_grad_;    // [B, C]
+  float* pull_;           // [B, C]
+  float* pi_offset_;      // [B, H]
+  float* logit_grad_;     // [B, H, N]
+  float* scratch_;        // [B, blocks, scratch]
 };
 
 }  // namespace

@@ -91,20 +91,19 @@ HWY_INLINE void softmax_over_heads(const float* temp, int64_t heads, float* a) {
   }
 }
 
-// Sums over the rows of a group, for the channels of one head: sum += weight w z and, with means,
-// mean_sum += weight z. Forward z is w, backward grad_y, which come from memory then.
-template <class Rows, bool kMeans, bool kPrefetch = false>
+// Sums over the rows of a group, for the channels of one head: sum += weight w z. Forward z is w,
+// backward grad_y, which come from memory then.
+template <class Rows, bool kPrefetch = false>
 struct AddMoments {
   Rows w;
   Rows z;
   const Weights& weights;
   float* sum;
-  float* mean_sum;
 
   template <bool kPartial>
   HWY_INLINE void run(int64_t i, int64_t lanes) const {
     const Wide d;
-    auto total = hn::Zero(d), mean = hn::Zero(d);
+    auto total = hn::Zero(d);
 #pragma GCC unroll 8
     for (int64_t t = 0; t < kTokenGroup; ++t) {
       if constexpr (kPrefetch) {
@@ -113,30 +112,13 @@ struct AddMoments {
       }
       const auto y = hn::Mul(load_lanes<kPartial>(d, z[t] + i, lanes), weights.of[t]);
       total = hn::MulAdd(y, load_lanes<kPartial>(d, w[t] + i, lanes), total);
-      if constexpr (kMeans) mean = hn::Add(mean, y);
     }
     total = hn::Add(load_lanes<kPartial>(d, sum + i, lanes), total);
     store_lanes<kPartial>(d, total, sum + i, lanes);
-    if constexpr (kMeans) {
-      mean = hn::Add(load_lanes<kPartial>(d, mean_sum + i, lanes), mean);
-      store_lanes<kPartial>(d, mean, mean_sum + i, lanes);
-    }
   }
 };
 
-// p + c of an array that there is with means alone.
-template <bool kMeans, class T>
-HWY_INLINE T* at_head(T* p, int64_t c) {
-  return kMeans ? p + c : nullptr;
-}
-
-template <bool kMeans>
-HWY_INLINE void clear_moments(const TssaBlock& b) {
-  std::fill_n(b.channel_sum, b.heads * b.width, 0.0f);
-  if constexpr (kMeans) std::fill_n(b.mean_sum, b.heads * b.width, 0.0f);
-}
-
-template <class T, bool kMeans>
+template <class T>
 struct MembershipGroups {
   const TssaBlock& b;
   float* a;         // logits, then memberships [H, kTokenGroup]
@@ -164,30 +146,27 @@ struct MembershipGroups {
       const int64_t c = k * b.width;
       const Weights weights(pi);
       for_each_vector(b.width,
-                      AddMoments<W, kMeans>{w.shifted(c), w.shifted(c), weights, b.channel_sum + c,
-                                            at_head<kMeans>(b.mean_sum, c)});
+                      AddMoments<W>{w.shifted(c), w.shifted(c), weights, b.channel_sum + c});
     }
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 void membership_pass(const TssaBlock& b) {
   const int64_t size = b.heads * kTokenGroup;
   std::fill_n(b.scratch, 2 * size, 0.0f);
-  clear_moments<kMeans>(b);
-  for_each_group(b.tokens, MembershipGroups<T, kMeans>{b, b.scratch, b.scratch + size});
+  std::fill_n(b.channel_sum, b.heads * b.width, 0.0f);
+  for_each_group(b.tokens, MembershipGroups<T>{b, b.scratch, b.scratch + size});
   sum_groups(b.scratch + size, b.heads, b.head_sum);
 }
 
-// out = -(w pi) D, with means (H mu - w D) pi, over the channels of one head of `count` rows, or of
-// one row.
-template <class T, bool kMeans, bool kByRow, bool kStream>
+// out = -(w pi) D over the channels of one head of `count` rows, or of one row.
+template <class T, bool kByRow, bool kStream>
 struct OutputRows {
   const T* w;
   int64_t w_stride;
   RowWeights<kByRow> pi;
   const float* damping;
-  const float* mean;
   int64_t count;
   T* out;
   int64_t out_stride;
@@ -196,18 +175,16 @@ struct OutputRows {
   HWY_INLINE void run(int64_t i, int64_t lanes) const {
     const Wide d;
     const auto damp = hn::Neg(load_lanes<kPartial>(d, damping + i, lanes));
-    const auto first = kMeans ? load_lanes<kPartial>(d, mean + i, lanes) : hn::Zero(d);
     for (int64_t t = 0; t < (kByRow ? 1 : count); ++t) {
       prefetch_row<kByRow ? 2 : kTokenGroup>(w + t * w_stride + i, w_stride);
       const auto x = load_lanes<kPartial>(d, w + t * w_stride + i, lanes);
-      const auto y =
-          kMeans ? hn::Mul(hn::MulAdd(x, damp, first), pi[t]) : hn::Mul(hn::Mul(x, pi[t]), damp);
+      const auto y = hn::Mul(hn::Mul(x, pi[t]), damp);
       write_lanes<kPartial, kStream>(y, out + t * out_stride + i, lanes);
     }
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 struct OutputWriter {
   const TssaBlock& b;
 
@@ -219,21 +196,19 @@ struct OutputWriter {
     const int64_t w_stride = b.w_stride, out_stride = b.out_stride;
     const T* w = static_cast<const T*>(b.w) + first * w_stride;
     T* out = static_cast<T*>(b.out) + first * out_stride;
-    const float *pi = b.pi + first, *damping = b.damping, *mean = b.mean;
+    const float *pi = b.pi + first, *damping = b.damping;
     for (int64_t k = b.heads; k > 0; --k) {
       const RowWeights<kByRow> weights(pi);
-      for_each_vector<kByRow>(
-          width, OutputRows<T, kMeans, kByRow, kStream>{w, w_stride, weights, damping, mean, count,
-                                                        out, out_stride});
+      for_each_vector<kByRow>(width, OutputRows<T, kByRow, kStream>{w, w_stride, weights, damping,
+                                                                    count, out, out_stride});
       w += width, out += width, damping += width, pi += row_stride;
-      if constexpr (kMeans) mean += width;
     }
   }
 };
 
-template <class T, bool kMeans>
+template <class T>
 void output_pass(const TssaBlock& b) {
-  write_block<T>(b, OutputWriter<T, kMeans>{b});
+  write_block<T>(b, OutputWriter<T>{b});
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE

@@ -23,11 +23,6 @@ class ForwardRun {
     const int64_t batch = shape_.batch;
     channel_parts_ = arena_.take<float>(batch * cut_.blocks * channels_);
     head_parts_ = arena_.take<float>(batch * cut_.blocks * shape_.heads);
-    if (args.additions.means) {
-      mean_parts_ = arena_.take<float>(batch * cut_.blocks * channels_);
-      mean_ = args.mean != nullptr ? args.mean : arena_.take<float>(batch * channels_);
-    }
-    if (args.additions.length_free) temp_ = arena_.take<float>(batch * shape_.heads);
     inv_norm_ = arena_.take<float>(batch * channels_);
     damping_ = arena_.take<float>(batch * channels_);
     energy_ = args.energy != nullptr ? args.energy : arena_.take<float>(batch * channels_);
@@ -40,7 +35,7 @@ class ForwardRun {
   int64_t workspace_bytes() const { return arena_.used(); }
 
   void run(ParallelFor parallel, int threads) {
-    passes_ = &tssa_passes(args_.dtype, args_.additions.means);
+    passes_ = &tssa_passes(args_.dtype);
     const Phase<ForwardRun> phases[] = {
         {cut_.blocks, &ForwardRun::energy},
         {cut_.chunks, &ForwardRun::finish_energy, cut_.light_reductions},
@@ -66,17 +61,13 @@ class ForwardRun {
     b.out = row(args_.y, args_.dtype, sample, first);
     b.out_stride = args_.y.token_stride;
     b.stream = stream_;
-    b.temp = temp_ != nullptr ? temp_ + sample * shape_.heads : args_.temp;
+    b.temp = args_.temp;
     b.inv_norm = inv_norm_ + sample * channels_;
     b.damping = damping_ + sample * channels_;
     b.pi_out = pi_ + sample * shape_.heads * shape_.tokens + first;
     b.pi = b.pi_out;
     b.row_stride = shape_.tokens;
     b.channel_sum = channel_parts_ + index * channels_;
-    if (args_.additions.means) {
-      b.mean = mean_ + sample * channels_;
-      b.mean_sum = mean_parts_ + index * channels_;
-    }
     b.head_sum = head_parts_ + index * shape_.heads;
     b.scratch = scratch_ + index * cut_.scratch;
     return b;
@@ -115,10 +106,6 @@ class ForwardRun {
                begin, end, energy);
     for (int64_t c = begin; c < end; ++c)
       inv_norm_[sample * channels_ + c] = inverse_norm(energy[c]);
-    if (temp_ == nullptr) return;
-    const float factor = length_factor(own(sample).tokens, shape_.width);
-    for (int64_t k = begin / shape_.width; k < end / shape_.width; ++k)
-      temp_[sample * shape_.heads + k] = factor * args_.temp[k];
   }
 
   void finish_moment(int64_t sample, int64_t chunk) const {
@@ -138,18 +125,6 @@ class ForwardRun {
         damping_[sample * channels_ + c] = 1.0f / (1.0f + moment[c]);
       }
     }
-    if (args_.additions.means) finish_means(sample, first, last);
-  }
-
-  void finish_means(int64_t sample, int64_t first, int64_t last) const {
-    float* mean = mean_ + sample * channels_;
-    sum_blocks(mean_parts_ + sample * cut_.blocks * channels_, own(sample).blocks, channels_,
-               first * shape_.width, last * shape_.width, mean);
-    for (int64_t k = first; k < last; ++k) {
-      const float weight = pi_sum_[sample * shape_.heads + k] + 1e-8f;
-      for (int64_t c = k * shape_.width; c < (k + 1) * shape_.width; ++c)
-        mean[c] *= static_cast<float>(shape_.heads) / weight;
-    }
   }
 
   const TssaForwardArgs& args_;
@@ -159,18 +134,15 @@ class ForwardRun {
   Arena arena_;
   const bool stream_;
   const TssaPasses* passes_ = nullptr;
-  float* channel_parts_;         // [B, blocks, C]: of the energy, then of the moment
-  float* mean_parts_ = nullptr;  // [B, blocks, C], with means
-  float* mean_ = nullptr;        // [B, C], with means
-  float* temp_ = nullptr;        // [B, H], where it depends on the length
-  float* head_parts_;            // [B, blocks, H]
-  float* inv_norm_;              // [B, C]
-  float* damping_;               // [B, C]
-  float* energy_;                // [B, C]
-  float* moment_;                // [B, C]
-  float* pi_sum_;                // [B, H]
-  float* pi_;                    // [B, H, N]
-  float* scratch_;               // [B, blocks, scratch]
+  float* channel_parts_;  // [B, blocks, C]: of the energy, then of the moment
+  float* head_parts_;     // [B, blocks, H]
+  float* inv_norm_;       // [B, C]
+  float* damping_;        // [B, C]
+  float* energy_;         // [B, C]
+  float* moment_;         // [B, C]
+  float* pi_sum_;         // [B, H]
+  float* pi_;             // [B, H, N]
+  float* scratch_;        // [B, blocks, scratch]
 };
 
 }  // namespace

@@ -13,17 +13,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-template <class T, bool kMeans>
-constexpr TssaPasses kPasses = {&energy_pass<T>,
-                                &membership_pass<T, kMeans>,
-                                &output_pass<T, kMeans>,
-                                &grad_moment_pass<T, kMeans>,
-                                &grad_membership_pass<T, kMeans>,
-                                &grad_input_pass<T, kMeans>};
+template <class T>
+constexpr TssaPasses kPasses = {&energy_pass<T>,          &membership_pass<T>,
+                                &output_pass<T>,          &grad_moment_pass<T>,
+                                &grad_membership_pass<T>, &grad_input_pass<T>};
 
-inline const TssaPasses& passes_for(DType dtype, bool means) {
-  if (means) return dtype == DType::kBfloat16 ? kPasses<Bf16, true> : kPasses<float, true>;
-  return dtype == DType::kBfloat16 ? kPasses<Bf16, false> : kPasses<float, false>;
+inline const TssaPasses& passes_for(DType dtype) {
+  return dtype == DType::kBfloat16 ? kPasses<Bf16> : kPasses<float>;
 }
 
 }  // namespace tost::kernels::HWY_NAMESPACE
@@ -34,8 +30,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace tost::kernels {
 
-const TssaPasses& tssa_passes(DType dtype, bool means) {
-  return TOST_OF_TARGET(passes_for(dtype, means));
+const TssaPasses& tssa_passes(DType dtype) {
+  return TOST_OF_TARGET(passes_for(dtype));
 }
 
 }  // namespace tost::kernels

@@ -32,33 +32,29 @@ struct TssaBlock {
   const float* damping = nullptr;      // D
   const float* moment_grad = nullptr;  // dS / (N + 1e-8)
   const float* pull = nullptr;         // sum_j da v^2, 0 where the clamp binds
-  const float* pi_offset = nullptr;    // sum_i (dS S + u mu) / (N + 1e-8), per head
-  const float* mean = nullptr;         // H mu, with means
-  const float* mean_grad = nullptr;    // u, with means
+  const float* pi_offset = nullptr;    // sum_i dS S / (N + 1e-8), per head
   const float* pi = nullptr;           // row of head k starts at k * row_stride
   float* pi_out = nullptr;             // rows alike
   const float* grad_pi = nullptr;      // rows alike, may be null
   float* logit_grad = nullptr;         // da, rows alike
   int64_t row_stride = 0;
   float* channel_sum = nullptr;  // result of the block, overwritten
-  float* mean_sum = nullptr;     // result of the block, overwritten; with means
   float* head_sum = nullptr;     // result of the block, overwritten
   float* scratch = nullptr;      // [4, H, kTokenGroup]
 };
 
-// In brackets what the means add.
 struct TssaPasses {
   void (*energy)(const TssaBlock&);  // channel_sum = sum_j w^2
-  // pi; channel_sum = sum_j pi w^2; head_sum = sum_j pi; [mean_sum = sum_j pi w]
+  // pi; channel_sum = sum_j pi w^2; head_sum = sum_j pi
   void (*membership)(const TssaBlock&);
-  void (*output)(const TssaBlock&);       // out = -(w pi D) [+ pi H mu]
-  void (*grad_moment)(const TssaBlock&);  // channel_sum = sum_j g w pi; [mean_sum = sum_j g pi]
+  void (*output)(const TssaBlock&);       // out = -(w pi D)
+  void (*grad_moment)(const TssaBlock&);  // channel_sum = sum_j g w pi
   void (*grad_membership)(
       const TssaBlock&);                 // logit_grad; channel_sum = sum_j da v^2; head_sum = dtemp
   void (*grad_input)(const TssaBlock&);  // out = grad_w
 };
 
 // For the instruction set in use (isa.h).
-const TssaPasses& tssa_passes(DType dtype, bool means);
+const TssaPasses& tssa_passes(DType dtype);
 
 }  // namespace tost::kernels

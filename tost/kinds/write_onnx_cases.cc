@@ -73,7 +73,7 @@ void write_all(const std::filesystem::path& folder) {
   v.in_channels = 1;
   v.stem_depth = 2;
   write_vision(folder, "vision_registers", v);
-  for (const char* mixer : {"tssa-uniform", "none", "softmax"}) {
+  for (const char* mixer : {"uniform", "none", "softmax"}) {
     v.mixer = mixer;
     write_vision(folder, cat("vision_", mixer), v);
   }
@@ -96,7 +96,7 @@ void write_all(const std::filesystem::path& folder) {
   c.options.scale_pi = true;
   write_language(folder, "language_additions", c);
   c.options = {};
-  c.mixer = "tssa-means";
+  c.mixer = "means";
   c.options.conv = 4;
   c.options.decay = "learned";
   c.options.gate = true;

@@ -31,8 +31,6 @@ ThreadScratch block_scratch(ScratchMemory& memory, int64_t tile_rows, int64_t di
 int64_t tssa_scratch_bytes(int64_t tokens, int64_t heads, int64_t dim) {
   kernels::TssaForwardArgs args;
   args.shape = {1, tokens, heads, dim / heads};
-  args.additions = {.means = true,
-                    .length_free = true};  // a few numbers a channel more than without
   return aligned(kernels::tssa_forward_workspace(args));
 }
 
@@ -208,7 +206,6 @@ TokenBlockWeights token_block_weights(const Block& block, Packing packing,
                          packing, name + "attn.to_out.0", weights.out_shift);
   if (tssa == nullptr) return weights;
   weights.temp = weight_values(tssa->temp.flatten());
-  weights.additions = tssa->additions;
   return weights;
 }
 

@@ -34,9 +34,8 @@ enum class EngineMixer : uint8_t {
 struct TokenBlockWeights {
   NormWeights norm1, norm2;
   EngineMixer mixer = EngineMixer::kModule;
-  PackedLinear in, out;              // unless kModule
-  torch::Tensor temp;                // [H], kTssa
-  kernels::TssaAdditions additions;  // kTssa
+  PackedLinear in, out;  // unless kModule
+  torch::Tensor temp;    // [H], kTssa
   std::shared_ptr<TokenMixer> module;
   PackedLinear fc1, fc2;
   // Gamma is part of `out` and fc2, which add onto the residual stream itself; their biases times

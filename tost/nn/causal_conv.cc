@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "tost/nn/token_sums_scope.h"
-#include "tost/ops/causal_conv.h"
 
 namespace tost {
 
@@ -20,6 +19,20 @@ Tensor last_tokens(const Tensor& x, const Tensor& past, int64_t count) {
   return torch::cat({before, x}, 1).narrow(1, tokens, count).detach().clone();
 }
 
+// x [B, T, C], weight [taps, C], past as in the header.
+Tensor causal_conv(const Tensor& x, const Tensor& weight, const Tensor& past) {
+  const int64_t taps = weight.size(0), tokens = x.size(1);
+  const auto filter = weight.to(x.scalar_type());
+  const auto before =
+      past.defined() ? past : torch::zeros({x.size(0), taps - 1, x.size(2)}, x.options());
+  const auto all = torch::cat({before, x}, 1);  // [B, taps - 1 + T, C]
+  auto y = x * filter[taps - 1];
+  for (int64_t i = 0; i + 1 < taps; ++i) {
+    y = torch::addcmul(y, all.narrow(1, i, tokens), filter[i]);
+  }
+  return y;
+}
+
 }  // namespace
 
 CausalConv::CausalConv(int64_t channels, int64_t taps) {
@@ -31,7 +44,7 @@ Tensor CausalConv::forward(const Tensor& x, Tensor* past) const {
   const int64_t earlier = weight.size(0) - 1;
   if (const TokenSums* sums = TokenSumsScope::current();
       sums != nullptr && past == nullptr && earlier > 0) {
-    // `past` of the operator is a constant, but these tokens have gradients.
+    // These tokens have gradients, which a state has not.
     const Tensor all = torch::cat({tokens_before(*sums, x, earlier), x}, 1);
     return causal_conv(all, weight, {}).narrow(1, earlier, x.size(1));
   }

@@ -15,8 +15,7 @@ class CausalConv : public torch::nn::Module {
   CausalConv(int64_t channels, int64_t taps);
 
   // x [B, T, C] → [B, T, C]. `past` holds the taps - 1 tokens before x [B, taps - 1, C] (undefined:
-  // zeros) and becomes those before the next token; null: zeros before, nothing is kept. float32
-  // and bfloat16 on a CPU run a fused kernel.
+  // zeros) and becomes those before the next token; null: zeros before, nothing is kept.
   torch::Tensor forward(const torch::Tensor& x, torch::Tensor* past = nullptr) const;
 
   torch::Tensor weight;  // [taps, C], the last row for the current token

@@ -13,8 +13,7 @@ namespace tost {
 
 using torch::Tensor;
 
-CausalMeansMixer::CausalMeansMixer(const CausalMixerConfig& config, bool uniform)
-    : config_(config) {
+CausalMeansMixer::CausalMeansMixer(const CausalMixerConfig& config) : config_(config) {
   const int64_t c = config.dim, parts = config.options.gate ? 3 : 2;
   c_attn = register_module("c_attn", std::make_shared<Linear>(c, parts * c, config.bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
@@ -24,15 +23,11 @@ CausalMeansMixer::CausalMeansMixer(const CausalMixerConfig& config, bool uniform
   means = register_module("means", std::make_shared<GroupMeans>(c));
   rates = register_module("rates",
                           std::make_shared<ForgettingRates>(config.heads, config.options.decay));
-  if (uniform) return;
   router = register_module("router", std::make_shared<Linear>(c, config.heads, true));
   temp = register_parameter("temp", torch::ones({config.heads}));
 }
 
 Tensor CausalMeansMixer::membership(const Tensor& x) const {
-  if (router == nullptr) {
-    return torch::ones({x.size(0), x.size(1), config_.heads}, x.options().dtype(torch::kFloat));
-  }
   const auto logits = router->forward(x).to(torch::kFloat) * temp;
   return logits.softmax(-1) * double(config_.heads);
 }
@@ -70,6 +65,17 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   const MeansCall means_call{w, values, gate, pi, rates->log_rates(), from_end_};
   if (call.trace != nullptr) means->trace(means_call, sums, *call.trace);
   return c_proj->forward(means->forward(means_call, sums));
+}
+
+MeansMixer::MeansMixer(const MixerConfig& c)
+    : CausalMeansMixer({.dim = c.dim,
+                        .heads = c.heads,
+                        .bias = c.qkv_bias,
+                        .options = {.decay = "learned", .gate = true}}) {
+  from_end_ = c.heads / 2;
+  const torch::NoGradGuard no_grad;
+  const auto ladder = [](int64_t heads) { return ForgettingRates(heads, "learned").decay; };
+  rates->decay.copy_(torch::cat({ladder(c.heads - from_end_), ladder(from_end_)}));
 }
 
 ForgettingRates::ForgettingRates(int64_t heads, const std::string& kind) {

@@ -63,8 +63,7 @@ class GroupMeans : public torch::nn::Module {
 // State: "means" [B, H, P + 1] float64, and "conv".
 class CausalMeansMixer : public TokenMixer {
  public:
-  // `uniform`: pi fixed to 1, what membership is compared with.
-  CausalMeansMixer(const CausalMixerConfig& config, bool uniform);
+  explicit CausalMeansMixer(const CausalMixerConfig& config);
   // Padding, which only the form in both directions has, writes nothing.
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
   // Of w; membership comes from the router, not from them.
@@ -75,10 +74,10 @@ class CausalMeansMixer : public TokenMixer {
   std::shared_ptr<Linear> c_attn;    // [2 C or with the gate 3 C, C]: u, v, g
   std::shared_ptr<Linear> c_proj;    // [C, C]
   std::shared_ptr<CausalConv> conv;  // null without
-  std::shared_ptr<Linear> router;    // [H, C] with bias; null when uniform
+  std::shared_ptr<Linear> router;    // [H, C] with bias
   std::shared_ptr<GroupMeans> means;
   std::shared_ptr<ForgettingRates> rates;
-  torch::Tensor temp;  // [H], starts at 1; undefined when uniform
+  torch::Tensor temp;  // [H], starts at 1
 
  protected:
   int64_t from_end_ = 0;  // heads that read from the last token back
@@ -87,6 +86,15 @@ class CausalMeansMixer : public TokenMixer {
   torch::Tensor membership(const torch::Tensor& x) const;  // [B, T, H]
 
   CausalMixerConfig config_;
+};
+
+// The same in both directions, with learned forgetting and the gate: the first half of the heads
+// reads from the first token on, the other half (the smaller one of an odd number) from the last
+// valid one back. Each half's horizons start on a ladder from 2 to 256 tokens. See
+// docs/long-sequences.md.
+class MeansMixer : public CausalMeansMixer {
+ public:
+  explicit MeansMixer(const MixerConfig& config);
 };
 
 }  // namespace tost

@@ -51,6 +51,7 @@ struct CausalMixerConfig {
 std::vector<std::string> causal_mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
 std::vector<std::string> split_causal_mixer_names();
+std::string causal_mixer_in_use(const std::string& name);  // as mixer_in_use()
 
 // Registers and gives the map into the gate of `mixer` where config has one, else null.
 std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config);
@@ -58,8 +59,8 @@ std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConf
 torch::Tensor project_gated(const torch::Tensor& y, const torch::Tensor& x, const Linear* gate,
                             const Linear& out, MixerTrace* trace);
 
-// Throws a usage Error for an unknown name (with the nearest one), heads that do not divide dim, or
-// options the mixer does not have.
+// Throws a usage Error for an unknown name (with the nearest one) or a dropped one, heads that do
+// not divide dim, or options the mixer does not have.
 void check_causal_mixer(const std::string& name, const CausalMixerConfig& config);
 
 // The same for two mixers in one model, where each option must be one that either has.

@@ -2,6 +2,7 @@
 
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
+#include "tost/ops/tssa.h"
 #include "tost/ops/tssa_plain.h"
 
 namespace tost {
@@ -23,19 +24,17 @@ torch::Tensor TokenStatisticsMixer::forward(const torch::Tensor& x, const MixerC
   return out_->forward(y);
 }
 
-TssaMixer::TssaMixer(const MixerConfig& config, const TssaAdditions& with)
-    : TokenStatisticsMixer(config), additions(with) {
-  const double start = additions.length_free ? 4 : 1;
-  temp = register_parameter("temp", torch::full({config.heads, 1}, start));
+TssaMixer::TssaMixer(const MixerConfig& config) : TokenStatisticsMixer(config) {
+  temp = register_parameter("temp", torch::ones({config.heads, 1}));
 }
 
 // The kernels sum over the tokens that are here alone.
 std::tuple<torch::Tensor, torch::Tensor> TssaMixer::mix(const torch::Tensor& w,
                                                         const torch::Tensor& lengths) const {
   const TokenSums* sums = TokenSumsScope::current();
-  if (sums == nullptr) return tssa_means(w, temp, lengths, additions);
+  if (sums == nullptr) return tssa(w, temp, lengths);
   const WithoutAutocast own_types;
-  return tssa_means_plain(w, temp, lengths, additions, sums);
+  return tssa_plain_part(w, temp, lengths, sums);
 }
 
 torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) {
@@ -44,7 +43,7 @@ torch::Tensor TssaMixer::between(const torch::Tensor& w, const MixerCall& call) 
   return y;
 }
 
-torch::Tensor TssaUniformMixer::between(const torch::Tensor& w, const MixerCall& call) {
+torch::Tensor UniformMixer::between(const torch::Tensor& w, const MixerCall& call) {
   if (call.trace != nullptr) {
     auto pi = torch::full({w.size(0), heads_, w.size(1)}, 1.0 / heads_, w.options());
     if (call.lengths.defined()) pi = pi * own_tokens(call.lengths, w.size(1)).unsqueeze(1);

@@ -6,7 +6,6 @@
 
 #include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
-#include "tost/ops/tssa_means.h"
 
 namespace tost {
 
@@ -31,15 +30,13 @@ class TokenStatisticsMixer : public TokenMixer {
   std::shared_ptr<Linear> out_;
 };
 
-// The paper's operator in the form of the official code, with a learned temperature per head; with
-// `additions` token statistics of our own (ops/tssa_means.h).
+// The paper's operator in the form of the official code, with a learned temperature per head.
 class TssaMixer : public TokenStatisticsMixer {
  public:
-  explicit TssaMixer(const MixerConfig& config, const TssaAdditions& additions = {});
+  explicit TssaMixer(const MixerConfig& config);
   torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 
-  torch::Tensor temp;  // [H, 1], starts at 1; at 4 where the logits are free of the length
-  const TssaAdditions additions;
+  torch::Tensor temp;  // [H, 1], starts at 1
 
  private:
   std::tuple<torch::Tensor, torch::Tensor> mix(const torch::Tensor& w,
@@ -47,14 +44,14 @@ class TssaMixer : public TokenStatisticsMixer {
 };
 
 // The same with membership fixed to 1/H: what do learned groups buy?
-class TssaUniformMixer : public TokenStatisticsMixer {
+class UniformMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;
   torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 };
 
 // Both projections and nothing between them: tokens never meet. The floor of every comparison, at
-// the parameter count of tssa-uniform.
+// the parameter count of uniform.
 class NoMixer : public TokenStatisticsMixer {
  public:
   using TokenStatisticsMixer::TokenStatisticsMixer;

@@ -1,6 +1,5 @@
 // The exchangeable part of a block: how tokens of one sequence exchange information.
-// A mixer registers by name in token_mixer.cc, a causal one in causal_mixer.cc; adding one touches
-// its own file and that table.
+// A mixer registers by name in mixers.cc; adding one touches its own file and that table.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +61,7 @@ class TokenMixer : public torch::nn::Module {
  public:
   // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Of causal mixers (causal_mixer.h)
   // output t depends on tokens 0..t alone. The others are equivariant to permutations of the
-  // tokens, but for ssm and the running means, which read them in order, and cbsa beyond 64 tokens,
+  // tokens, but for ssm and means, which read them in order, and cbsa beyond 64 tokens,
   // which pools neighbours. What stands in padding changes no token of the sequence and gets no
   // gradient from one; what comes out there is finite where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
@@ -99,7 +98,10 @@ std::vector<std::string> mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
 std::vector<std::string> split_mixer_names();
 
-// Throws a usage Error for an unknown name, offering the nearest.
+// The name in use of a mixer that version 0.1.0 called otherwise; other names as they are.
+std::string mixer_in_use(const std::string& name);
+
+// Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.
 void check_mixer_name(const std::string& name);
 
 // Throws a usage Error for heads that do not divide dim.

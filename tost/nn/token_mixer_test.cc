@@ -8,8 +8,10 @@
 #include <string>
 
 #include "tost/base/error.h"
+#include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 #include "tost/testing/autocast.h"
+#include "tost/testing/errors.h"
 
 namespace tost {
 namespace token_mixer_test {
@@ -37,7 +39,7 @@ void expect_near(const torch::Tensor& found, const torch::Tensor& wanted) {
 }
 
 TEST_P(EveryMixer, PermutingTokensPermutesTheOutput) {
-  if (GetParam() == "ssm" || GetParam().starts_with("tssa-running-means")) {
+  if (GetParam() == "ssm" || GetParam() == "means") {
     GTEST_SKIP() << "reads tokens in order";
   }
   const auto order = torch::randperm(kTokens);
@@ -114,7 +116,8 @@ TEST_P(EveryMixer, TracingChangesNothingAndMembershipsSumToOne) {
     EXPECT_EQ(trace.pi.sizes(), torch::IntArrayRef({kBatch, kHeads, kTokens}));
     EXPECT_TRUE(torch::allclose(trace.pi.sum(1), torch::ones({kBatch, kTokens})));
   }
-  EXPECT_EQ(trace.pi.defined(), GetParam().rfind("tssa", 0) == 0);
+  EXPECT_EQ(trace.pi.defined(),
+            GetParam().starts_with("tssa") || GetParam() == "means" || GetParam() == "uniform");
 }
 
 TEST_P(EveryMixer, SubspacesAndProjectionGiveTheTracedTokens) {
@@ -199,15 +202,13 @@ torch::Tensor decayed_mean(const torch::Tensor& pi, const torch::Tensor& values,
   return sum / std::sqrt(mass + 1e-6);
 }
 
-TEST(TokenMixers, RunningMeansEqualTheirDefinition) {
+TEST(TokenMixers, MeansEqualTheirDefinition) {
   torch::manual_seed(7);
   constexpr int64_t kSize = 12, kSteps = 5;
-  for (const int64_t heads : {4, 3, 1, -4}) {
-    const bool uniform = heads < 0;
-    const int64_t parts = std::abs(heads), width = kSize / parts;
-    const std::string name = uniform ? "tssa-running-means-uniform" : "tssa-running-means";
-    SCOPED_TRACE(name + " " + std::to_string(parts));
-    const auto mixer = make_mixer(name, {.dim = kSize, .heads = parts, .qkv_bias = true});
+  for (const int64_t parts : {4, 3, 1}) {
+    const int64_t width = kSize / parts;
+    SCOPED_TRACE(parts);
+    const auto mixer = make_mixer("means", {.dim = kSize, .heads = parts, .qkv_bias = true});
     const torch::NoGradGuard no_grad;
     for (auto& parameter : mixer->parameters()) parameter.normal_(0, 0.7);
     const auto x = torch::randn({1, kSteps, kSize}).to(torch::kDouble);
@@ -215,11 +216,9 @@ TEST(TokenMixers, RunningMeansEqualTheirDefinition) {
     auto p = mixer->named_parameters();
     const auto of = [&](const char* key) { return p[key].to(torch::kDouble); };
     const auto all = torch::linear(x[0], of("c_attn.weight"), of("c_attn.bias"));
-    const auto pi = uniform
-                        ? torch::ones({kSteps, parts}, torch::kDouble)
-                        : (torch::linear(x[0], of("router.weight"), of("router.bias")) * of("temp"))
-                                  .softmax(1) *
-                              double(parts);
+    const auto pi =
+        (torch::linear(x[0], of("router.weight"), of("router.bias")) * of("temp")).softmax(1) *
+        double(parts);
     const auto rates = of("rates.decay").sigmoid();
     auto y = torch::zeros({kSteps, kSize}, torch::kDouble);
     for (int64_t h = 0; h < parts; ++h) {
@@ -249,6 +248,33 @@ TEST(TokenMixers, WrongNamesAndHeadsAreUsageErrors) {
     EXPECT_THROW(make_mixer(name, {.dim = 8, .heads = 3}), Error);
     EXPECT_THROW(make_mixer(name, {.dim = 8, .heads = 0}), Error);
   }
+}
+
+TEST(TokenMixers, NamesOfVersion010MeanWhatTheyMeantInEachDirection) {
+  EXPECT_EQ(mixer_in_use("tssa-running-means"), "means");
+  EXPECT_EQ(mixer_in_use("tssa-uniform"), "uniform");
+  EXPECT_EQ(causal_mixer_in_use("tssa-uniform"), "uniform");
+  EXPECT_EQ(causal_mixer_in_use("tssa-means"), "means");
+  for (const auto& name : mixer_names()) EXPECT_EQ(mixer_in_use(name), name);
+  for (const auto& name : causal_mixer_names()) EXPECT_EQ(causal_mixer_in_use(name), name);
+  const auto one = make_mixer("tssa-running-means", {.dim = 8, .heads = 2})->parameters();
+  EXPECT_EQ(one.size(), make_mixer("means", {.dim = 8, .heads = 2})->parameters().size());
+}
+
+TEST(TokenMixers, DroppedOnesAreRefusedWithTheLastVersionThatReadsThem) {
+  for (const char* name :
+       {"tssa-means", "tssa-group-means", "tssa-length-free", "tssa-running-means-uniform"}) {
+    const auto found = testing::usage_error_of([&] { make_mixer(name, {.dim = 8, .heads = 2}); });
+    EXPECT_NE(found.find("was dropped; tost 0.1.0 is the last version"), std::string::npos) << name;
+  }
+  const auto causal = testing::usage_error_of(
+      [] { make_causal_mixer("tssa-means-uniform", {.dim = 8, .heads = 2, .block = 4}); });
+  EXPECT_NE(causal.find("tost 0.1.0 is the last version"), std::string::npos) << causal;
+  // Causal alone, or in both directions alone: never dropped.
+  EXPECT_NE(testing::usage_error_of([] {
+              make_mixer("delta", {.dim = 8, .heads = 2});
+            }).find("There is no token mixer 'delta'"),
+            std::string::npos);
 }
 
 }  // namespace token_mixer_test

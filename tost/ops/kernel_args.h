@@ -29,7 +29,7 @@ struct TssaForwardCall {
   // `keep`: with the sums that backward needs.
   template <class Empty>
   TssaForwardCall(const at::Tensor& w_any, const at::Tensor& temp_any, const at::Tensor& own,
-                  bool keep, Empty empty, const kernels::TssaAdditions& additions = {})
+                  bool keep, Empty empty)
       : w(adjacent_channels(w_any)),
         temp(float_values(temp_any)),
         lengths(own),
@@ -37,7 +37,6 @@ struct TssaForwardCall {
     const int64_t batch = w.size(0), channels = w.size(2), heads = temp.size(0);
     pi = empty({batch, heads, w.size(1)}, at::kFloat);
     args.shape = shape_of(w, heads);
-    args.additions = additions;
     args.dtype = kernel_dtype(w);
     args.w = tokens_in(w);
     args.temp = temp.const_data_ptr<float>();
@@ -51,25 +50,21 @@ struct TssaForwardCall {
     args.energy = energy.template mutable_data_ptr<float>();
     args.moment = moment.template mutable_data_ptr<float>();
     args.pi_sum = pi_sum.template mutable_data_ptr<float>();
-    if (!additions.means) return;
-    mean = empty({batch, channels}, at::kFloat);
-    args.mean = mean.template mutable_data_ptr<float>();
   }
 
-  at::Tensor w, temp, lengths, y, pi, energy, moment, pi_sum, mean;
+  at::Tensor w, temp, lengths, y, pi, energy, moment, pi_sum;
   kernels::TssaForwardArgs args;
 };
 
 struct TssaKept {
   const at::Tensor &pi, &energy, &moment, &pi_sum;
-  at::Tensor mean = {};  // with means
 };
 
 struct TssaBackwardCall {
   template <class Empty>
   TssaBackwardCall(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
                    const at::Tensor& w_any, const at::Tensor& temp_any, const TssaKept& kept,
-                   const at::Tensor& own, Empty empty, const kernels::TssaAdditions& additions = {})
+                   const at::Tensor& own, Empty empty)
       : w(adjacent_channels(w_any)),
         temp(float_values(temp_any)),
         lengths(own),
@@ -79,11 +74,9 @@ struct TssaBackwardCall {
         energy(kept.energy.contiguous()),
         moment(kept.moment.contiguous()),
         pi_sum(kept.pi_sum.contiguous()),
-        mean(kept.mean),
         grad_w(empty(w.sizes(), w.scalar_type())),
         grad_temp(empty(temp.sizes(), at::kFloat)) {
     args.shape = shape_of(w, temp.size(0));
-    args.additions = additions;
     args.dtype = kernel_dtype(w);
     args.w = tokens_in(w);
     args.grad_y = tokens_in(gy);
@@ -94,12 +87,11 @@ struct TssaBackwardCall {
     args.energy = energy.const_data_ptr<float>();
     args.moment = moment.const_data_ptr<float>();
     args.pi_sum = pi_sum.const_data_ptr<float>();
-    args.mean = floats_or_null(mean);
     args.grad_w = tokens_out(grad_w);
     args.grad_temp = grad_temp.template mutable_data_ptr<float>();
   }
 
-  at::Tensor w, temp, lengths, gy, gpi, pi, energy, moment, pi_sum, mean, grad_w, grad_temp;
+  at::Tensor w, temp, lengths, gy, gpi, pi, energy, moment, pi_sum, grad_w, grad_temp;
   kernels::TssaBackwardArgs args;
 };
 

@@ -5,7 +5,6 @@
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
 #include "tost/ops/tssa.h"
-#include "tost/ops/tssa_means.h"
 #include "tost/testing/errors.h"
 #include "tost/torch.h"
 
@@ -61,41 +60,6 @@ TEST(TssaContract, GivesTheShapesOfFloat16WithoutData) {
   EXPECT_EQ(y.scalar_type(), torch::kHalf);
   EXPECT_EQ(pi.sizes(), torch::IntArrayRef({2, 3, 5}));
   EXPECT_EQ(pi.scalar_type(), torch::kFloat);
-}
-
-TEST(TssaContract, AdditionsCheckTheirInputsAndTakeEmptyOnes) {
-  const TssaAdditions both{.means = true, .length_free = true};
-  const auto temp = torch::ones({3, 1});
-  const auto bad_lengths = testing::usage_error_of([&] {
-    tssa_means(torch::ones({1, 4, 12}), temp, torch::full({1}, 5, torch::kLong), both);
-  });
-  EXPECT_NE(bad_lengths.find("lengths[0] is 5"), std::string::npos);
-  const auto bad_width = testing::usage_error_of([&] {
-    tssa_means(torch::ones({1, 4, 13}), temp, {}, both);
-  });
-  EXPECT_NE(bad_width.find("13 channels"), std::string::npos);
-  for (const auto& [batch, tokens] : {std::pair<int64_t, int64_t>{0, 5}, {2, 0}}) {
-    const auto w = torch::ones({batch, tokens, 12}).requires_grad_();
-    const auto [y, pi] = tssa_means(w, torch::ones({3, 1}).requires_grad_(), {}, both);
-    (y.sum() + pi.sum()).backward();
-    EXPECT_EQ(w.grad().sizes(), w.sizes());
-  }
-}
-
-TEST(TssaContract, SecondDerivativesOfAdditionsEqualThePlainForms) {
-  const auto w = torch::randn({1, 6, 8}).requires_grad_();
-  const auto temp = torch::rand({2, 1}).requires_grad_();
-  const TssaAdditions both{.means = true, .length_free = true};
-  const auto second = [&](auto op) {
-    const auto [y, pi] = op(w, temp, std::nullopt, both);
-    const auto first =
-        torch::autograd::grad({y.pow(2).sum() + pi.pow(2).sum()}, {w, temp}, {}, true, true);
-    return torch::autograd::grad({first[0].pow(2).sum() + first[1].sum()}, {w, temp});
-  };
-  const auto found = second(tssa_means);
-  const auto expected = second([](const auto&... args) { return tssa_means_plain(args...); });
-  EXPECT_TRUE(torch::allclose(found[0], expected[0], 1e-3, 1e-4));
-  EXPECT_TRUE(torch::allclose(found[1], expected[1], 1e-3, 1e-4));
 }
 
 TEST(TssaContract, EmptyInputs) {

@@ -20,8 +20,36 @@ at::Tensor own_tokens(const at::Tensor& lengths, const c10::SymInt& tokens) {
   return at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
 }
 
+namespace {
+
+// Over the tokens of split [B, H, N, P] and of the other places: [B, H, 1, P].
+at::Tensor norm_over_tokens(const at::Tensor& split, const TokenSums* sums) {
+  if (sums == nullptr) return split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true);
+  // The square root has no slope at 0, where the clamp on the norm lets none through.
+  return sums->total(split.pow(2).sum(-2, /*keepdim=*/true)).clamp_min(1e-24).sqrt();
+}
+
+// The means of split^2 weighted by pi [B, H, N]: [B, H, 1, P].
+at::Tensor second_moment(const at::Tensor& split, const at::Tensor& pi, const TokenSums* sums) {
+  const auto pi_sum = pi.sum(-1, /*keepdim=*/true);
+  if (sums == nullptr) {
+    return at::matmul((pi / (pi_sum + 1e-8)).unsqueeze(-2), split.pow(2));
+  }
+  const auto moment = at::matmul(pi.unsqueeze(-2), split.pow(2));
+  const auto all = sums->total(at::cat({pi_sum.unsqueeze(-1), moment}, -1));
+  return all.narrow(-1, 1, split.size(-1)) / (all.narrow(-1, 0, 1) + 1e-8);
+}
+
+}  // namespace
+
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths) {
+  return tssa_plain_part(w, temp, lengths, nullptr);
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
+                                                   const std::optional<at::Tensor>& lengths,
+                                                   const TokenSums* sums) {
   check_tssa_inputs(w, temp, lengths);
   const auto dtype = tssa_accumulation_dtype(w.scalar_type());
   const auto heads = temp.sym_size(0);
@@ -33,13 +61,11 @@ std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Ten
     padding = own_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
     split = split.masked_fill(padding.unsqueeze(-1), 0);
   }
-  const auto norm = split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true).clamp_min(1e-12);
+  const auto norm = norm_over_tokens(split, sums).clamp_min(1e-12);
   const auto logits = (split / norm).pow(2).sum(-1);  // [B, H, N]
   auto pi = at::softmax(logits * temp.to(dtype), 1);  // over heads
   if (padding.defined()) pi = pi.masked_fill(padding, 0);
-  const auto weights = (pi / (pi.sum(-1, /*keepdim=*/true) + 1e-8)).unsqueeze(-2);  // [B, H, 1, N]
-  const auto moment = at::matmul(weights, split.pow(2));                            // [B, H, 1, P]
-  const auto damping = at::reciprocal(1 + moment);
+  const auto damping = at::reciprocal(1 + second_moment(split, pi, sums));
   const auto y = -((split * pi.unsqueeze(-1)) * damping);
   return {y.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type()), pi};
 }

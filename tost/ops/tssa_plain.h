@@ -19,9 +19,14 @@ namespace tost {
 std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Tensor& temp,
                                               const std::optional<at::Tensor>& lengths = {});
 
+// The same where w holds a part of each sample's tokens, unless sums is null; lengths are then the
+// valid lengths of these parts.
+std::tuple<at::Tensor, at::Tensor> tssa_plain_part(const at::Tensor& w, const at::Tensor& temp,
+                                                   const std::optional<at::Tensor>& lengths,
+                                                   const TokenSums* sums);
+
 // The same with every membership fixed to 1/heads: y = -(w / H) / (1 + mean over tokens of w^2).
-// With `sums`, w holds a part of each sample's tokens, and lengths are the valid lengths of these
-// parts.
+// `sums` as above.
 at::Tensor tssa_uniform(const at::Tensor& w, int64_t heads,
                         const std::optional<at::Tensor>& lengths = {},
                         const TokenSums* sums = nullptr);

@@ -8,7 +8,6 @@
 
 #include "tost/kernels/isa.h"
 #include "tost/ops/tssa_cases_test_util.h"
-#include "tost/ops/tssa_means.h"
 
 namespace tost {
 namespace tssa_test {
@@ -17,26 +16,6 @@ using torch::Tensor;
 using Lengths = std::optional<Tensor>;
 using Operator =
     std::function<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Lengths&)>;
-
-constexpr TssaAdditions kEveryAddition[] = {
-    {false, false}, {true, false}, {false, true}, {true, true}};
-
-Operator with(const TssaAdditions& additions) {
-  return [=](const Tensor& w, const Tensor& temp, const Lengths& lengths) {
-    return tssa_means(w, temp, lengths, additions);
-  };
-}
-// Without additions the released form's own definition.
-Operator plain_with(const TssaAdditions& additions) {
-  if (!additions.means && !additions.length_free) return tssa_plain;
-  return [=](const Tensor& w, const Tensor& temp, const Lengths& lengths) {
-    return tssa_means_plain(w, temp, lengths, additions);
-  };
-}
-std::string name_of(const TssaAdditions& additions) {
-  return std::string(additions.means ? "means " : "") +
-         (additions.length_free ? "length-free" : "");
-}
 
 struct Outcome {
   Tensor y, pi, grad_w, grad_temp;
@@ -67,9 +46,8 @@ void expect_close(const Tensor& found, const Tensor& plain, const Tensor& refere
   EXPECT_LE(error_of(found, reference), allowed) << what << ", largest value " << largest;
 }
 
-void check(const TssaCase& c, torch::ScalarType dtype, const TssaAdditions& additions = {}) {
-  SCOPED_TRACE(::testing::Message()
-               << c << " " << dtype << " " << kernels::current_isa() << " " << name_of(additions));
+void check(const TssaCase& c, torch::ScalarType dtype) {
+  SCOPED_TRACE(::testing::Message() << c << " " << dtype << " " << kernels::current_isa());
   const auto w = tssa_case_tokens(c, dtype, 1);
   const auto temp = tssa_case_temp(c);
   TssaCase unit = c;
@@ -78,10 +56,9 @@ void check(const TssaCase& c, torch::ScalarType dtype, const TssaAdditions& addi
   const auto grad_pi =
       torch::linspace(-1, 1, c.batch * c.heads * c.tokens).view({c.batch, c.heads, c.tokens});
   const auto lengths = tssa_case_lengths(c);
-  const auto definition = plain_with(additions);
-  const auto found = run(with(additions), w, temp, grad_y, grad_pi, lengths);
-  const auto plain = run(definition, w, temp, grad_y, grad_pi, lengths);
-  const auto exact = run(definition, w.to(torch::kFloat64), temp.to(torch::kFloat64),
+  const auto found = run(tssa, w, temp, grad_y, grad_pi, lengths);
+  const auto plain = run(tssa_plain, w, temp, grad_y, grad_pi, lengths);
+  const auto exact = run(tssa_plain, w.to(torch::kFloat64), temp.to(torch::kFloat64),
                          grad_y.to(torch::kFloat64), grad_pi.to(torch::kFloat64), lengths);
   EXPECT_EQ(found.y.scalar_type(), dtype);
   EXPECT_EQ(found.pi.scalar_type(), torch::kFloat32);
@@ -92,9 +69,8 @@ void check(const TssaCase& c, torch::ScalarType dtype, const TssaAdditions& addi
   // <= P.
   const auto terms =
       (grad_y.to(torch::kFloat64) * exact.y).abs().sum() + (grad_pi * exact.pi).abs().sum();
-  double largest_logit =
+  const double largest_logit =
       static_cast<double>(c.width) / std::max<int64_t>(1, std::min<int64_t>(c.tokens, c.width));
-  if (additions.length_free) largest_logit *= std::max(1.0, double(c.tokens) / double(c.width));
   expect_close(found.grad_temp, plain.grad_temp, exact.grad_temp,
                3e-7 * largest_logit * terms.item<double>(), "grad_temp");
 }
@@ -104,9 +80,7 @@ class TssaCases : public ::testing::TestWithParam<TssaCase> {};
 TEST_P(TssaCases, AgreesWithThePlainFormOnEveryIsa) {
   for (const auto& isa : kernels::supported_isas()) {
     kernels::force_isa(isa);
-    for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
-      for (const auto& additions : kEveryAddition) check(GetParam(), dtype, additions);
-    }
+    for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) check(GetParam(), dtype);
   }
   kernels::force_isa("auto");
 }
@@ -119,17 +93,15 @@ TEST_P(TssaCases, ThreadsDoNotChangeABit) {
     const auto grad = tssa_case_tokens(c, dtype, 2);
     const auto lengths = tssa_case_lengths(c);
     const auto grad_pi = torch::ones({c.batch, c.heads, c.tokens});
-    for (const auto& additions : {TssaAdditions{}, TssaAdditions{true, true}}) {
-      at::set_num_threads(1);
-      const auto one = run(with(additions), w, tssa_case_temp(c), grad, grad_pi, lengths);
-      for (const int threads : {2, 3, 7}) {
-        at::set_num_threads(threads);
-        const auto many = run(with(additions), w, tssa_case_temp(c), grad, grad_pi, lengths);
-        EXPECT_TRUE(torch::equal(one.y, many.y) && torch::equal(one.pi, many.pi)) << threads;
-        EXPECT_TRUE(torch::equal(one.grad_w, many.grad_w) &&
-                    torch::equal(one.grad_temp, many.grad_temp))
-            << threads;
-      }
+    at::set_num_threads(1);
+    const auto one = run(tssa, w, tssa_case_temp(c), grad, grad_pi, lengths);
+    for (const int threads : {2, 3, 7}) {
+      at::set_num_threads(threads);
+      const auto many = run(tssa, w, tssa_case_temp(c), grad, grad_pi, lengths);
+      EXPECT_TRUE(torch::equal(one.y, many.y) && torch::equal(one.pi, many.pi)) << threads;
+      EXPECT_TRUE(torch::equal(one.grad_w, many.grad_w) &&
+                  torch::equal(one.grad_temp, many.grad_temp))
+          << threads;
     }
   }
   at::set_num_threads(before);
@@ -138,22 +110,23 @@ TEST_P(TssaCases, ThreadsDoNotChangeABit) {
 class TssaRaggedCases : public ::testing::TestWithParam<TssaCase> {};
 
 // A sample among padding is, bit for bit, its valid tokens alone; padding is 0.
-void check_padding(const TssaCase& c, const TssaAdditions& additions) {
-  const auto op = with(additions);
+TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
+  const TssaCase& c = GetParam();
   const auto grad_pi =
       torch::linspace(-1, 1, c.batch * c.heads * c.tokens).view({c.batch, c.heads, c.tokens});
   for (const auto& isa : kernels::supported_isas()) {
     kernels::force_isa(isa);
     for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
       const auto w = tssa_case_tokens(c, dtype, 1), grad = tssa_case_tokens(c, dtype, 2);
-      const auto whole = run(op, w, tssa_case_temp(c), grad, grad_pi, tssa_case_lengths(c));
+      const auto whole = run(tssa, w, tssa_case_temp(c), grad, grad_pi, tssa_case_lengths(c));
       for (int64_t i = 0; i < c.batch; ++i) {
         SCOPED_TRACE(::testing::Message() << isa << " " << dtype << " sample " << i);
         const int64_t own = c.lengths[size_t(i)], rest = c.tokens - own;
         const auto part = [&](const Tensor& x, int64_t dim) {
           return x.narrow(0, i, 1).narrow(dim, 0, own);
         };
-        const auto alone = run(op, part(w, 1), tssa_case_temp(c), part(grad, 1), part(grad_pi, 2));
+        const auto alone =
+            run(tssa, part(w, 1), tssa_case_temp(c), part(grad, 1), part(grad_pi, 2));
         EXPECT_TRUE(torch::equal(part(whole.y, 1), alone.y));
         EXPECT_TRUE(torch::equal(part(whole.pi, 2), alone.pi));
         EXPECT_TRUE(torch::equal(part(whole.grad_w, 1), alone.grad_w));
@@ -166,10 +139,6 @@ void check_padding(const TssaCase& c, const TssaAdditions& additions) {
   kernels::force_isa("auto");
 }
 
-TEST_P(TssaRaggedCases, PaddingDoesNotChangeABit) {
-  for (const auto& additions : kEveryAddition) check_padding(GetParam(), additions);
-}
-
 INSTANTIATE_TEST_SUITE_P(All, TssaCases, ::testing::ValuesIn(tssa_cases()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Alone, TssaRaggedCases, ::testing::ValuesIn(tssa_ragged_cases()),
@@ -178,10 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Ragged, TssaCases, ::testing::ValuesIn(tssa_ragged_case
                          [](const auto& info) { return info.param.name; });
 
 TEST(TssaRange, LongSumsKeepTheirDigits) {
-  for (const auto& additions : {TssaAdditions{}, TssaAdditions{true, true}}) {
-    check({"n16384", 1, 16384, 2, 16}, torch::kFloat32, additions);
-    check({"n50000", 1, 50000, 1, 4}, torch::kFloat32, additions);
-  }
+  check({"n16384", 1, 16384, 2, 16}, torch::kFloat32);
+  check({"n50000", 1, 50000, 1, 4}, torch::kFloat32);
 }
 
 TEST(TssaRange, HugeValuesStayFinite) {
@@ -228,36 +195,6 @@ TEST(TssaRange, Identities) {
   // One token: every normalised feature is 1, so the logit is P temp.
   const auto [one, one_pi] = tssa(torch::rand({1, 1, 40}) + 0.1, temp);
   EXPECT_TRUE(torch::allclose(one_pi.view({5}), torch::softmax(8 * temp.view({5}), 0), 1e-5, 1e-6));
-}
-
-// Word for word from the formulas, one sample.
-TEST(TssaMeans, EqualsItsDefinition) {
-  const int64_t tokens = 9, heads = 3, width = 4;
-  const auto w = torch::randn({1, tokens, heads * width}, torch::kFloat64);
-  const auto temp = torch::rand({heads, 1}, torch::kFloat64) * 4;
-  const auto [y, pi] = tssa_means(w, temp, {}, {.means = true, .length_free = true});
-  const auto split = w[0].view({tokens, heads, width});
-  const auto energy = split.square().sum(0);  // [H, P]
-  const auto logits = (split.square() / energy).sum(2) * double(tokens) / double(width);
-  const auto share = torch::softmax(logits * temp.view({heads}), 1);  // [N, H]
-  const auto mass = share.sum(0).unsqueeze(1) + 1e-8;
-  const auto mean = (share.unsqueeze(2) * split).sum(0) / mass;
-  const auto moment = (share.unsqueeze(2) * split.square()).sum(0) / mass;
-  const auto wanted = share.unsqueeze(2) * (double(heads) * mean - split / (1 + moment));
-  EXPECT_TRUE(torch::allclose(pi[0].t(), share, 1e-12, 1e-14));
-  EXPECT_TRUE(torch::allclose(y[0].view({tokens, heads, width}), wanted, 1e-12, 1e-14));
-}
-
-// As many tokens again, all of them copies: no membership moves.
-TEST(TssaMeans, MembershipsAreFreeOfTheLength) {
-  const auto w = torch::randn({1, 37, 24}), temp = torch::full({3, 1}, 4.0);
-  const auto long_w = w.repeat({1, 5, 1});
-  const TssaAdditions additions{.means = false, .length_free = true};
-  const auto pi = std::get<1>(tssa_means(w, temp, {}, additions));
-  const auto long_pi = std::get<1>(tssa_means(long_w, temp, {}, additions));
-  EXPECT_TRUE(torch::allclose(long_pi.narrow(2, 37, 37), pi, 1e-5, 1e-6));
-  const auto released = std::get<1>(tssa(w, temp));
-  EXPECT_FALSE(torch::allclose(std::get<1>(tssa(long_w, temp)).narrow(2, 0, 37), released, 1e-2));
 }
 
 TEST(TssaUniform, IsTheOperatorWithFlatMemberships) {

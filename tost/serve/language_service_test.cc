@@ -21,7 +21,7 @@ LoadedLanguage model_of(const std::string& mixer, const std::string& positions =
   c.heads = 4;
   c.layer_scale = 1;
   c.mixer = mixer;
-  if (mixer == "tssa-means") {
+  if (mixer == "means") {
     c.options.conv = 4;
     c.options.decay = "learned";
     c.options.gate = true;
@@ -88,7 +88,7 @@ void expect_same(const Written& found, const Written& wanted) {
 
 // Texts that come at random times, with prompts of all lengths and beginnings that others share.
 TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
-  for (const char* mixer : {"tssa", "tssa-means", "softmax"}) {
+  for (const char* mixer : {"tssa", "means", "softmax"}) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
       Metrics metrics;
       LanguageService alone(model_of(mixer), precision, {.prefix_bytes = 0}, metrics);
@@ -122,7 +122,7 @@ TEST(LanguageService, ATextIsTheSameAloneAndInAnyCompany) {
 
 // Repeated, gone on from and beginning alike: what is known of a prompt's end serves it alone.
 TEST(LanguageService, AKnownPromptOfAnyLengthGivesTheSameText) {
-  for (const char* mixer : {"tssa", "tssa-means", "softmax"}) {
+  for (const char* mixer : {"tssa", "means", "softmax"}) {
     Metrics metrics, others;
     LanguageService alone(model_of(mixer), Precision::kBf16, {.prefix_bytes = 0}, others);
     LanguageService service(model_of(mixer), Precision::kBf16, {}, metrics);

@@ -16,7 +16,6 @@
 #include "tost/ops/device.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
-#include "tost/ops/tssa_means.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -33,12 +32,14 @@ struct Case {
   Tensor out, out_bias;
   Tensor qkv;  // [3 C, C], for attention
   int64_t heads = 1;
-  bool means = false;
-  // Causal with means: what is read in addition to w, its memberships [B, N, H], rates and scale.
+  // With means: what is read in addition to w, its memberships [B, N, H], rates and scale.
   Tensor values, gate, pi, log_rates, scale;
+  int64_t from_end = 0;
   std::shared_ptr<GroupMeans> chunked;  // of that scale
 
-  MeansCall means_call(const Tensor& base) const { return {base, values, gate, pi, log_rates}; }
+  MeansCall means_call(const Tensor& base) const {
+    return {base, values, gate, pi, log_rates, from_end};
+  }
   std::vector<Tensor> with_parameters(std::vector<Tensor> inputs) const {
     if (pi.defined()) {
       for (const auto& x : {values, gate, pi, log_rates, scale}) {
@@ -58,11 +59,8 @@ struct Case {
 
 using Operator = std::tuple<Tensor, Tensor> (*)(const Case&, const Tensor& w);
 
-constexpr TssaAdditions kBenchAdditions{.means = true, .length_free = true};
-
 std::tuple<Tensor, Tensor> fused(const Case& c, const Tensor& w) {
   if (c.pi.defined()) return {group_means(c.means_call(w), c.scale, nullptr), c.pi};
-  if (c.means) return tssa_means(w, c.temp, {}, kBenchAdditions);
   if (!c.denom_bias.defined()) return tssa(w, c.temp);
   const auto [y, pi, state] = tssa_causal(w, c.temp, c.denom_bias);
   return {y, pi};
@@ -70,7 +68,6 @@ std::tuple<Tensor, Tensor> fused(const Case& c, const Tensor& w) {
 
 std::tuple<Tensor, Tensor> plain(const Case& c, const Tensor& w) {
   if (c.pi.defined()) return {c.chunked->chunked(c.means_call(w), nullptr), c.pi};
-  if (c.means) return tssa_means_plain(w, c.temp, {}, kBenchAdditions);
   if (!c.denom_bias.defined()) return tssa_plain(w, c.temp);
   const auto [y, pi, state] = tssa_causal_plain(w, c.temp, c.denom_bias);
   return {y, pi};
@@ -100,8 +97,8 @@ Case make_case(const OpBenchOptions& options, const OpBenchShape& shape) {
   } else {
     c.in_bias = bias(), c.out_bias = bias();
   }
-  c.means = options.means;
-  if (options.causal && options.means) {
+  if (options.means) {
+    if (!options.causal) c.from_end = options.heads / 2;
     c.values = tokens().requires_grad_();
     if (options.gate) c.gate = tokens().requires_grad_();
     c.pi = (torch::randn({shape.batch, shape.tokens, options.heads}, wide).softmax(-1) *
@@ -260,8 +257,8 @@ std::vector<OpBenchRow> run_op_bench(const OpBenchOptions& options,
   if (options.dtype != "float32" && options.dtype != "bfloat16") {
     fail_usage("--dtype is '", options.dtype, "'; use float32 or bfloat16.");
   }
-  if (options.gate && !(options.causal && options.means)) {
-    fail_usage("--gate is for --causal --means; leave it out.");
+  if (options.gate && !options.means) {
+    fail_usage("--gate is for --means; leave it out.");
   }
   if (options.causal && options.means && options.device != "cpu") {
     fail_usage("Causal group means have kernels on the CPU only; use --device cpu.");

@@ -23,10 +23,8 @@ struct OpBenchOptions {
   std::string dtype = "float32";  // or bfloat16
   int64_t repeat = 9;             // rounds; the medians are reported
   bool causal = false;            // the causal operator, a bias for every position
-  // Group means: bidirectional with memberships free of the length, causal with
-  // forgetting, in place of second moments.
-  bool means = false;
-  bool gate = false;  // causal group means with their output gate, read and applied by the kernel
+  bool means = false;             // group means with forgetting in place of second moments
+  bool gate = false;           // group means with their output gate, read and applied by the kernel
   std::string device = "cpu";  // as device_from_name() takes it
 };
 

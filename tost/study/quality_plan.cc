@@ -32,7 +32,7 @@ struct Contestant {
 // All with a causal convolution over four tokens and without positions; ours first.
 std::vector<Contestant> causal_contestants() {
   return {{"tssa", {{"mixer", "tssa"}}},
-          {"tssa-means", {{"mixer", "tssa-means"}, {"decay", "learned"}, {"gate", true}}},
+          {"means", {{"mixer", "means"}, {"decay", "learned"}, {"gate", true}}},
           {"delta-tssa", {{"mixer", "delta"}, {"hybrid_every", 2}, {"hybrid_mixer", "tssa"}}},
           {kReference, {{"mixer", "softmax"}}},
           {"none", {{"mixer", "none"}}},
@@ -44,8 +44,8 @@ std::vector<Contestant> causal_contestants() {
 
 std::vector<Contestant> other_contestants() {
   std::vector<Contestant> all;
-  for (const char* mixer : {"tssa", "tssa-means", "tssa-running-means", kReference, "none",
-                            "linear", "xca", "ssm", "mssa", "cbsa"}) {
+  for (const char* mixer :
+       {"tssa", "means", kReference, "none", "linear", "xca", "ssm", "mssa", "cbsa"}) {
     all.push_back({mixer, {{"mixer", mixer}}});
   }
   return all;

@@ -78,17 +78,16 @@ class FieldTable {
                member);
   }
   FieldTable& text(std::string key, std::string Config::*member, OnResume on_resume,
-                   std::string help) {
-    return add({std::move(key), FieldType::kText, std::move(help), on_resume, 0, 0, {}}, member);
+                   std::string help, std::string (*keep)(const std::string&) = nullptr) {
+    add({std::move(key), FieldType::kText, std::move(help), on_resume, 0, 0, {}}, member);
+    if (keep == nullptr) return *this;
+    set_.back() = [=](auto& c, const nlohmann::json& v) { c.*member = keep(v.get<std::string>()); };
+    return *this;
   }
   // Text that may name a file or folder, kept as `keep` gives it.
   FieldTable& path(std::string key, std::string Config::*member,
                    std::string (*keep)(const std::string&), OnResume on_resume, std::string help) {
-    text(std::move(key), member, on_resume, std::move(help));
-    set_.back() = [member, keep](Config& c, const nlohmann::json& value) {
-      c.*member = keep(value.get<std::string>());
-    };
-    return *this;
+    return text(std::move(key), member, on_resume, std::move(help), keep);
   }
   // A text, or a type that JSON holds as its name.
   template <class T, class Owner>

@@ -66,6 +66,13 @@ void check_mixers(const LanguageConfig& c) {
   check_hybrid(c.mixer, c.hybrid_mixer, mixer);
 }
 
+LanguageConfig read_config(const nlohmann::json& json, bool partial, LanguageConfig config) {
+  config_from_json(json, kFields, partial, config);
+  config.mixer = causal_mixer_in_use(config.mixer);
+  config.hybrid_mixer = causal_mixer_in_use(config.hybrid_mixer);
+  return config;
+}
+
 }  // namespace
 
 CausalMixerConfig mixer_config(const LanguageConfig& c) {
@@ -114,14 +121,11 @@ nlohmann::json to_json(const LanguageConfig& config) {
 }
 
 LanguageConfig language_config_from_json(const nlohmann::json& json) {
-  LanguageConfig config;
-  config_from_json(json, kFields, /*partial=*/false, config);
-  return config;
+  return read_config(json, /*partial=*/false, {});
 }
 
 LanguageConfig language_config_from_json(const nlohmann::json& json, LanguageConfig base) {
-  config_from_json(json, kFields, /*partial=*/true, base);
-  return base;
+  return read_config(json, /*partial=*/true, std::move(base));
 }
 
 }  // namespace tost

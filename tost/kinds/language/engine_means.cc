@@ -33,10 +33,6 @@ kernels::MeansForwardArgs means_args(const MeansWeights& weights, const MeansMix
 // Products of the router to memberships times H, in place.
 void memberships(const MeansWeights& weights, float* row) {
   const int64_t heads = weights.heads;
-  if (!weights.temp.defined()) {
-    std::fill_n(row, heads, 1.0f);
-    return;
-  }
   const auto* bias = weights.router_bias.const_data_ptr<float>();
   const auto* temp = weights.temp.const_data_ptr<float>();
   for (int64_t k = 0; k < heads; ++k) row[k] = (row[k] + bias[k]) * temp[k];
@@ -92,10 +88,8 @@ MeansWeights::MeansWeights(const CausalMeansMixer& mixer) {
   gate = parts == 3 * dim;
   scale = plain(mixer.means->scale);
   heads = mixer.head_count();
-  if (mixer.router != nullptr) {
-    router_bias = plain(mixer.router->bias);
-    temp = plain(mixer.temp);
-  }
+  router_bias = plain(mixer.router->bias);
+  temp = plain(mixer.temp);
   if (mixer.conv != nullptr) filter = plain(mixer.conv->weight);
   const auto rates = mixer.rates->log_rates();
   decay = rates.defined() ? rates.detach().to(torch::kDouble).exp().contiguous()

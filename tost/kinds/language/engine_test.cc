@@ -73,7 +73,7 @@ std::shared_ptr<LanguageModel> rounded(const LanguageModel& model, Precision pre
 
 std::vector<LanguageConfig> configs() {
   std::vector<LanguageConfig> list;
-  for (const char* mixer : {"tssa", "softmax", "tssa-means", "delta"}) list.push_back(small(mixer));
+  for (const char* mixer : {"tssa", "softmax", "means", "delta"}) list.push_back(small(mixer));
   list.push_back(small("tssa"));
   list.back().positions = "learned";
   list.back().bias = true;
@@ -82,12 +82,10 @@ std::vector<LanguageConfig> configs() {
   list.push_back(small("tssa"));
   list.back().options.conv = 3;
   list.back().options.gate = true;
-  for (const char* mixer : {"tssa-means", "tssa-means-uniform"}) {
-    list.push_back(small(mixer));
-    list.back().options.conv = 4;
-    list.back().options.decay = "learned";
-    list.back().options.gate = true;
-  }
+  list.push_back(small("means"));
+  list.back().options.conv = 4;
+  list.back().options.decay = "learned";
+  list.back().options.gate = true;
   list.push_back(small("softmax"));
   list.back().options.conv = 2;
   list.back().options.window = 7;
@@ -244,7 +242,7 @@ TEST(LanguageEngine, PiecesOfLongTextsAreOneText) {
 }
 
 TEST(LanguageEngine, AutocastOfTheCallerChangesNothing) {
-  for (const char* mixer : {"softmax", "tssa-means"}) {
+  for (const char* mixer : {"softmax", "means"}) {
     const auto model = model_of(small(mixer));
     LanguageEngine engine(*model);
     const auto ids = ids_of(model->config(), 2, 40);

@@ -134,7 +134,7 @@ LanguageBlockWeights::LanguageBlockWeights(const Block& block, const LanguageCon
     const auto& groups = dynamic_cast<const CausalMeansMixer&>(*mixer);
     in = {groups.c_attn->weight, groups.c_attn->bias, type};
     out = {groups.c_proj->weight, groups.c_proj->bias, type};
-    if (groups.router != nullptr) router = {groups.router->weight, {}, type};
+    router = {groups.router->weight, {}, type};
     means = MeansWeights(groups);
   } else if (kind == BlockMixer::kSoftmax) {
     const auto& attention = dynamic_cast<const CausalSoftmaxMixer&>(*mixer);

@@ -29,7 +29,7 @@ struct MeansWeights {
 
   int64_t heads = 0, dim = 0;
   bool gate = false;
-  torch::Tensor router_bias, temp;  // [H] float32; undefined where membership is uniform
+  torch::Tensor router_bias, temp;  // [H] float32
   torch::Tensor filter;             // [taps, C] float32; undefined without a convolution
   torch::Tensor scale;              // [C] float32
   torch::Tensor decay;              // [H] float64
@@ -97,7 +97,7 @@ struct LanguageBlockWeights {
   NormWeight norm1, norm2;
   StepWeight in, out;  // of the mixer; unused for kModule
   StepWeight fc, proj;
-  StepWeight router;                  // kMeans, unless membership is uniform
+  StepWeight router;                  // kMeans
   MeansWeights means;                 // kMeans
   torch::Tensor gamma1, gamma2;       // [C] float32
   torch::Tensor temp, denom_bias;     // kTssa

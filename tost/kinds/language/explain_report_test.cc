@@ -67,13 +67,12 @@ TEST(TextReport, ObjectivesOnlyOfStepsThatDescendOnThem) {
   const json step = to_json(report)["splits"][0]["layers"][0]["objective"];
   EXPECT_NE(step["before"]["mean"], step["stepped"]["mean"]);
 
-  setup.language.model = testing::tiny_model("tssa-means", "none");
+  setup.language.model = testing::tiny_model("means", "none");
   setup.language.info.config = setup.language.model->config();
   report = setup.explain("abcd");
   page = text_page(report, "").html();
   EXPECT_FALSE(has(page, "before its step and after it"));
-  EXPECT_TRUE(
-      has(page, "left out for layers 1 (tssa-means), 2 (tssa-means): R_var is not an objec"));
+  EXPECT_TRUE(has(page, "left out for layers 1 (means), 2 (means): R_var is not an objec"));
   const json layer = to_json(report)["splits"][0]["layers"][0];
   EXPECT_EQ(layer["bound"].size(), 2u);
   EXPECT_FALSE(layer.contains("objective"));
@@ -112,7 +111,7 @@ TEST(TextReport, GatesByTokenAndTheirMeans) {
   setup.options.heads = {2};
   const auto report = setup.explain("abcd");
   const auto page = text_page(report, "");
-  EXPECT_TRUE(has(page.html(), "Gates of layer 1 (tssa-means)"));
+  EXPECT_TRUE(has(page.html(), "Gates of layer 1 (means)"));
   const double first = report.trace.layers[0].gate[0][1][0].item<double>();
   EXPECT_TRUE(has(page.html(), "gate " + number_text(first, 3)));
   std::set<std::string> names;

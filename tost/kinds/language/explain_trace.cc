@@ -78,8 +78,7 @@ TextLayer layer_of(const BlockTrace& block, const Block& weights, int64_t heads)
 bool descends_on_bound(const LanguageConfig& config, int64_t index) {
   const std::string mixer = mixer_of_block(config, index);
   const auto& o = config.options;
-  return (mixer == "tssa" || mixer == "tssa-uniform") && o.conv == 0 && o.means == "none" &&
-         !o.gate;
+  return (mixer == "tssa" || mixer == "uniform") && o.conv == 0 && o.means == "none" && !o.gate;
 }
 
 Tensor memory_horizon(const TokenMixer& mixer) {
@@ -105,7 +104,7 @@ TextTrace trace_text(LanguageModel& model, const Tensor& ids, LanguageTrace* wan
   for (size_t i = 0; i < blocks.size(); ++i) {
     auto layer = layer_of(inside.blocks[i], *blocks[i], model.config().heads);
     layer.mixer = mixer_of_block(model.config(), static_cast<int64_t>(i));
-    layer.uniform = layer.mixer == "tssa-uniform" || layer.mixer == "tssa-means-uniform";
+    layer.uniform = layer.mixer == "uniform";
     layer.descends = descends_on_bound(model.config(), static_cast<int64_t>(i));
     trace.layers.push_back(std::move(layer));
   }

@@ -70,7 +70,7 @@ TEST(TextTrace, MixersWithoutMembershipsGatesOrMemory) {
     EXPECT_FALSE(trace.layers[0].pi.defined()) << mixer;
     EXPECT_TRUE(trace.layers[0].effect.defined()) << mixer;
   }
-  const auto uniform = testing::tiny_model("tssa-uniform", "none");
+  const auto uniform = testing::tiny_model("uniform", "none");
   const auto layer = trace_text(*uniform, ids_of(5)).layers[0];
   EXPECT_TRUE(layer.uniform);
   EXPECT_LE(difference(layer.entropy, torch::ones({1, 5})), 1e-6);
@@ -98,7 +98,7 @@ TEST(TextTrace, GatesAndHorizons) {
 
 // The means token by token, from the projections.
 TEST(TextTrace, GroupMeansByTheirDefinition) {
-  for (const std::string mixer : {"tssa-means", "tssa"}) {
+  for (const std::string mixer : {"means", "tssa"}) {
     torch::manual_seed(2);
     auto config = language_preset("tost_means_char");
     config.vocab = 20;

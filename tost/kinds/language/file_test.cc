@@ -51,6 +51,20 @@ class LanguageFile : public ::testing::Test {
   testing::TempDir folder_;
 };
 
+TEST_F(LanguageFile, MixersOfVersion010AreReadByTheirNewNamesOrRefused) {
+  auto info = tiny_info();
+  info.config.mixer = "tssa-means";
+  info.config.hybrid_mixer = "tssa-uniform";
+  info.config.hybrid_every = 2;
+  const fs::path file = folder_.path() / "old.safetensors";
+  save_language_file(file, *make_language_model(info.config), info);
+  const auto config = load_language_file(file).info.config;
+  EXPECT_EQ(config.mixer, "means");
+  EXPECT_EQ(config.hybrid_mixer, "uniform");
+  info.config.mixer = "tssa-means-uniform";
+  expect_refused(save(to_metadata(info)), "'tssa-means-uniform' was dropped; tost 0.1.0 is");
+}
+
 TEST_F(LanguageFile, ComesBackWhole) {
   torch::manual_seed(3);
   const auto info = tiny_info();

@@ -181,10 +181,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax", "softmax+conv",
                       "softmax+window", "softmax+window1", "softmax+window2", "softmax+full",
                       "linear", "linear+conv", "linear+full", "delta", "delta+conv", "delta+full",
-                      "delta+fixed", "ssm", "ssm+conv", "tssa-uniform", "tssa-uniform+gate", "none",
+                      "delta+fixed", "ssm", "ssm+conv", "uniform", "uniform+gate", "none",
                       "none+conv", "tssa+hybrid", "tssa+hybrid1", "tssa+decay", "tssa+token-means",
-                      "tssa+values", "tssa+plain-values", "tssa-means", "tssa-means+full",
-                      "tssa-means-uniform+full"),
+                      "tssa+values", "tssa+plain-values", "means", "means+full"),
     [](const auto& info) { return test_name(info.param); });
 
 struct SizeRow {
@@ -269,7 +268,7 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
 // A state may be copied and both copies continue: neither writes into the other's memory.
 TEST(LanguageModel, CopiesOfAStateAreIndependent) {
   for (const char* name : {"softmax", "softmax+window", "softmax+window1", "tssa+gate",
-                           "tssa-means+full", "linear", "delta+full", "ssm"}) {
+                           "means+full", "linear", "delta+full", "ssm"}) {
     auto model = random_model(variant(name));
     const auto prompt = torch::randint(0, 40, {1, 30});
     const auto run = [&](LanguageState state, int64_t id) {

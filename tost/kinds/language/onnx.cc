@@ -175,16 +175,10 @@ class LanguageGraph {
     const string parts = b_.linear(x, name + ".c_attn");
     string w = b_.slice(parts, 2, 0, c_.dim);
     if (mixer.conv != nullptr) w = convolved(w, name + ".conv", mixer.conv->weight.size(0));
-    string pi;  // [B, T, H, 1]
-    if (mixer.router == nullptr) {
-      // Ones of the batch's and the text's size.
-      const string zeros = b_.mul(b_.slice(parts, 2, 0, c_.heads), b_.graph.number(0));
-      pi = b_.unsqueeze(b_.add(zeros, b_.graph.number(1)), 3);
-    } else {
-      const string logits = b_.mul(b_.linear(x, name + ".router"), b_.weight(name + ".temp"));
-      const string shares = b_.graph.node("Softmax", {logits}, {{"axis", int64_t{2}}});
-      pi = b_.unsqueeze(b_.mul(shares, b_.graph.number(float(c_.heads))), 3);
-    }
+    const string logits = b_.mul(b_.linear(x, name + ".router"), b_.weight(name + ".temp"));
+    const string shares = b_.graph.node("Softmax", {logits}, {{"axis", int64_t{2}}});
+    const string pi =  // [B, T, H, 1]
+        b_.unsqueeze(b_.mul(shares, b_.graph.number(float(c_.heads))), 3);
     const string values = b_.slice(parts, 2, c_.dim, 2 * c_.dim);
     string y = b_.add(w, group_means(values, pi, mixer.rates->log_rates(), name + ".means"));
     if (c_.options.gate) y = b_.mul(y, b_.silu(b_.slice(parts, 2, 2 * c_.dim, 3 * c_.dim)));
@@ -211,7 +205,7 @@ OnnxGraph language_onnx(LanguageModel& model) {
     const LanguageConfig& c = model.config();
     fail_usage("Language models with the mixer ", c.mixer,
                c.hybrid_every > 0 ? " and " + c.hybrid_mixer : string(),
-               " have no ONNX form; tssa and tssa-means have one.");
+               " have no ONNX form; tssa and means have one.");
   }
   const torch::NoGradGuard no_grad;
   return LanguageGraph(model).make();

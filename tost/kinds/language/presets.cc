@@ -36,7 +36,7 @@ struct LanguageFamily {
 // tost_means is ours: what the ablations in docs/language.md found best at constant memory.
 constexpr std::array kLanguageFamilies{LanguageFamily{"tost_gpt", "tssa"},
                                        LanguageFamily{"gpt", "softmax"},
-                                       LanguageFamily{"tost_means", "tssa-means"}};
+                                       LanguageFamily{"tost_means", "means"}};
 
 void make_means(const LanguageSize& size, LanguageConfig& c) {
   c.heads = size.means_heads;
@@ -95,7 +95,7 @@ LanguageConfig language_preset(const std::string& name) {
       c.vocab = size.vocab;
       c.layer_scale = size.layer_scale;
       c.dropout = size.dropout;
-      if (c.mixer == "tssa-means") make_means(size, c);
+      if (c.mixer == "means") make_means(size, c);
       return c;
     }
   }

@@ -41,7 +41,7 @@ FieldTable<R> make_recall_fields() {
       .choice("model", &R::model, recall_preset_names(), kFixed, "model preset")
       .path("from", &R::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &R::mixer, kFixed, "token mixer (empty: the preset's)")
+      .text("mixer", &R::mixer, kFixed, "token mixer (empty: the preset's)", causal_mixer_in_use)
       .object("model_options", &R::model_options, kFixed, "further model fields, as in model.json")
       .integer("batch", &R::batch, 1, 65536, kFixed, "samples a batch")
       .integer("eval_samples", &R::eval_samples, 1, 1'000'000, kWarn,

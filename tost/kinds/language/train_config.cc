@@ -23,7 +23,7 @@ FieldTable<L> make_language_fields() {
       .choice("model", &L::model, language_preset_names(), kFixed, "model preset")
       .path("from", &L::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)")
+      .text("mixer", &L::mixer, kFixed, "token mixer (empty: the preset's)", causal_mixer_in_use)
       .object("model_options", &L::model_options, kFixed, "further model fields, as in model.json")
       .path("data", &L::data, absolute_where_found, kWarn,
             "text file, folder of text, or token file")

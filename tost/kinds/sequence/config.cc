@@ -49,6 +49,13 @@ void check_size(const SequenceConfig& c) {
   }
 }
 
+SequenceConfig read_config(const nlohmann::json& json, bool partial, SequenceConfig config) {
+  config_from_json(json, kFields, partial, config);
+  config.mixer = mixer_in_use(config.mixer);
+  config.hybrid_mixer = mixer_in_use(config.hybrid_mixer);
+  return config;
+}
+
 }  // namespace
 
 int64_t mlp_hidden(const SequenceConfig& c) {
@@ -85,14 +92,11 @@ nlohmann::json to_json(const SequenceConfig& config) {
 }
 
 SequenceConfig sequence_config_from_json(const nlohmann::json& json) {
-  SequenceConfig config;
-  config_from_json(json, kFields, /*partial=*/false, config);
-  return config;
+  return read_config(json, /*partial=*/false, {});
 }
 
 SequenceConfig sequence_config_from_json(const nlohmann::json& json, SequenceConfig base) {
-  config_from_json(json, kFields, /*partial=*/true, base);
-  return base;
+  return read_config(json, /*partial=*/true, std::move(base));
 }
 
 }  // namespace tost

@@ -21,14 +21,12 @@ struct Kept {
   double per_token, per_layer;
   bool joined = false;  // without dropout its maps are part of branch.h's functions
 };
-constexpr std::array kKept{
-    Kept{"tssa", 3, 0, true}, Kept{"tssa-means", 3, 0, true}, Kept{"tssa-group-means", 3, 0, true},
-    Kept{"tssa-length-free", 3, 0, true}, Kept{"tssa-uniform", 5, 0, true},
-    Kept{"none", 2, 0, true}, Kept{"softmax", 6, 0}, Kept{"xca", 9, 0}, Kept{"linear", 9, 0},
-    Kept{"tssa-running-means", 5, 0}, Kept{"tssa-running-means-uniform", 5, 0},
-    Kept{"tssa-tied", 7, 0}, Kept{"mssa", 4, 0}, Kept{"cbsa", 12, 0},
-    // The Toeplitz matrices of its chunks, and what they are made of.
-    Kept{"ssm", 10, 21'000}};
+constexpr std::array kKept{Kept{"tssa", 3, 0, true}, Kept{"uniform", 5, 0, true},
+                           Kept{"none", 2, 0, true}, Kept{"softmax", 6, 0}, Kept{"xca", 9, 0},
+                           Kept{"linear", 9, 0}, Kept{"means", 5, 0}, Kept{"tssa-tied", 7, 0},
+                           Kept{"mssa", 4, 0}, Kept{"cbsa", 12, 0},
+                           // The Toeplitz matrices of its chunks, and what they are made of.
+                           Kept{"ssm", 10, 21'000}};
 
 double kept_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
   const Kept* found = &kKept.back();

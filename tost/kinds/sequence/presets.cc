@@ -42,10 +42,9 @@ constexpr std::array kSequenceSizes{
     SequenceSize{"s4_pathx", 257, 16384, 256, 6, 8, 512, 2, "mean", "sinusoidal", 0},
     // Ours, for a first look.
     SequenceSize{"seq_tiny", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0},
-    SequenceSize{"seq_means", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,
-                 "tssa-means"},
+    SequenceSize{"seq_means", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false, "means"},
     SequenceSize{"seq_running", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false,
-                 "tssa-running-means"},
+                 "means"},
     SequenceSize{"seq_mssa", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false, "mssa"},
     SequenceSize{"seq_cbsa", 257, 1024, 64, 2, 4, 128, 2, "mean", "sinusoidal", 0, false, "cbsa"},
 };

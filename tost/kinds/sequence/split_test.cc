@@ -20,12 +20,10 @@ struct SplitSequences {
 
 constexpr SplitSequences kSplitSequences[] = {{"tssa", "class", "learned", false, true},
                                               {"tssa", "mean", "sinusoidal", true, true},
-                                              {"tssa-means", "mean", "none"},
-                                              {"tssa-means", "class", "sinusoidal", false, true},
-                                              {"tssa-group-means", "class", "learned"},
-                                              {"tssa-length-free", "mean", "learned", false, true},
-                                              {"tssa-uniform", "mean", "learned", false, true},
-                                              {"tssa-uniform", "class", "none"},
+                                              {"tssa", "mean", "none"},
+                                              {"tssa", "class", "sinusoidal", false, true},
+                                              {"uniform", "mean", "learned", false, true},
+                                              {"uniform", "class", "none"},
                                               {"none", "mean", "learned"}};
 
 std::shared_ptr<SequenceClassifier> split_classifier(const SplitSequences& of, int64_t tokens,
@@ -80,7 +78,7 @@ TEST_P(SplitSequence, ModelsAreThoseOfOneProcess) {
 TEST_P(SplitSequence, SlowMessagesDoNotGrowWithTheSequence) {
   testing::in_processes({.world = GetParam()}, [](Group& group) {
     for (const SplitSequences& one : {SplitSequences{"tssa", "mean", "learned"},
-                                      SplitSequences{"tssa-means", "mean", "learned"}}) {
+                                      SplitSequences{"uniform", "mean", "learned"}}) {
       std::vector<int64_t> bytes;
       for (const int64_t tokens : {1 << 10, 1 << 13, 1 << 16}) {
         const auto of = [&](int64_t depth) {

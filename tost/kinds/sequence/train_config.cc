@@ -3,6 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/data/named_sets.h"
 #include "tost/kinds/sequence/classifier.h"
+#include "tost/nn/token_mixer.h"
 
 namespace tost {
 namespace {
@@ -18,7 +19,7 @@ void add_sequence_model_fields(FieldTable<S>& t) {
       .choice("model", &S::model, sequence_preset_names(), kFixed, "model preset")
       .path("from", &S::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &S::mixer, kFixed, "token mixer (empty: the preset's)")
+      .text("mixer", &S::mixer, kFixed, "token mixer (empty: the preset's)", mixer_in_use)
       .object("model_options", &S::model_options, kFixed, "further model fields, as in model.json")
       .integer("batch", &S::batch, 1, 65536, kFixed, "sequences a batch")
       .integer("eval_batch", &S::eval_batch, 1, 65536, kFree, "sequences a batch of evaluation")

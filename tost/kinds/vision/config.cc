@@ -106,6 +106,7 @@ nlohmann::json to_json(const VisionConfig& config) {
 VisionConfig vision_config_from_json(const nlohmann::json& json) {
   VisionConfig config;
   config_from_json(json, kFields, /*partial=*/false, config);
+  config.mixer = mixer_in_use(config.mixer);
   return config;
 }
 

@@ -152,7 +152,6 @@ void TokenPass::mix(const TokenBlockWeights& block, const float* shift, int64_t 
   args.dtype = dtype();
   args.w = {at(workspace_.projected, first * tokens, dim), tokens * dim, dim};
   args.temp = data(block.temp);
-  args.additions = block.additions;
   args.y = {at(workspace_.mixed, first * tokens, dim), tokens * dim, dim};
   kernels::tssa_forward(args, static_cast<char*>(workspace_.tssa) + first * workspace_.tssa_bytes,
                         parallel, static_cast<int>(threads));

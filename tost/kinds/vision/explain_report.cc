@@ -104,9 +104,9 @@ void note_mixer(VisionReport& report) {
          cat("Layers of the mixer '", config.mixer,
              "' have neither memberships nor head subspaces; class attention and token norms "
              "remain. Train with --mixer tssa to see them.")});
-  } else if (config.mixer == "tssa-uniform") {
+  } else if (config.mixer == "uniform") {
     report.left_out.push_back({"Differences between heads' memberships",
-                               cat("The mixer tssa-uniform fixes every membership to 1/H, here 1/",
+                               cat("The mixer uniform fixes every membership to 1/H, here 1/",
                                    config.heads, ": the maps are flat by construction.")});
   }
 }

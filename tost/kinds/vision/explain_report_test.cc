@@ -151,7 +151,7 @@ TEST(VisionReport, OtherMixersSayWhatIsLeft) {
     EXPECT_NE(report->left_out[0].reason.find("class attention and token norms"),
               std::string::npos);
   }
-  const auto uniform = explain_vision(tiny_model("tssa-uniform"), with_data());
+  const auto uniform = explain_vision(tiny_model("uniform"), with_data());
   EXPECT_DOUBLE_EQ(to_json(*uniform)["pictures"][0]["layers"][0]["memberships"][0][0][0], 0.5);
   EXPECT_NE(uniform->left_out[0].reason.find("1/2"), std::string::npos);
   VisionConfig linear;

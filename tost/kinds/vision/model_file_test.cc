@@ -152,6 +152,17 @@ TEST_F(ModelFile, BadFilesAreNamedInOneSentence) {
   EXPECT_TRUE(mentions(load_error(file), "size")) << load_error(file);
 }
 
+TEST_F(ModelFile, MixersOfVersion010AreReadByTheirNewNamesOrRefused) {
+  const fs::path file = dir.path() / "m.safetensors";
+  info.config.mixer = "tssa-running-means";
+  save_model_file(file, *make_image_classifier(info.config), info);
+  EXPECT_EQ(load_model_file(file).info.config.mixer, "means");
+  info.config.mixer = "tssa-means";
+  save_model_file(file, *model, info);
+  EXPECT_TRUE(mentions(load_error(file), "'tssa-means' was dropped; tost 0.1.0 is the last"))
+      << load_error(file);
+}
+
 TEST(Classes, AreComparedInNumberThenByName) {
   const auto refusal = [](const std::vector<std::string>& found) {
     return testing::usage_error_of([&] { check_classes(found, {"cat", "dog"}, "pets"); });

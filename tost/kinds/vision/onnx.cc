@@ -177,7 +177,7 @@ class VisionGraph {
 
 OnnxGraph vision_onnx(ImageClassifier& model, bool memberships) {
   auto* network = dynamic_cast<VisionTransformer*>(&model);
-  const std::vector<string> mixers{"tssa", "tssa-uniform", "none", "softmax"};
+  const std::vector<string> mixers{"tssa", "uniform", "none", "softmax"};
   const string& mixer = model.config().mixer;
   if (network == nullptr) {
     fail_usage("Models of architecture ", model.config().architecture,

@@ -14,13 +14,12 @@ struct VisionFamily {
   const char* mixer;
   bool small_only = false;  // only the sizes that are ours
 };
-constexpr std::array kVisionFamilies{VisionFamily{"tost", "tssa"},
-                                     VisionFamily{"xcit", "xca"},
-                                     VisionFamily{"vit", "softmax"},
-                                     VisionFamily{"tost_means", "tssa-means", true},
-                                     VisionFamily{"tost_running", "tssa-running-means", true},
-                                     VisionFamily{"crate", "mssa", true},
-                                     VisionFamily{"cbt", "cbsa", true}};
+constexpr std::array kVisionFamilies{
+    VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"}, VisionFamily{"vit", "softmax"},
+    VisionFamily{"tost_means", "means", true},
+    // As version 0.1.0 called it.
+    VisionFamily{"tost_running", "means", true}, VisionFamily{"crate", "mssa", true},
+    VisionFamily{"cbt", "cbsa", true}};
 
 struct VisionSize {
   const char* name;

@@ -17,7 +17,7 @@ void add_vision_model_fields(FieldTable<V>& t) {
       .choice("model", &V::model, vision_preset_names(), kFixed, "model preset")
       .path("from", &V::from, absolute_setting, kFixed,
             "model file to fine-tune (its architecture replaces the preset)")
-      .text("mixer", &V::mixer, kFixed, "token mixer (empty: the preset's)")
+      .text("mixer", &V::mixer, kFixed, "token mixer (empty: the preset's)", mixer_in_use)
       .integer("image_size", &V::image_size, 0, 4096, kFixed,
                "input side in pixels (0: the data's)")
       .number("drop_path", &V::drop_path, -1, 0.99, kFixed, "stochastic depth (-1: the preset's)")

@@ -1,0 +1,283 @@
+// The table of all mixers: a name means one mixer, in both directions and causal.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/nn/causal_attention.h"
+#include "tost/nn/causal_delta.h"
+#include "tost/nn/causal_means.h"
+#include "tost/nn/causal_mixer.h"
+#include "tost/nn/causal_tssa.h"
+#include "tost/nn/mixer_attention.h"
+#include "tost/nn/mixer_ssm.h"
+#include "tost/nn/mixer_subspace.h"
+#include "tost/nn/mixer_tssa.h"
+#include "tost/nn/mixer_tssa_tied.h"
+#include "tost/nn/token_mixer.h"
+
+namespace tost {
+namespace {
+
+template <class Mixer, class Config>
+std::shared_ptr<TokenMixer> make(const Config& config) {
+  return std::make_shared<Mixer>(config);
+}
+
+// Multiply-adds between the projections per token; c width, p head width, n tokens. Element-wise
+// work is left out, as in the usual counting.
+using Core = int64_t (*)(int64_t c, int64_t p, int64_t n);
+
+constexpr Core kNothing = [](int64_t, int64_t, int64_t) { return int64_t{0}; };
+constexpr Core kMoments = [](int64_t c, int64_t, int64_t) { return c; };
+constexpr Core kMeanReads = [](int64_t c, int64_t, int64_t) { return 2 * c; };
+constexpr Core kPairs = [](int64_t c, int64_t, int64_t n) { return 2 * c * n; };
+
+// Pooling, contraction and broadcast; the representatives among themselves, per token.
+constexpr Core kRepresentatives = [](int64_t c, int64_t, int64_t n) {
+  const int64_t r = std::min(CbsaMixer::kRepresentatives, n);
+  return 4 * c * r + 2 * c * r * r / std::max<int64_t>(1, n);
+};
+
+// Without `make` there is no such mixer. `splits`: honours TokenSumsScope.
+struct BothDirections {
+  std::shared_ptr<TokenMixer> (*make)(const MixerConfig&) = nullptr;
+  int64_t projections = 0;  // number of C x C maps
+  Core core = nullptr;
+  bool splits = false;
+};
+
+// Additions that a causal mixer may have; any has conv.
+enum Addition : unsigned {
+  kBias = 1,
+  kDecay = 2,
+  kMeans = 4,
+  kScale = 8,
+  kGate = 16,
+  kGateAlone = 32,  // not in hybrids: files of these from before attention had a gate have none
+  kAttention = 64,  // attention weights: their window and their dropout
+};
+
+struct Causal {
+  std::shared_ptr<TokenMixer> (*make)(const CausalMixerConfig&) = nullptr;
+  unsigned additions = 0;
+  bool splits = false;
+
+  bool has(unsigned addition) const { return (additions & addition) != 0; }
+};
+
+struct MixerEntry {
+  const char* name;
+  BothDirections both = {};
+  Causal causal = {};
+};
+
+constexpr std::array kMixers{
+    MixerEntry{"tssa",
+               {make<TssaMixer>, 2, kMoments, true},
+               {make<CausalTssaMixer>, kBias | kDecay | kMeans | kScale | kGate, true}},
+    MixerEntry{
+        "means", {make<MeansMixer>, 4, kMeanReads}, {make<CausalMeansMixer>, kDecay | kGate, true}},
+    MixerEntry{"delta", {}, {make<CausalDeltaMixer>, kDecay | kGate, true}},
+    MixerEntry{"linear",
+               {make<LinearAttentionMixer>, 4,
+                [](int64_t c, int64_t p, int64_t) { return 2 * c * p + c; }},
+               {make<CausalLinearMixer>, kGateAlone, true}},
+    MixerEntry{"softmax",
+               {make<SoftmaxMixer>, 4, kPairs},
+               {make<CausalSoftmaxMixer>, kGateAlone | kAttention}},
+    MixerEntry{
+        "xca",
+        {make<CrossCovarianceMixer>, 4, [](int64_t c, int64_t p, int64_t) { return 2 * c * p; }}},
+    // Its one map is C -> 2 C.
+    MixerEntry{"ssm",
+               {make<SsmMixer>, 2,
+                [](int64_t c, int64_t, int64_t n) {
+                  return c * StateSpace::multiply_adds(SsmMixer::shape(c), n);
+                }},
+               {make<CausalSsmMixer>}},
+    MixerEntry{"mssa", {make<MssaMixer>, 2, kPairs}},
+    MixerEntry{"cbsa", {make<CbsaMixer>, 2, kRepresentatives}},
+    MixerEntry{"tssa-tied", {make<TssaTiedMixer>, 2, kMoments}},
+    MixerEntry{"uniform",
+               {make<UniformMixer>, 2, kMoments, true},
+               {make<CausalUniformMixer>, kScale | kGate, true}},
+    MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
+};
+
+// Names of files and flags of version 0.1.0: what they are called here; "" was dropped, null never
+// was there.
+struct OldName {
+  std::string_view name;
+  const char* both;
+  const char* causal;
+};
+constexpr std::array kOldNames{
+    OldName{"tssa-running-means", "means", nullptr},
+    OldName{"tssa-means", "", "means"},
+    OldName{"tssa-uniform", "uniform", "uniform"},
+    OldName{"tssa-group-means", "", nullptr},
+    OldName{"tssa-length-free", "", nullptr},
+    OldName{"tssa-running-means-uniform", "", nullptr},
+    OldName{"tssa-means-uniform", nullptr, ""},
+};
+
+const char* new_name(const std::string& name, const char* OldName::*direction) {
+  for (const OldName& old : kOldNames) {
+    if (old.name == name) return old.*direction;
+  }
+  return nullptr;
+}
+
+std::string in_use(const std::string& name, const char* OldName::*direction) {
+  const char* found = new_name(name, direction);
+  return found == nullptr || *found == '\0' ? name : found;
+}
+
+[[noreturn]] void fail_name(const std::string& name, const char* OldName::*direction,
+                            const char* kind, const std::vector<std::string>& names) {
+  if (new_name(name, direction) != nullptr) {
+    fail_usage("The ", kind, " '", name, "' was dropped; tost 0.1.0 is the last version that ",
+               "reads it. The mixers are ", join(names, ", "), ".");
+  }
+  fail_usage("There is no ", kind, " '", name, "'; the mixers are ", join(names, ", "), ".",
+             did_you_mean(name, names));
+}
+
+const BothDirections& find_mixer(const std::string& name) {
+  const std::string wanted = in_use(name, &OldName::both);
+  for (const auto& entry : kMixers) {
+    if (wanted == entry.name && entry.both.make != nullptr) return entry.both;
+  }
+  fail_name(name, &OldName::both, "token mixer", mixer_names());
+}
+
+const Causal& find_causal_mixer(const std::string& name) {
+  const std::string wanted = in_use(name, &OldName::causal);
+  for (const auto& entry : kMixers) {
+    if (wanted == entry.name && entry.causal.make != nullptr) return entry.causal;
+  }
+  fail_name(name, &OldName::causal, "causal token mixer", causal_mixer_names());
+}
+
+template <class Wanted>
+std::vector<std::string> names_where(const Wanted& wanted) {
+  std::vector<std::string> names;
+  for (const auto& entry : kMixers) {
+    if (wanted(entry)) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+// Of the additions that are asked for, those that the mixer lacks.
+std::vector<std::string> lacking(const Causal& entry, const CausalMixerOptions& o,
+                                 bool hybrid = false) {
+  std::vector<std::string> names;
+  const auto look = [&](bool asked, unsigned addition, const char* option) {
+    if (asked && !entry.has(addition)) names.emplace_back(option);
+  };
+  look(o.bias_positions != -1, kBias, "bias_positions");
+  look(o.decay != "none", kDecay, "decay");
+  look(o.means != "none", kMeans, "means");
+  look(o.scale_pi, kScale, "scale_pi");
+  look(o.gate, hybrid ? kGate : kGate | kGateAlone, "gate");
+  look(o.window != 0, kAttention, "window");
+  look(o.attention_dropout != -1, kAttention, "attention_dropout");
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> mixer_names() {
+  return names_where([](const MixerEntry& entry) { return entry.both.make != nullptr; });
+}
+
+std::vector<std::string> causal_mixer_names() {
+  return names_where([](const MixerEntry& entry) { return entry.causal.make != nullptr; });
+}
+
+std::vector<std::string> split_mixer_names() {
+  return names_where([](const MixerEntry& entry) { return entry.both.splits; });
+}
+
+std::vector<std::string> split_causal_mixer_names() {
+  return names_where([](const MixerEntry& entry) { return entry.causal.splits; });
+}
+
+std::string mixer_in_use(const std::string& name) {
+  return in_use(name, &OldName::both);
+}
+
+std::string causal_mixer_in_use(const std::string& name) {
+  return in_use(name, &OldName::causal);
+}
+
+void check_mixer_name(const std::string& name) {
+  find_mixer(name);
+}
+
+void check_heads(int64_t dim, int64_t heads) {
+  if (dim >= 1 && heads >= 1 && dim % heads == 0) return;
+  fail_usage(heads, " heads do not divide the width ", dim,
+             "; choose a number of heads that divides it.");
+}
+
+void check_mixer(const std::string& name, const MixerConfig& config) {
+  check_mixer_name(name);
+  check_heads(config.dim, config.heads);
+}
+
+std::shared_ptr<TokenMixer> make_mixer(const std::string& name, const MixerConfig& config) {
+  check_mixer(name, config);
+  return find_mixer(name).make(config);
+}
+
+int64_t mixer_multiply_adds(const std::string& name, const MixerConfig& config, int64_t tokens) {
+  const auto& entry = find_mixer(name);
+  const int64_t c = config.dim;
+  return tokens * (entry.projections * c * c + entry.core(c, c / config.heads, tokens));
+}
+
+void check_causal_mixer(const std::string& name, const CausalMixerConfig& config) {
+  const auto missing = lacking(find_causal_mixer(name), config.options);
+  check_heads(config.dim, config.heads);
+  if (missing.empty()) return;
+  fail_usage("The mixer '", name, "' has no ", missing[0], "; leave '", missing[0],
+             "' at its default, or choose another mixer.");
+}
+
+void check_hybrid(const std::string& name, const std::string& other,
+                  const CausalMixerConfig& config) {
+  check_heads(config.dim, config.heads);
+  const auto of_other = lacking(find_causal_mixer(other), config.options, /*hybrid=*/true);
+  for (const auto& option : lacking(find_causal_mixer(name), config.options, /*hybrid=*/true)) {
+    if (std::find(of_other.begin(), of_other.end(), option) == of_other.end()) continue;
+    fail_usage("Neither of the mixers '", name, "' and '", other, "' has ", option,
+               " in a hybrid; leave '", option, "' at its default, or choose another mixer.");
+  }
+}
+
+CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config) {
+  const auto& entry = find_causal_mixer(name);
+  const CausalMixerOptions none;
+  auto& o = config.options;
+  if (!entry.has(kBias)) o.bias_positions = none.bias_positions;
+  if (!entry.has(kDecay)) o.decay = none.decay;
+  if (!entry.has(kMeans)) o.means = none.means;
+  if (!entry.has(kScale)) o.scale_pi = none.scale_pi;
+  if (!entry.has(kGate)) o.gate = none.gate;
+  if (!entry.has(kAttention)) {
+    o.window = none.window;
+    o.attention_dropout = none.attention_dropout;
+  }
+  return config;
+}
+
+std::shared_ptr<TokenMixer> make_causal_mixer(const std::string& name,
+                                              const CausalMixerConfig& config) {
+  check_causal_mixer(name, config);
+  return find_causal_mixer(name).make(config);
+}
+
+}  // namespace tost
