@@ -10,8 +10,6 @@ namespace tost {
 // callback, which throws tost::Error.
 #define TOST_COMMANDS(X) \
   X(train)               \
-  X(sweep)               \
-  X(lra)                 \
   X(eval)                \
   X(predict)             \
   X(generate)            \
@@ -33,7 +31,6 @@ namespace tost {
   X(bench_load)                \
   X(bench_data)                \
   X(bench_scaling)             \
-  X(bench_quality)             \
   X(bench_serve)
 
 #define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);
