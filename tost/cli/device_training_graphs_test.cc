@@ -133,24 +133,6 @@ TEST(TrainingByGraphs, SlowOfSequencesIsTheSame) {
        "this is one more."});
 }
 
-// Two lengths alternating, and few targets, whose rows alone the head reads.
-TEST(TrainingByGraphs, SlowOfRecallIsTheSame) {
-  TOST_TEST_GPU(device);
-  const testing::TempDir dir;
-  expect_same_training(dir, {{"recipe", "mqar"},
-                             {"batch", 4},
-                             {"max_steps", 12},
-                             {"vocab", 16},
-                             {"dim", 16},
-                             {"warmup_steps", 2},
-                             {"eval_samples", 4},
-                             {"evaluate_every_steps", 4},
-                             {"threads", 1},
-                             {"dropout", 0.1},
-                             {"lengths", "16,32"},
-                             {"device", "cuda"}});
-}
-
 // A rate that makes losses outliers: skipped steps leave weights and count of steps alone.
 TEST(TrainingByGraphs, SlowSkipsTheSameSteps) {
   TOST_TEST_GPU(device);

@@ -26,6 +26,8 @@ struct ConfigForm {
   void (*check)(const Config&);         // rules between values; throws a usage Error
   // Keys that are short for the same key of the object "model_options".
   std::vector<FieldInfo> shorthands = {};
+  // Keys that configurations of version 0.1.0 have, and which mean nothing any more.
+  std::vector<const char*> retired = {};
 };
 
 template <class Config>
@@ -68,7 +70,11 @@ Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
     name = values["recipe"];
   }
   Config config = make_recipe(form, name);
-  form.fields.apply(config, expand_shorthands(form.shorthands, values), where);
+  nlohmann::json kept = values;
+  if (kept.is_object()) {
+    for (const char* key : form.retired) kept.erase(key);
+  }
+  form.fields.apply(config, expand_shorthands(form.shorthands, std::move(kept)), where);
   form.check(config);
   return config;
 }

@@ -55,7 +55,6 @@ struct RunKind {
   // Checks of a prepared configuration that else show when the run starts; may be null.
   std::function<void(const nlohmann::json& config)> check;
   std::string metric;               // by which runs are compared: "top1", "accuracy" or "loss"
-  std::vector<std::string> logged;  // the scores that its evaluations log
   bool corruptible = false;         // scored on damaged pictures, too
   // Scores the run folder's model by a rule {"split", "corruptions"}; nothing once stopped. Null:
   // the last evaluation of the training has the scores.

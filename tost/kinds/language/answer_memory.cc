@@ -3,7 +3,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/kinds/language/recall_eval.h"
+#include "tost/kinds/language/answer_eval.h"
 
 namespace tost {
 namespace {
@@ -31,7 +31,7 @@ double kept_for_backward(const LanguageConfig& c) {
 
 }  // namespace
 
-void check_recall_memory(const LanguageConfig& config, int64_t length, int64_t samples,
+void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t samples,
                          bool training, int64_t available) {
   const double tokens = double(length), rows = double(samples);
   double needed = rows * tokens * kIdBytes;
