@@ -26,8 +26,6 @@ struct ConfigForm {
   void (*check)(const Config&);         // rules between values; throws a usage Error
   // Keys that are short for the same key of the object "model_options".
   std::vector<FieldInfo> shorthands = {};
-  // Keys that configurations of version 0.1.0 have, and which mean nothing any more.
-  std::vector<const char*> retired = {};
 };
 
 template <class Config>
@@ -70,11 +68,7 @@ Config make_config(const ConfigForm<Config>& form, const nlohmann::json& values,
     name = values["recipe"];
   }
   Config config = make_recipe(form, name);
-  nlohmann::json kept = values;
-  if (kept.is_object()) {
-    for (const char* key : form.retired) kept.erase(key);
-  }
-  form.fields.apply(config, expand_shorthands(form.shorthands, std::move(kept)), where);
+  form.fields.apply(config, expand_shorthands(form.shorthands, values), where);
   form.check(config);
   return config;
 }

@@ -99,11 +99,8 @@ void check_sequence(const S& config) {
 
 const ConfigForm<S>& sequence_train_form() {
   static const ConfigForm<S> form{
-      make_sequence_fields(),
-      sequence_recipes(),
-      check_sequence,
-      shorthand_fields(sequence_shorthand_help(), to_json(SequenceConfig{})),
-      {"side"}};
+      make_sequence_fields(), sequence_recipes(), check_sequence,
+      shorthand_fields(sequence_shorthand_help(), to_json(SequenceConfig{}))};
   return form;
 }
 
