@@ -98,7 +98,7 @@ def refusal(capsys, folder, *args, **changes):
 
 
 def test_statistics():
-    assert mean_spread([]).n == 0 and mean_spread([2.0]).mean == 2 and mean_spread([2.0]).to_json()["spread"] is None
+    assert mean_spread([]).n == 0 and mean_spread([2.0]).mean == 2 and tables.plain(mean_spread([2.0]))["spread"] is None
     found = mean_spread([1.0, 2.0, 4.0])
     assert found.mean == pytest.approx(7 / 3) and found.spread == pytest.approx((7 / 3) ** 0.5)
     difference = paired_difference({0: 1.0, 1: 2.0, 2: 9.0}, {0: 0.5, 1: 1.0})
@@ -145,7 +145,7 @@ def test_seeds_and_contestants_count_once(fake, capsys):
 
 def test_refusals(fake, capsys):
     assert "unknown key 'seed'" in refusal(capsys, fake, seed=1)
-    assert "names of your choice" in refusal(capsys, fake, grid={"lr": ["a b", "a:b"]})
+    assert "is there twice" in refusal(capsys, fake, grid={"lr": ["a b", "a:b"]})
     assert "There is no variant 'tsa'" in refusal(capsys, fake, "--only", "tsa")
     assert "--set mixer=delta changes nothing" in refusal(capsys, fake, "--set", "mixer=delta")
     assert "--set lr=0.1 changes nothing" in refusal(capsys, fake, "--set", "lr=0.1")

@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
+#include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"

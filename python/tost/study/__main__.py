@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+from .._write import write_atomic
 from . import plan, tables
 from .plan import PlannedRun
 from .plot import write_plots
-from .runs import Program, Runner, read_record, rule_of, run_all, write_atomic
+from .runs import Program, Runner, read_record, rule_of, run_all
 from .spec import Study, StudyError, Task, each_once, merge, read_study
 from .summary import best_values, summarize
 
@@ -132,7 +133,7 @@ def _begin(out: Path, study: Study) -> None:
     """Makes the folder ours, and the data that is generated."""
     out.mkdir(parents=True, exist_ok=True)
     text = {"schema": tables.SCHEMA, "title": study.title, "command": sys.argv[1:]}
-    write_atomic(out / MARK, (json.dumps(text, indent=2) + "\n").encode())
+    write_atomic(out / MARK, [(json.dumps(text, indent=2) + "\n").encode()])
     for task in study.tasks:
         if task.generate is not None:
             from ..tasks import make  # numpy, which other studies do without
@@ -204,9 +205,9 @@ class _Work:
                 variant.chosen = chosen.get((summary.task.name, variant.variant))
         text = tables.markdown(self.study, summaries, runs, records, self.notes)
         results = tables.results_json(self.study, summaries, runs, records)
-        write_atomic(self.out / "results.md", text.encode())
-        write_atomic(self.out / "results.json", (json.dumps(results, indent=2, allow_nan=False) + "\n").encode())
-        write_atomic(self.out / "results.csv", tables.results_csv(runs, records).encode())
+        for name, content in (("results.md", text), ("results.json", json.dumps(results, indent=2, allow_nan=False) + "\n"),
+                              ("results.csv", tables.results_csv(runs, records))):
+            write_atomic(self.out / name, [content.encode()])
         missing = write_plots(self.study, summaries, self.out)
         if missing and not self.args.quiet:
             print(f"note: {missing}", file=sys.stderr)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from .._write import write_atomic
 from .plan import PlannedRun
 from .spec import Corrupted, StudyError, merge
 from .summary import CASE
@@ -28,8 +29,6 @@ try:
 except ImportError:  # Windows has no flock: there one study at a time must use a folder
     fcntl = None
 
-KEYS = {"state": str, "settings": dict, "error": str, "parameters": int, "metric": str, "scores": dict, "corrupted": dict,
-        "curve": dict}
 EMPTY = {"state": "started", "settings": {}, "pretrain": None, "error": "", "parameters": 0, "seconds": 0,
          "cpu_seconds": 0, "metric": "", "scores": {}, "scored_by": None, "corrupted": {}, "heads": None,
          "head_width": None, "state_bytes": None, "curve": {"steps": [], "epochs": [], "values": []}}
@@ -37,21 +36,6 @@ EMPTY = {"state": "started", "settings": {}, "pretrain": None, "error": "", "par
 
 class Interrupted(Exception):
     """The user stopped the study; what runs has saved."""
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """The whole file or the one before it. The name is unique: several processes write a study's tables."""
-    handle, name = tempfile.mkstemp(prefix="." + path.name, dir=str(path.parent))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, str(path))
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def record_path(folder: Path) -> Path:
@@ -66,30 +50,26 @@ def read_record(folder: Path) -> Optional[Dict[str, Any]]:
         return None
     except (OSError, ValueError) as error:
         raise StudyError(f"'{path}' cannot be read ({error}); move it and its folder away to train the run again.", 1) from None
-    if not isinstance(record, dict) or any(not isinstance(record.get(k), t) for k, t in KEYS.items()) \
-            or set(EMPTY) - set(record) - {"state_bytes"}:
+    whole = isinstance(record, dict) and set(EMPTY) <= set(record) and isinstance(record["pretrain"], (dict, type(None)))
+    if not whole or not all(isinstance(record[k], type(v)) for k, v in EMPTY.items() if isinstance(v, (str, dict))):
         raise StudyError(f"'{path}' is not a record of a study's run; move it and its folder away to train the run again.", 1)
     return record
 
 
 def write_record(folder: Path, record: Dict[str, Any]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(record_path(folder), (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+    write_atomic(record_path(folder), [(json.dumps(record, indent=2, allow_nan=False) + "\n").encode()])
 
 
 def difference(there: Any, now: Any, before: str = "") -> str:
     """"lr is 0.003 there and 0.001 now"."""
-    if not isinstance(there, dict) or not isinstance(now, dict):
-        return before + "settings differ"
-    for key in sorted(set(there) | set(now)):
-        a, b = there.get(key), now.get(key)
-        if a == b:
-            continue
-        if isinstance(a, dict) and isinstance(b, dict):
-            return difference(a, b, f"{before}{key}.")
-        words = ["not set" if value is None else json.dumps(value) for value in (a, b)]
-        return f"{before}{key} is {words[0]} there and {words[1]} now"
-    return ""
+    there, now = there or {}, now or {}
+    key = next(key for key in sorted(set(there) | set(now)) if there.get(key) != now.get(key))
+    a, b = there.get(key), now.get(key)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return difference(a, b, f"{before}{key}.")
+    words = ["not set" if value is None else json.dumps(value) for value in (a, b)]
+    return f"{before}{key} is {words[0]} there and {words[1]} now"
 
 
 def choose_action(record: Optional[Dict[str, Any]], run: PlannedRun, rule: Dict[str, Any], overwrite: bool,
@@ -105,8 +85,9 @@ def choose_action(record: Optional[Dict[str, Any]], run: PlannedRun, rule: Dict[
     if record["settings"] != run.settings or record["pretrain"] != run.pretrain:
         if overwrite or failed:
             return "train again"
-        what = difference(record["settings"], run.settings) or \
-            difference(record["pretrain"], run.pretrain, "pretrain: ")
+        same = record["settings"] == run.settings
+        what = difference(record["pretrain"], run.pretrain, "pretrain: ") if same else \
+            difference(record["settings"], run.settings)
         raise StudyError(f"The run in '{where}' was made with other settings ({what}); train it again with --overwrite, "
                          "or choose another --out.")
     if (failed and overwrite) or record["state"] == "replacing":  # killed while the old run may still have been there

@@ -12,9 +12,9 @@ STRENGTHS = 5
 MOST_ENTRIES = 1000  # of a list
 MOST_BYTES = 1 << 20
 MOST_NESTING = 16
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
-NAME_RULE = "letters, digits and . _ - + are possible, at most 80, with a letter or digit first"
-SPLITS = ["validation", "test"]
+MOST_SEED = 1 << 40
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")  # a folder's name on every system
+TYPES = {str: "a text", dict: "an object", list: f"a list of 1 to {MOST_ENTRIES} entries", int: "an integer", bool: "true or false"}
 
 
 class StudyError(Exception):
@@ -96,184 +96,119 @@ def merge(base: Dict[str, Any], over: Dict[str, Any]) -> Dict[str, Any]:
 
 def each_once(values: List[Any]) -> List[Any]:
     """Drops repetitions: a seed given twice is one run, not two."""
-    kept: List[Any] = []
-    for value in values:
-        if value not in kept:
-            kept.append(value)
-    return kept
+    return [value for i, value in enumerate(values) if value not in values[:i]]
 
 
-class _Reader:
-    """One object of the file, whose keys are those that are asked for and no others."""
-
-    def __init__(self, value: Any, where: str, keys: List[str]):
-        self.where = where
-        if not isinstance(value, dict):
-            raise StudyError(f"{where} must be an object, found {shown(value)}.")
-        self.value = value
-        for key in value:
-            if key not in keys:
-                raise StudyError(f"{where} has an unknown key '{key}' (known: {', '.join(keys)}).{did_you_mean(key, keys)}")
-
-    def fail(self, key: str, wanted: str):
-        raise StudyError(f"{self.where}: '{key}' must be {wanted}, found {shown(self.value[key])}.")
-
-    def text(self, key: str, usual: str = "") -> str:
-        value = self.value.get(key, usual)
-        if not isinstance(value, str):
-            self.fail(key, "a text")
-        return value
-
-    def object(self, key: str) -> Dict[str, Any]:
-        value = self.value.get(key, {})
-        if not isinstance(value, dict):
-            self.fail(key, "an object")
-        return value
-
-    def list(self, key: str, needed: bool = False) -> List[Any]:
-        if key not in self.value and not needed:
-            return []
-        value = self.value.get(key)
-        if not isinstance(value, list) or not 1 <= len(value) <= MOST_ENTRIES:
-            raise StudyError(f"{self.where}: '{key}' must be a list of 1 to {MOST_ENTRIES} entries, found {shown(value)}.")
-        return value
-
-    def integers(self, key: str, low: int, high: int) -> List[int]:
-        values = self.list(key)
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                self.fail(key, f"a list of integers from {low} to {high}")
-        return each_once(values)
-
-    def name(self, key: str) -> str:
-        name = self.text(key)
-        if not NAME.fullmatch(name):
-            raise StudyError(f"{self.where}: '{name[:100]}' cannot be a name: {NAME_RULE}.")
-        return name
-
-    def split(self, key: str = "split", usual: str = "") -> str:
-        split = self.text(key, usual)
-        if split and split not in SPLITS:
-            raise StudyError(f"{self.where}: split is '{split}' but must be test or validation.")
-        return split
+def need(condition: Any, message: str) -> None:
+    if not condition:
+        raise StudyError(message)
 
 
-def _named(values: List[Any], where: str, what: str, read) -> List[Any]:
-    items = [read(value, f"{where}, {what} {i + 1}") for i, value in enumerate(values)]
+def read(value: Any, where: str, **usual: Any) -> Any:
+    """The fields of an object, those of `usual` and no others, each of the type of its usual value."""
+    need(isinstance(value, dict), f"{where} must be an object, found {shown(value)}.")
+    for key, found in value.items():
+        need(key in usual, f"{where} has an unknown key '{key}' (known: {', '.join(usual)}).{did_you_mean(key, list(usual))}")
+        kind = type(usual[key])
+        right = type(found) is kind and (kind is not list or 1 <= len(found) <= MOST_ENTRIES)
+        need(right, f"{where}: '{key}' must be {TYPES[kind]}, found {shown(found)}.")
+    return type("Fields", (), {**usual, **value})
+
+
+def _integers(values: List[Any], low: int, high: int, where: str) -> List[int]:
+    need(all(type(v) is int and low <= v <= high for v in values),
+         f"{where} must be a list of integers from {low} to {high}, found {shown(values)}.")
+    return each_once(values)
+
+
+def _split(value: Any, where: str, usual: str = "") -> str:
+    """Of an object with the field split alone."""
+    split = read(value, where, split=usual).split
+    need(split in ("", "test", "validation"), f"{where}: split is '{split}' but must be test or validation.")
+    return split
+
+
+def _check_names(items: List[Any], where: str) -> None:
     names = [item.name for item in items]
     for name in names:
-        if names.count(name) > 1:
-            raise StudyError(f"{where} has two {what}s named '{name}'; give each a different name.")
-    return items
+        need(NAME.fullmatch(name), f"{where}: '{name[:100]}' cannot be a name: letters, digits and . _ - + are possible, at "
+                                   "most 80, with a letter or digit first.")
+        need(names.count(name) == 1, f"{where}: '{name}' is there twice; give each a different name.")
 
 
 def _variant(value: Any, where: str) -> Variant:
-    reader = _Reader(value, where, ["name", "settings", "pretrain"])
-    if value.get("pretrain", False) is not False:
-        reader.fail("pretrain", "false, or left out")
-    return Variant(reader.name("name"), reader.object("settings"), "pretrain" not in value)
+    found = read(value, where, name="", settings={}, pretrain=True)
+    need("pretrain" not in value or not found.pretrain, f"{where}: 'pretrain' must be false, or left out.")
+    return Variant(found.name, found.settings, found.pretrain)
 
 
 def _task(value: Any, where: str) -> Task:
-    reader = _Reader(value, where, ["name", "title", "settings", "needs", "generate", "score"])
-    name = reader.name("name")
-    return Task(name, reader.text("title", name), reader.object("settings"), reader.text("needs"),
-                reader.object("generate") or None, _Reader(reader.object("score"), f"{where}, score", ["split"]).split())
-
-
-def _point_name(key: str, value: Any) -> str:
-    text = re.sub(r"[^A-Za-z0-9._+-]", "-", value if isinstance(value, str) else json.dumps(value))
-    return text if key == "mixer" else f"{key.split('.')[-1]}-{text}"
+    found = read(value, where, name="", title="", settings={}, needs="", generate={}, score={})
+    return Task(found.name, found.title or found.name, found.settings, found.needs, found.generate or None,
+                _split(found.score, f"{where}, score"))
 
 
 def setting(key: str, value: Any) -> Dict[str, Any]:
     """{"model_options": {"heads": 8}} for "model_options.heads"."""
-    if "." not in key:
-        return {key: value}
-    first, rest = key.split(".", 1)
-    if first != "model_options" or "." in rest:
-        raise StudyError(f"The key '{key}' cannot be used: only model_options has fields, as in model_options.heads.")
-    return {first: {rest: value}}
+    first, _, rest = key.partition(".")
+    need(not rest or first == "model_options" and "." not in rest,
+         f"The key '{key}' cannot be used: only model_options has fields, as in model_options.heads.")
+    return {first: {rest: value} if rest else value}
 
 
 def _times(variants: List[Variant], key: str, values: Any, where: str) -> List[Variant]:
-    if not isinstance(values, list) or not 1 <= len(values) <= MOST_ENTRIES:
-        raise StudyError(f"{where}: the values of '{key}' must be a list of 1 to {MOST_ENTRIES}, found {shown(values)}.")
+    need(isinstance(values, list) and 1 <= len(values) <= MOST_ENTRIES,
+         f"{where}: the values of '{key}' must be a list of 1 to {MOST_ENTRIES}, found {shown(values)}.")
     points = []
     for variant in variants:
         for value in each_once(values):
-            name = "_".join(filter(None, [variant.name, _point_name(key, value)]))
+            text = re.sub(r"[^A-Za-z0-9._+-]", "-", value if isinstance(value, str) else json.dumps(value))
+            point = text if key == "mixer" else f"{key.split('.')[-1]}-{text}"
+            name = "_".join(filter(None, [variant.name, point]))
             points.append(replace(variant, name=name, settings=merge(variant.settings, setting(key, value))))
+    need(len(points) <= 10 * MOST_ENTRIES, f"{where} has more than {10 * MOST_ENTRIES} points; make it smaller.")
     return points
 
 
-def _variants(reader: _Reader) -> List[Variant]:
-    variants = _named(reader.list("variants"), reader.where, "variant", _variant)
-    grid = reader.object("grid")
-    if not variants and not grid:
-        raise StudyError(f"{reader.where} compares nothing; add variants or a grid.")
-    variants = variants or [Variant("")]
-    for key, values in grid.items():
-        variants = _times(variants, key, values, f"{reader.where}, grid")
-        if len(variants) > 10 * MOST_ENTRIES:
-            raise StudyError(f"{reader.where}: the grid has more than {10 * MOST_ENTRIES} points; make it smaller.")
-    names = [variant.name for variant in variants]
-    for name in names:
-        if not NAME.fullmatch(name) or names.count(name) > 1:
-            raise StudyError(f"The grid's values make a variant named '{name}', which is no folder's name or there twice; "
-                             "list the variants with names of your choice.")
-    return variants
-
-
 def _corrupted(value: Any, where: str) -> Corrupted:
-    reader = _Reader(value, where, ["kinds", "strengths", "split"])
-    kinds = each_once(reader.list("kinds")) or CORRUPTIONS
-    for kind in kinds:
-        if kind not in CORRUPTIONS:
-            raise StudyError(f"{where}: unknown kind {shown(kind)} (known: {', '.join(CORRUPTIONS)}).")
-    strengths = reader.integers("strengths", 1, STRENGTHS) or list(range(1, STRENGTHS + 1))
-    return Corrupted(kinds, strengths, reader.split(usual="test"))
+    found = read(value, where, kinds=CORRUPTIONS, strengths=list(range(1, STRENGTHS + 1)), split="test")
+    for kind in found.kinds:
+        need(kind in CORRUPTIONS, f"{where}: unknown kind {shown(kind)} (known: {', '.join(CORRUPTIONS)}).")
+    return Corrupted(each_once(found.kinds), _integers(found.strengths, 1, STRENGTHS, f"{where}: 'strengths'"),
+                     _split({"split": found.split}, where))
 
 
 def _tuning(value: Any, where: str) -> Tuning:
-    reader = _Reader(value, where, ["key", "values", "seed"])
-    seed = value.get("seed", 1000)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= 1 << 40:
-        reader.fail("seed", "an integer of at least 0")
-    if not reader.text("key"):
-        raise StudyError(f"{where} has no key, such as \"lr\".")
-    return Tuning(reader.text("key"), each_once(reader.list("values", needed=True)), seed)
-
-
-def _plot(reader: _Reader, corrupted: bool) -> str:
-    plot = reader.text("plot", "lines" if corrupted else "dots")
-    if plot not in ("dots", "curve", "lines"):
-        raise StudyError(f"{reader.where}: plot is '{plot}' but must be dots, curve or lines.")
-    if plot == "lines" and not corrupted:
-        raise StudyError(f"{reader.where}: plot \"lines\" needs corruptions; add them.")
-    return plot
+    found = read(value, where, key="", values=[], seed=1000)
+    need(found.key and found.values and 0 <= found.seed <= MOST_SEED,
+         f"{where} must have a key, such as \"lr\", values to try, and no seed or one of at least 0.")
+    return Tuning(found.key, each_once(found.values), found.seed)
 
 
 def study_from_json(value: Any, where: str) -> Study:
-    reader = _Reader(value, where, ["title", "note", "settings", "tasks", "variants", "grid", "seeds", "tune", "pretrain",
-                                    "corruptions", "generate", "score", "plot"])
-    seeds = reader.integers("seeds", 0, 1 << 40)
-    if not seeds:
-        raise StudyError(f"{where} has no seeds; add \"seeds\": [0, 1, 2].")
-    split = _Reader(reader.object("score"), f"{where}, score", ["split"]).split()
-    corrupted = _corrupted(value["corruptions"], f"{where}, corruptions") if "corruptions" in value else None
-    tasks = _named(reader.list("tasks"), where, "task", _task)
-    if tasks and "generate" in value:
-        raise StudyError(f"{where} has tasks and generate; put generate into the tasks.")
+    found = read(value, where, title="", note="", settings={}, tasks=[], variants=[], grid={}, seeds=[], tune={}, pretrain={},
+                 corruptions={}, generate={}, score={}, plot="")
+    seeds = _integers(found.seeds, 0, MOST_SEED, f"{where}: 'seeds'")
+    need(seeds, f"{where} has no seeds; add \"seeds\": [0, 1, 2].")
+    need(found.variants or found.grid, f"{where} compares nothing; add variants or a grid.")
+    need(not (found.tasks and found.generate), f"{where} has tasks and generate; put generate into the tasks.")
+    variants = [_variant(v, f"{where}, variant {i + 1}") for i, v in enumerate(found.variants)]
+    _check_names(variants, f"{where}, variants")
+    for key, values in found.grid.items():
+        variants = _times(variants or [Variant("")], key, values, f"{where}, grid")
+    _check_names(variants, f"{where}, variants that the grid makes")
+    split = _split(found.score, f"{where}, score")
+    tasks = [_task(v, f"{where}, task {i + 1}") for i, v in enumerate(found.tasks)]
+    _check_names(tasks, f"{where}, tasks")
     tasks = [replace(task, split=task.split or split) for task in tasks]
-    study = Study(reader.text("title"), reader.text("note"), reader.object("settings"),
-                  tasks or [Task(generate=reader.object("generate") or None, split=split)],
-                  _variants(reader), seeds, _tuning(value["tune"], f"{where}, tune") if "tune" in value else None,
-                  reader.object("pretrain") if "pretrain" in value else None, corrupted,
-                  _plot(reader, corrupted is not None))
-    if study.tuning and study.tuning.seed in seeds:
-        raise StudyError(f"{where}: seed {study.tuning.seed} chooses {study.tuning.key}; report other seeds.")
-    return study
+    corrupted = _corrupted(found.corruptions, f"{where}, corruptions") if "corruptions" in value else None
+    plot = found.plot or ("lines" if corrupted else "dots")
+    need(plot in ("dots", "curve", "lines"), f"{where}: plot is '{plot}' but must be dots, curve or lines.")
+    need(plot != "lines" or corrupted, f"{where}: plot \"lines\" needs corruptions; add them.")
+    return Study(found.title, found.note, found.settings,
+                 tasks or [Task(generate=found.generate or None, split=split)], variants, seeds,
+                 _tuning(found.tune, f"{where}, tune") if "tune" in value else None,
+                 found.pretrain if "pretrain" in value else None, corrupted, plot)
 
 
 def _distinct(pairs):
@@ -284,18 +219,12 @@ def _distinct(pairs):
     return dict(pairs)
 
 
-def _depth(text: str) -> int:
-    """The deepest nesting, counted before the parser recurses into it."""
-    most = depth = 0
+def parse_json(text: str, where: str) -> Any:
+    depth = most = 0  # counted before the parser recurses
     for character in re.sub(r'"(?:[^"\\]|\\.)*"', "", text):
         depth += (character in "[{") - (character in "]}")
         most = max(most, depth)
-    return most
-
-
-def parse_json(text: str, where: str) -> Any:
-    if _depth(text) > MOST_NESTING:
-        raise StudyError(f"{where} is nested deeper than {MOST_NESTING} levels.")
+    need(most <= MOST_NESTING, f"{where} is nested deeper than {MOST_NESTING} levels.")
     try:
         return json.loads(text, object_pairs_hook=_distinct)
     except ValueError as error:
@@ -308,7 +237,6 @@ def read_study(path: str) -> Study:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise StudyError(f"'{path}' cannot be read: {error.strerror}.", 1) from None
-    if len(data) > MOST_BYTES:
-        raise StudyError(f"'{path}' is larger than 1 MiB; a study file is a page of text.")
+    need(len(data) <= MOST_BYTES, f"'{path}' is larger than 1 MiB; a study file is a page of text.")
     study = study_from_json(parse_json(data.decode("utf-8", "replace"), f"'{path}'"), f"'{path}'")
     return study if study.title else study.changed(title=Path(path).stem)

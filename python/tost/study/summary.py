@@ -18,10 +18,6 @@ class MeanSpread:
     mean: float = math.nan
     spread: float = math.nan
 
-    def to_json(self) -> Dict[str, Any]:
-        finite = [x if math.isfinite(x) else None for x in (self.mean, self.spread)]
-        return {"n": self.n, "mean": finite[0], "spread": finite[1]}
-
 
 def mean_spread(values: Iterable[float]) -> MeanSpread:
     values = list(values)

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import Any, Dict, List, Tuple
 
 from .plan import PlannedRun
@@ -165,20 +165,15 @@ def markdown(study: Study, summaries: List[TaskSummary], runs: List[PlannedRun],
     return text
 
 
-def _variant_json(variant: VariantSummary) -> Dict[str, Any]:
-    value = asdict(variant)
-
-    def convert(item):
-        return item.to_json() if isinstance(item, MeanSpread) else item
-
-    for key in ("score", "difference", "seconds", "cpu_seconds"):
-        value[key] = getattr(variant, key).to_json()
-    for key in ("scores", "corrupted_mean"):
-        value[key] = {name: convert(item) for name, item in getattr(variant, key).items()}
-    value["corrupted"] = {kind: [m.to_json() for m in row] for kind, row in variant.corrupted.items()}
-    value["curve"] = [m.to_json() for m in variant.curve]
-    value["by_seed"] = {str(seed): score if math.isfinite(score) else None for seed, score in variant.by_seed.items()}
-    return value
+def plain(value: Any) -> Any:
+    """Dataclasses as objects; numbers that are not finite as null."""
+    if is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def results_json(study: Study, summaries: List[TaskSummary], runs: List[PlannedRun],
@@ -188,7 +183,7 @@ def results_json(study: Study, summaries: List[TaskSummary], runs: List[PlannedR
         record = records.get(run.folder, {"state": "planned", "settings": run.settings})
         listed.append({**record, "task": run.task, "variant": run.variant, "seed": run.seed, "folder": str(run.folder)})
     tasks = [{"task": s.task.name, "title": s.task.title, "metric": s.metric, "split": s.split,
-              "variants": [_variant_json(v) for v in s.variants]} for s in summaries]
+              "variants": plain(s.variants)} for s in summaries]
     strengths = study.corrupted.strengths if study.corrupted else []
     return {"schema": SCHEMA, "title": study.title, "note": study.note, "seeds": study.seeds, "strengths": strengths,
             "tasks": tasks, "runs": listed}

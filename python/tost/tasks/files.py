@@ -5,25 +5,13 @@ import os
 import struct
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable
+from typing import Any, Callable, Dict
 
 import numpy as np
 
+from .._write import write_atomic
+
 DTYPES = {"uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64"}
-
-
-def write_atomic(path: Path, chunks: Iterable[bytes]) -> None:
-    """The whole file or the one before it."""
-    handle, name = tempfile.mkstemp(prefix="." + path.name, dir=str(path.parent))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-        os.chmod(name, 0o644)
-        os.replace(name, str(path))
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def write_safetensors(path: Path, tensors: Dict[str, np.ndarray], metadata: Dict[str, str]) -> None:

@@ -52,9 +52,9 @@ TEST(AnswerTally, CountsByHand) {
 }
 
 TEST(AnswerTotals, WeighGroupsEqually) {
-  const auto totals =
-      to_json({{.group = "a", .tokens = 10, .accuracy = 1, .exact = 1, .loss = 0},
-               {.group = "b", .tokens = 90, .accuracy = 0.5, .exact = 0, .loss = 2}});
+  const auto totals = to_json(std::vector<AnswerScores>{
+      {.group = "a", .tokens = 10, .accuracy = 1, .exact = 1, .loss = 0},
+      {.group = "b", .tokens = 90, .accuracy = 0.5, .exact = 0, .loss = 2}});
   EXPECT_EQ(totals["accuracy"], 0.75);
   EXPECT_EQ(totals["exact"], 0.5);
   EXPECT_EQ(totals["loss"], 1);
