@@ -137,7 +137,10 @@ def _begin(out: Path, study: Study) -> None:
     for task in study.tasks:
         if task.generate is not None:
             from ..tasks import make  # numpy, which other studies do without
-            make(_data_folder(out, task), task.generate)
+            try:
+                make(_data_folder(out, task), task.generate)
+            except ValueError as error:
+                raise StudyError(f"The data of {task.name or study.title} cannot be made: {error}") from None
 
 
 class _Work:
@@ -232,7 +235,7 @@ def _show_plan(work: _Work) -> None:
 def _run_stages(work: _Work) -> Dict[str, Any]:
     total = {"failed": 0, "interrupted": False}
     for stage in (work.tuning_runs, lambda: plan.reported_runs(work.study, work.chosen())):
-        found = run_all(work.runner, work.due(stage()), work.args.jobs, lambda run, record: None, work.args.quiet)
+        found = run_all(work.runner, work.due(stage()), work.args.jobs, work.args.quiet)
         total["failed"] += found["failed"]
         total["interrupted"] = found["interrupted"]
         if found["interrupted"]:
@@ -262,7 +265,7 @@ def _run(args: argparse.Namespace) -> int:
         runs = _listed(work)
         if not 0 <= args.index < len(runs):
             raise StudyError(f"There is no run {args.index}; there are {len(runs)} now, numbered from 0.")
-        done = run_all(work.runner, work.due([runs[args.index]]), 1, lambda run, record: None, args.quiet)
+        done = run_all(work.runner, work.due([runs[args.index]]), 1, args.quiet)
         return EXIT_INTERRUPTED if done["interrupted"] else int(done["failed"] > 0)
     done = {"failed": 0, "interrupted": False} if args.tables else _run_stages(work)
     text, results = work.write()

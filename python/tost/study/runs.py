@@ -17,7 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .._write import write_atomic
 from .plan import PlannedRun
@@ -343,8 +343,7 @@ def _show_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, done: Callable[[PlannedRun, Dict[str, Any]], None],
-            quiet: bool) -> Dict[str, Any]:
+def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> Dict[str, Any]:
     """The runs that are not kept, `jobs` at a time; counts of failed ones, and whether the user stopped it."""
     result = {"failed": 0, "interrupted": False}
     begin, lock, finished = time.monotonic(), threading.Lock(), 0
@@ -360,7 +359,6 @@ def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, done: Callable[[P
         with lock:
             finished += 1
             result["failed"] += bool(record["error"])
-            done(run, record)
             now = time.monotonic()
             left = (now - begin) / finished * (len(runs) - finished)
             score = record["scores"].get(record["metric"])
