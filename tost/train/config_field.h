@@ -2,8 +2,6 @@
 // help and the check that a resumed run still has the configuration it was started with.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -42,8 +40,8 @@ nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 // flags.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
-// Written by version 0.1.0 into configurations; they mean nothing any more and are skipped.
-inline constexpr std::array<std::string_view, 1> kRetiredKeys = {"side"};
+// Written by version 0.1.0 into configurations; it means nothing any more and is skipped.
+inline constexpr std::string_view kRetiredKey = "side";
 
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
                                    std::string_view where);
@@ -130,7 +128,7 @@ class FieldTable {
   // range.
   void apply(Config& config, const nlohmann::json& object, std::string_view where) const {
     for (const auto& [key, value] : object.items()) {
-      if (std::ranges::find(kRetiredKeys, key) != kRetiredKeys.end()) continue;
+      if (key == kRetiredKey) continue;
       const size_t i = index_of(key, where);
       check_value(fields_[i], value);
       set_[i](config, value);
