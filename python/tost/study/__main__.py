@@ -19,7 +19,7 @@ from . import plan, tables
 from .plan import PlannedRun
 from .plot import write_plots
 from .runs import Program, Runner, read_record, rule_of, run_all
-from .spec import Study, StudyError, Task, each_once, merge, read_study
+from .spec import MOST_SEED, Study, StudyError, Task, check_integers, each_once, merge, read_study
 from .summary import best_values, summarize
 
 EXIT_INTERRUPTED = 130
@@ -32,21 +32,11 @@ EXAMPLES = """examples:
   python -m tost.study studies/width.json --out width --tables        (the tables of what is done)"""
 
 
-def _numbers(text: str) -> List[int]:
-    try:
-        values = [int(part) for part in text.split(",")]
-    except ValueError:
-        values = [-1]
-    if min(values) < 0:
-        raise StudyError(f"--seeds takes integers of at least 0 with commas between, such as 0,1,2, not '{text}'.")
-    return each_once(values)
-
-
-def _values(text: str) -> List[Any]:
+def _list(text: str, flag: str, example: str) -> List[Any]:
     try:
         return each_once(json.loads(f"[{text}]"))
     except ValueError:
-        raise StudyError(f"--tune takes values with commas between, such as 0.001,0.003, not '{text}'.") from None
+        raise StudyError(f"{flag} takes values with commas between, such as {example}, not '{text}'.") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,11 +87,12 @@ def _pairs(texts: List[str]) -> Dict[str, str]:
 def _study(args: argparse.Namespace) -> Tuple[Study, List[str]]:
     study = read_study(args.file)
     if args.seeds is not None:
-        study = study.changed(seeds=_numbers(args.seeds))
+        seeds = _list(args.seeds, "--seeds", "0,1,2")
+        study = study.changed(seeds=check_integers(seeds, 0, MOST_SEED, "--seeds"))
     if args.tune is not None:
         if study.tuning is None:
             raise StudyError("--tune does not go with this study, which tunes no setting.")
-        study = study.changed(tuning=type(study.tuning)(study.tuning.key, _values(args.tune), study.tuning.seed))
+        study = study.changed(tuning=type(study.tuning)(study.tuning.key, _list(args.tune, "--tune", "0.001,0.003"), study.tuning.seed))
     if study.tuning and study.tuning.seed in study.seeds:
         raise StudyError(f"Seed {study.tuning.seed} chooses {study.tuning.key}; report other seeds.")
     study, notes = plan.choose(study, each_once(args.task), _pairs(args.data))

@@ -115,9 +115,9 @@ def read(value: Any, where: str, **usual: Any) -> Any:
     return type("Fields", (), {**usual, **value})
 
 
-def _integers(values: List[Any], low: int, high: int, where: str) -> List[int]:
-    need(all(type(v) is int and low <= v <= high for v in values),
-         f"{where} must be a list of integers from {low} to {high}, found {shown(values)}.")
+def check_integers(values: List[Any], low: int, high: int, where: str) -> List[int]:
+    need(values and all(type(v) is int and low <= v <= high for v in values),
+         f"{where} must be a list of integers from {low} to {high}, such as [1, 2], found {shown(values)}.")
     return each_once(values)
 
 
@@ -174,7 +174,7 @@ def _corrupted(value: Any, where: str) -> Corrupted:
     found = read(value, where, kinds=CORRUPTIONS, strengths=list(range(1, STRENGTHS + 1)), split="test")
     for kind in found.kinds:
         need(kind in CORRUPTIONS, f"{where}: unknown kind {shown(kind)} (known: {', '.join(CORRUPTIONS)}).")
-    return Corrupted(each_once(found.kinds), _integers(found.strengths, 1, STRENGTHS, f"{where}: 'strengths'"),
+    return Corrupted(each_once(found.kinds), check_integers(found.strengths, 1, STRENGTHS, f"{where}: 'strengths'"),
                      _split({"split": found.split}, where))
 
 
@@ -188,8 +188,7 @@ def _tuning(value: Any, where: str) -> Tuning:
 def study_from_json(value: Any, where: str) -> Study:
     found = read(value, where, title="", note="", settings={}, tasks=[], variants=[], grid={}, seeds=[], tune={}, pretrain={},
                  corruptions={}, generate={}, score={}, plot="")
-    seeds = _integers(found.seeds, 0, MOST_SEED, f"{where}: 'seeds'")
-    need(seeds, f"{where} has no seeds; add \"seeds\": [0, 1, 2].")
+    seeds = check_integers(found.seeds, 0, MOST_SEED, f"{where}: 'seeds'")
     need(found.variants or found.grid, f"{where} compares nothing; add variants or a grid.")
     need(not (found.tasks and found.generate), f"{where} has tasks and generate; put generate into the tasks.")
     variants = [_variant(v, f"{where}, variant {i + 1}") for i, v in enumerate(found.variants)]

@@ -122,17 +122,6 @@ def to_markdown(table: Table) -> str:
     return text + "".join("|" + "".join(f" {escape(cell)} |" for cell in row) + "\n" for row in rows)
 
 
-def spans(numbers: List[int]) -> str:
-    """"0 to 3, 7" of 0, 1, 2, 3, 7."""
-    parts: List[List[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{p[0]} to {p[-1]}" if len(p) > 2 else ", ".join(map(str, p)) for p in parts)
-
-
 def spread_words(summaries: List[TaskSummary]) -> str:
     if not any(math.isfinite(v.score.spread) for summary in summaries for v in summary.variants):
         return ""
