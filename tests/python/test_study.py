@@ -191,6 +191,17 @@ def test_single_runs_of_a_scheduler(fake, capsys):
     assert [run["state"] for run in study(fake, "--tables")["runs"]] == ["done", "planned", "planned", "done"]
 
 
+def test_generated_data_moves_with_the_study(fake):
+    pytest.importorskip("numpy")
+    generate = {"task": "parity", "lengths": [4], "train": 3, "validation": 2, "test": 2}
+    study(fake, generate=generate, seeds=[0])
+    data = json.loads((fake / "out" / "runs" / "none" / "seed-0" / "config.json").read_text())["data"]
+    assert data == str((fake / "out" / "data" / "task").resolve()) and os.path.exists(os.path.join(data, "train.safetensors"))
+    (fake / "out").rename(fake / "moved")
+    assert command.main([write(fake, generate=generate, seeds=[0]), "--out", str(fake / "moved"), "--quiet"]) == 0
+    assert command.main([write(fake, generate={**generate, "train": 4}), "--out", str(fake / "moved"), "--quiet"]) == 2
+
+
 def steps_of(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 

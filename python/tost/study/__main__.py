@@ -18,7 +18,7 @@ from .._write import write_atomic
 from . import plan, tables
 from .plan import PlannedRun
 from .plot import write_plots
-from .runs import Program, Runner, read_record, rule_of, run_all
+from .runs import GENERATED, Program, Runner, read_record, rule_of, run_all
 from .spec import MOST_SEED, Study, StudyError, Task, check_integers, each_once, merge, read_study
 from .summary import best_values, summarize
 
@@ -104,9 +104,9 @@ def _data_folder(out: Path, task: Task) -> Path:
     return out / "data" / (task.name or "task")
 
 
-def _with_data(study: Study, out: Path) -> Study:
-    """The study whose generated tasks name the folders of their data."""
-    tasks = [replace(task, settings=merge(task.settings, {"data": str(_data_folder(out, task))}))
+def _with_data(study: Study) -> Study:
+    """The study whose generated tasks name the folders of their data, below the study's wherever that is."""
+    tasks = [replace(task, settings=merge(task.settings, {"data": GENERATED + _data_folder(Path(), task).as_posix()}))
              if task.generate is not None else task for task in study.tasks]
     return study.changed(tasks=tasks)
 
@@ -247,7 +247,7 @@ def _run(args: argparse.Namespace) -> int:
         print(f"note: {note}", file=sys.stderr)
     out = Path(args.out)
     _check_place(out)
-    work = _Work(_with_data(study, out), args, notes, program)
+    work = _Work(_with_data(study), args, notes, program)
     if args.dry_run or args.list:
         _show_plan(work)
         return 0

@@ -34,6 +34,9 @@ EMPTY = {"state": "started", "settings": {}, "pretrain": None, "error": "", "par
          "head_width": None, "state_bytes": None, "curve": {"steps": [], "epochs": [], "values": []}}
 
 
+GENERATED = "@"  # data that begins so lies below the study's folder
+
+
 class Interrupted(Exception):
     """The user stopped the study; what runs has saved."""
 
@@ -270,6 +273,9 @@ class Runner:
         write_record(folder, record)
         with tempfile.TemporaryDirectory() as place:
             file = Path(place, "config.json")
+            data = str(settings.get("data", ""))
+            if data.startswith(GENERATED):
+                settings = {**settings, "data": str((self.out / data[len(GENERATED):]).resolve())}
             file.write_text(json.dumps(settings), encoding="utf-8")
             how = ["--resume"] if resume else ["--config", file] + ["--overwrite"] * replace
             try:
