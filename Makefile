@@ -14,6 +14,7 @@
 # make wheel-cli  the program of build/release as a second wheel
 # make test-python  the tests of both in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
 #               MODELS=1: those of the models for timm and transformers too
+# make study    an environment for tost.study and tost.tasks: build/study/bin/python, with numpy and matplotlib
 # make site     the documentation as pages: build/site/index.html
 # make install  into PREFIX (default /usr/local)
 # TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
@@ -30,7 +31,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python study site install format clean
 all: build
 
 setup:
@@ -104,6 +105,11 @@ wheel-cli:
 
 test-python: wheel
 	@scripts/test_python.sh
+
+study:
+	@test -x build/study/bin/python || python3 -m venv build/study
+	@build/study/bin/python -c 'import numpy, matplotlib' 2>/dev/null || build/study/bin/python -m pip install -q --disable-pip-version-check numpy matplotlib
+	@echo "Use it: PYTHONPATH=python build/study/bin/python -m tost.study --help"
 
 site:
 	@test -x .venv/bin/python || python3 -m venv .venv

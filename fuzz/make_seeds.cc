@@ -197,34 +197,6 @@ void add_checkpoints(const fs::path& root) {
   }
 }
 
-void add_sweeps(const fs::path& root) {
-  Folder files(root, "sweep_file");
-  for (
-      const char* spec :
-      {R"({"title":"t","note":"n","settings":{"lr":0.1},"seeds":[0,1],"plot":"curve",
-            "variants":[{"name":"a","settings":{"model_options":{"heads":2}}},
-                        {"name":"b","pretrain":false}],"pretrain":{"epochs":1}})",
-       R"({"grid":{"lr":[0.1,0.2],"model_options.heads":[1,2]},"seeds":[3],"score":{"split":"test"}})",
-       R"({"grid":{"lr":[1]},"seeds":[0],"plot":"lines",
-            "corruptions":{"kinds":["noise","blur"],"strengths":[1,5],"split":"validation"}})",
-       R"({"grid":{"lr":[1]},"seeds":[0],"corruptions":{}})", R"({"seeds":[1e300]})",
-       R"({"variants":[{"name":"../a"}],"seeds":[0]})", R"({"grid":{},"seeds":[0,0]})", "[]"}) {
-    files.add(std::string(1, 0) + spec);
-  }
-  for (const char* parts :
-       {R"("scores":{"top1":0.5},"corrupted":{"noise":[0.5,0.25]},"heads":4,"head_width":8,)"
-        R"("curve":{"steps":[1,2],"epochs":[1,1],"values":[0.1,null]})",
-        R"("scores":{},"corrupted":{},"heads":null,"head_width":null,)"
-        R"("curve":{"steps":[],"epochs":[],"values":[1]})"}) {
-    for (const char* state : {"done", "failed", "new"}) {
-      files.add(cat(R"({"state":")", state,
-                    R"(","settings":{"lr":0.1},"pretrain":null,"error":"","parameters":100,)",
-                    R"("seconds":1.5,"cpu_seconds":null,"metric":"top1",)",
-                    R"("scored_by":{"split":"test","corruptions":null},)", parts, "}"));
-    }
-  }
-}
-
 // The tensors of a model, a line each.
 std::string vision_lines(const char* mixer) {
   return cat("blocks.0.attn.qkv.weight 24 8\nblocks.0.mlp.fc1.weight 32 8\n", mixer,
@@ -276,7 +248,6 @@ int main(int count, char** arguments) try {
   tost::add_texts(root);
   tost::add_safetensors(root);
   tost::add_checkpoints(root);
-  tost::add_sweeps(root);
   tost::add_model_configs(root);
   return 0;
 } catch (const std::exception& error) {

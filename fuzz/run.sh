@@ -28,10 +28,8 @@ sources_of() {
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
       echo tost/data/{dataset,folder_dataset,listops,listops_dataset,sequence_dataset,sequence_text}.cc
-      echo tost/data/{pathfinder,pathfinder_dataset,pathfinder_stamps}.cc
+      echo tost/data/pathfinder_dataset.cc
       echo tost/io/{idx,image,jpeg,png}.cc ;;
-    sweep_file)
-      echo tost/study/{run_record,sweep_spec}.cc tost/store/metadata.cc tost/data/{corrupt,image_ops}.cc tost/io/{image,jpeg,png}.cc ;;
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)

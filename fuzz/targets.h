@@ -20,7 +20,6 @@ void try_model_config(std::string_view input);
 void try_request(std::string_view input);
 void try_safetensors(std::string_view input);
 void try_sequences(std::string_view input);
-void try_sweep_file(std::string_view input);
 void try_token_file(std::string_view input);
 void try_tokenizer(std::string_view input);
 void try_torch_file(std::string_view input);
@@ -40,7 +39,6 @@ inline constexpr Target kTargets[] = {
     {"request", try_request},
     {"safetensors", try_safetensors},
     {"sequences", try_sequences},
-    {"sweep_file", try_sweep_file},
     {"token_file", try_token_file},
     {"tokenizer", try_tokenizer},
     {"torch_file", try_torch_file},

@@ -17,7 +17,7 @@ C_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 LITERAL = r'R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
 COMMENT_OR_LITERAL = re.compile(rf"//[^\n]*|{LITERAL}", re.S)
 NAME = re.compile(r"\"[^\s\"]*\"|`[^`\n]*`|--[\w-]+")
-GENERATED = {"recall_needle.cc"}  # the phrases of a synthetic text
+GENERATED = {"phrases.py"}  # the phrases of a synthetic text
 
 
 def rows(text):

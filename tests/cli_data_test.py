@@ -96,12 +96,11 @@ class Show(Case):
         self.assertEqual((table["sequences"], table["against_sequences"]), (50, 50))
         for row in table["quantities"]:
             self.assertLess(row["distance"], 2 * row["by_chance"], row)
-        self.error("show", "--data", "listops", *SMALL, "--against", "pathfinder", exit_code=2, says="other classes")
 
 
 class Sheet(Case):
-    def test_pathfinder(self):
-        run("sheet", "--data", "pathfinder", "--count", "4", "--columns", "2", "--out", self.dir / "sheet.png")
+    def test_sheet(self):
+        run("sheet", "--data", "shapes", "--count", "4", "--columns", "2", "--out", self.dir / "sheet.png")
         self.assertTrue((self.dir / "sheet.png").read_bytes().startswith(b"\x89PNG"))
         self.error("sheet", "--data", "listops", *SMALL, "--out", self.dir / "x.png", exit_code=2, says="no pictures")
         for flag, value, says in (("--count", "100000000", "split has"), ("--scale", "100000", "--scale is 100000 but")):
@@ -118,17 +117,9 @@ class Make(Case):
         for name in ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"]:
             self.assertEqual((self.dir / "out" / name).read_bytes(), (self.dir / "again" / name).read_bytes())
 
-    def test_pathfinder_as_released(self):
-        report = json.loads(run("make", "pathfinder", *SMALL, "--out", self.dir / "out", "--json").stdout)
-        self.assertEqual(report["sequences"], 50)
-        shown = json.loads(run("show", "--data", self.dir / "out", "--json").stdout)
-        self.assertEqual([(s["split"], s["sequences"]) for s in shown["splits"]],
-                         [("train", 30), ("validation", 10), ("test", 10)])
-
     def test_refuses(self):
         self.write("full/file", "x")
         self.error("make", "listops", *SMALL, "--out", self.dir / "full", exit_code=2, says="not an empty folder")
-        self.error("make", "pathfinder", "--side", "33", "--out", self.dir / "out", exit_code=2, says="not 33")
         self.error("make", "listops", "--train-size", "1000000000", "--out", self.dir / "out", exit_code=1, says="free")
         self.assertFalse((self.dir / "out").exists())
 

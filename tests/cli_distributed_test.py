@@ -28,8 +28,7 @@ TEXT = ["--model", "tost_gpt_char", "--block", 16, "--depth", 1, "--batch", 4, "
         "--sample-every-steps", 0, "--clip", 1.0, *SMALL]
 SEQUENCES = ["--recipe", "seq", "--data", "listops", "--epochs", 10, "--min-tokens", 10, "--max-tokens", 40, "--train-size", 230, "--test-size", 50,
              "--batch", 6, "--eval-batch", 8, "--dim", 16, "--depth", 1, "--heads", 2, "--max-steps", STEPS]
-RECALL = ["--recipe", "mqar", "--lengths", "16,24", "--pairs", "2,3", "--vocab", 32, "--batch", 4, "--eval-samples", 20,
-          *SMALL]
+ANSWERS = ["--batch", 4, "--eval-samples", 20, *SMALL]
 
 
 def reserved_port():
@@ -156,6 +155,9 @@ class Case(cli_test.Case):
         self.assertEqual(out[1:], [""] * (ranks - 1))
         self.assertEqual(without_facts("".join(err)), [])
 
+    def task(self):
+        return ["--data", cli_test.token_task(self.dir / "task", [16, 24], samples=40)]
+
     def text(self):
         return self.file("a.txt", b"the cat sees the dog and the bird .\nthe bird sees no cat .\n" * 60)
 
@@ -183,12 +185,12 @@ class SameLosses(Case):
     def test_sequences(self):
         self.compare(*SEQUENCES)
 
-    def test_recall(self):
-        self.compare(*RECALL)
+    def test_task(self):
+        self.compare(*self.task(), *ANSWERS)
 
     def test_processes_that_share_batches(self):
         """Rows of a batch are divided, also unevenly; batch norm takes the statistics of all."""
-        for name, args in {"pictures": PICTURES, "recall": RECALL, "sequences": SEQUENCES}.items():
+        for name, args in {"pictures": PICTURES, "task": [*self.task(), *ANSWERS], "sequences": SEQUENCES}.items():
             self.train(1, name, *args, "--accumulate", 1)
             self.train(4, f"{name}4", *args, "--accumulate", 1)
             self.same_losses(name, f"{name}4", name)
@@ -378,9 +380,9 @@ class SplitSequences(Case):
     def test_sequences(self):
         self.compare(*SEQUENCES, "--max-length", 40)
 
-    def test_recall(self):
+    def test_task(self):
         """Most parts have no question."""
-        self.compare(*RECALL, *self.MEANS)
+        self.compare(*self.task(), *ANSWERS, *self.MEANS)
 
     def test_whatever_is_computed_again(self):
         args = ["--data", self.text(), *TEXT, *self.MEANS, "--accumulate", 2]

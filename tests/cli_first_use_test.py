@@ -14,7 +14,7 @@ import unittest
 import cli_test
 from cli_test import png, run
 
-RECIPES = ["small", "char", "seq", "mqar"]  # one of every kind of run
+RECIPES = ["small", "char", "seq", "task"]  # one of every kind of run
 
 
 def commands(prefix=()):
@@ -51,7 +51,8 @@ class Values(cli_test.Case):
 
     def test_no_setting_takes_a_number_below_its_range(self):
         text = self.file("text.txt", b"to be or not to be\n" * 100)
-        data = {"small": ["--data", "shapes"], "char": ["--data", text], "seq": ["--data", "listops"], "mqar": []}
+        data = {"small": ["--data", "shapes"], "char": ["--data", text], "seq": ["--data", "listops"],
+                "task": ["--data", cli_test.token_task(self.dir / "task", [16])]}
         seen = {"--bias-positions"}  # -1: the block
         for recipe in RECIPES:
             for flag in set(flags("train", "--recipe", recipe, "--help-all", of_type="INT")) - seen:
@@ -219,9 +220,9 @@ class LastLine(cli_test.Case):
         self.assertRegex(done.stderr, r"step \d+: validation .*top1 ")
         text = run("train", "--recipe", "char", "--data", "text.txt", *words, *tiny, cwd=self.dir)
         self.assertIn("loss", self.next_of(text))
-        recall = run("train", "--recipe", "mqar", "--lengths", "64", "--pairs", "4", "--eval-samples", "4", *tiny,
-                     cwd=self.dir)
-        self.assertIn("accuracy", self.next_of(recall))
+        cli_test.token_task(self.dir / "task", [16])
+        task = run("train", "--data", "task", "--eval-samples", "4", *tiny, cwd=self.dir)
+        self.assertIn("accuracy", self.next_of(task))
 
 
 if __name__ == "__main__":

@@ -41,8 +41,6 @@ class Case(unittest.TestCase):
         run("train", *TINY, "--out", str(cls.shared / "run"), "--quiet", check=True)
         run("data", "make", "shapes", "--count", "60", "--out", str(cls.shared / "pictures"), "--quiet", check=True)
         cls.picture = str(next((cls.shared / "pictures").rglob("*.png")))
-        sweep = '{"settings": {"data": "shapes"}, "grid": {"lr": [0.001, 0.002]}, "seeds": [0]}'
-        (cls.shared / "sweep.json").write_text(sweep)
         (cls.shared / "text.txt").write_text("to be or not to be\n" * 200)
         for path in [cls.shared, *cls.shared.rglob("*")]:
             path.chmod(path.stat().st_mode | 0o055 | (0o011 if path.is_dir() else 0))
@@ -76,13 +74,13 @@ class Case(unittest.TestCase):
                 ["train", "--recipe", "small", "--from", path, "--out", out],
                 ["train", "--recipe", "char", "--data", path, "--out", out],
                 ["train", "--recipe", "char", "--data", text, "--tokenizer", "gpt2:" + path, "--out", out],
-                ["train", "--resume", "--out", path], ["sweep", path, "--out", out],
+                ["train", "--resume", "--out", path],
                 ["bench", "model", "--model", path]]
 
     def writers(self, path):
         """Every command that writes to `path`."""
-        run, text, sweep = (str(self.shared / name) for name in ["run", "text.txt", "sweep.json"])
-        return [["train", *TINY, "--out", path], ["sweep", sweep, "--out", path],
+        run, text = (str(self.shared / name) for name in ["run", "text.txt"])
+        return [["train", *TINY, "--out", path],
                 ["explain", run, self.picture, "--out", path],
                 ["convert", run, path + ".safetensors"], ["convert", run, path],
                 ["quantize", run, path + ".safetensors"],

@@ -229,7 +229,7 @@ class Minutes(Runs):
 
 class Words(Runs):
     def test_an_empty_out_is_refused_everywhere(self):
-        for command in (["train", *TINY], ["sweep", "s.json"], ["lra", "listops"], ["explain", "run"],
+        for command in (["train", *TINY], ["explain", "run"],
                         ["data", "sheet", "--data", "shapes"], ["data", "make", "shapes"], ["data", "make", "listops"],
                         ["data", "tokens", "x.txt"]):
             for out in (["--out", ""], ["--out="]):

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Classifiers of sequences and the Long Range Arena as a stranger uses them.
+"""Classifiers of sequences as a stranger uses them.
 
 usage: cli_sequence_test.py TOST [unittest arguments]; needs only Python's standard library.
 """
-import csv
 import json
 import os
 import sys
@@ -14,9 +13,6 @@ from cli_test import run
 
 TINY = ["--model", "tost_seq_tiny", "--dim", 16, "--depth", 1, "--heads", 2, "--threads", 1]
 LISTOPS = ["--data", "listops", "--min-tokens", 3, "--max-tokens", 20, "--train-size", 200, "--test-size", 40]
-SMALL = ["--set", "max_steps=2", "--set", "evaluate_every_steps=2", "--set", "train_size=40", "--set", "test_size=8",
-         "--set", "min_tokens=5", "--set", "max_tokens=20", "--set", "batch=4",
-         "--set", 'model_options={"dim": 8, "heads": 2}', "--set", "warmup_steps=1"]
 
 
 class Sequence(cli_test.Case):
@@ -65,39 +61,6 @@ class Sequence(cli_test.Case):
                 ([*LISTOPS, "--batch", 60000, "--model-options", '{"mlp_hidden": 1000000}'], "of memory and the machine")):
             self.error("train", *TINY, "--out", self.dir / "run", "--quiet", *args, exit_code=2, says=words)
             self.assertFalse((self.dir / "run").exists())
-
-    def lra(self, *args, expect=0):
-        return run("lra", *args, "--mixers", "tssa,none", "--seeds", "0,1", "--threads", 1, "--out", self.dir / "lra",
-                   expect=expect)
-
-    def test_one_command_makes_the_table(self):
-        args = ["listops", "--reduced", *SMALL]
-        plan = json.loads(self.lra(*args, "--dry-run", "--json").stdout)
-        self.assertEqual(len(plan["listops"]["runs"]), 4)
-        self.assertFalse((self.dir / "lra").exists())
-        done = self.lra(*args)
-        self.assertIn("| mixer | ListOps | mean of 5 | mean of 6 |", done.stdout)
-        self.assertIn("[4/4] none seed 1: top-1", done.stderr)
-        out = self.dir / "lra"
-        rows = list(csv.DictReader((out / "lra.csv").read_text().splitlines()))
-        self.assertEqual([(r["mixer"], r["task"], r["seeds"], r["steps"]) for r in rows],
-                         [("tssa", "listops", "2", "2"), ("none", "listops", "2", "2")])
-        table = json.loads((out / "lra.json").read_text())
-        self.assertIsNone(table["rows"][0]["mean_of_five"]["mean"])
-        for name in ("lra.md", "index.html", "listops/results.json", "listops/index.html"):
-            self.assertTrue((out / name).is_file(), name)
-        again = self.lra(*args)
-        self.assertNotIn("training", again.stderr)
-        other = self.lra(*args, "--set", "max_steps=3", expect=2)
-        self.assertIn("max_steps is 2 there and 3 now", other.stderr)
-
-    def test_what_cannot_be_run_is_said(self):
-        self.assertIn("Did you mean 'listops'", self.lra("listop", expect=2).stderr)
-        self.assertIn("--data text=PATH", self.lra("text", expect=2).stderr)
-        self.assertIn("TASK=PATH", self.lra("text", "--data", "text", expect=2).stderr)
-        note = self.lra("all", "--reduced", "--dry-run", *SMALL).stderr
-        for words in ("Text is left out", "Retrieval is left out", "Image is left out", "Path-X is left out"):
-            self.assertIn(words, note)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import pty
+import random
 import resource
 import select
 import shutil
@@ -41,6 +42,33 @@ def png(width, height, color_type=2, depth=8, data=None):
     header = struct.pack(">IIBBBBB", width, height, depth, color_type, 0, 0, 0)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows) if data is None else data) +
             chunk(b"IEND", b""))
+
+
+def token_task(folder, lengths, vocabulary=16, samples=12, **metadata):
+    """A task of tokens as files: a sample repeats its first token at the end, where it asks for the second one."""
+    draw = random.Random(7)
+    longest, rows = max(lengths), samples * len(lengths)
+    facts = {"vocabulary": str(vocabulary), "task": "test", "groups": json.dumps([str(n) for n in lengths]), **metadata}
+    for split in ("train", "validation", "test"):
+        tokens, targets = [], []
+        for length in lengths:
+            for _ in range(samples):
+                sample = [draw.randrange(vocabulary) for _ in range(longest)]
+                sample[length - 1] = sample[0]
+                tokens += sample
+                targets += [-1] * (length - 1) + [sample[1]] + [-1] * (longest - length)
+        group = [i // samples for i in range(rows)]
+        body = b"".join(struct.pack(f"<{len(part)}i", *part) for part in (tokens, targets, group))
+        size, header, at = 4 * rows * longest, {"__metadata__": facts}, 0
+        for name, shape, count in (("tokens", [rows, longest], size), ("targets", [rows, longest], size),
+                                   ("group", [rows], 4 * rows)):
+            header[name] = {"dtype": "I32", "shape": shape, "data_offsets": [at, at + count]}
+            at += count
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{split}.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    return folder
 
 
 class Case(unittest.TestCase):

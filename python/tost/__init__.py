@@ -2,10 +2,15 @@
 
 import sys
 
-# `python -m tost` starts the program in the place of Python, which takes seconds less without torch.
-if not (sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] == "tost"):
-    from . import nn, ops
-    from .check import check_tssa
+# These need no torch, and start seconds faster without it. `python -m` sets sys.argv so while it imports the package.
+_PROGRAMS = ("tost", "tost.figures", "tost.study", "tost.tasks")
+if not (sys.argv[:1] == ["-m"] and getattr(sys, "orig_argv", [""])[-len(sys.argv)] in _PROGRAMS):
+    try:
+        from . import nn, ops
+        from .check import check_tssa
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
 
 __all__ = ["check_tssa", "nn", "ops"]
 __version__ = "0.1.0"

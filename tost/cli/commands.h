@@ -10,8 +10,6 @@ namespace tost {
 // callback, which throws tost::Error.
 #define TOST_COMMANDS(X) \
   X(train)               \
-  X(sweep)               \
-  X(lra)                 \
   X(eval)                \
   X(predict)             \
   X(generate)            \
@@ -28,8 +26,7 @@ namespace tost {
 #define TOST_BENCH_COMMANDS(X) \
   X(bench_model)               \
   X(bench_op)                  \
-  X(bench_scaling)             \
-  X(bench_quality)
+  X(bench_scaling)
 
 #define TOST_DECLARE_COMMAND(name) void add_##name##_command(CLI::App& app);
 TOST_COMMANDS(TOST_DECLARE_COMMAND)

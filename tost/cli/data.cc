@@ -143,7 +143,7 @@ void add_show(CLI::App& data) {
   auto options = std::make_shared<DataCommandFlags>();
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(
-      "Folder or file of the data, or generated: shapes, listops, pathfinder, pathx");
+      "Folder or file of the data, or generated: shapes, listops");
   command->get_option("--data-format")
       ->description(
           "auto, idx, cifar10, cifar100, folder or shapes; of sequences listops, text, "
@@ -165,7 +165,7 @@ void add_sheet(CLI::App& data) {
   auto options = std::make_shared<DataCommandFlags>();
   add_data_options(*command, options->data, true);
   command->get_option("--data")->description(
-      "Folder of the pictures, or generated: shapes, pathfinder, pathx");
+      "Folder of the pictures, or generated: shapes");
   command
       ->add_option("--out", options->out, "PNG file to write (x.png); one that exists is replaced")
       ->required();

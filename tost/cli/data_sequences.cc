@@ -201,15 +201,6 @@ void add_listops_options(CLI::App& command, SequenceSpec& spec) {
   add_value(command, "--max-arguments", spec.max_arguments, "ListOps: arguments of an operator");
 }
 
-void add_pathfinder_options(CLI::App& command, SequenceSpec& spec, bool with_side) {
-  if (with_side) {
-    add_value(command, "--side", spec.side, "Pathfinder: 32, 64, 128 or 256 pixels");
-  }
-  add_value(command, "--contour-length", spec.contour_length,
-            "Pathfinder: dashes of a contour, 3 to 20 (the benchmark's: 6 easy, 9 "
-            "intermediate, 14 hard); also which level of a folder");
-}
-
 struct MakeOptions {
   RunOptions run;
   SequenceSpec spec;
@@ -252,11 +243,7 @@ void add_make_one(CLI::App& make, const std::string& name, const std::string& he
   command->add_option("--seed", spec.seed, "Another seed, other samples")
       ->check(CLI::Range(int64_t{0}, kLastSeed))
       ->capture_default_str();
-  if (name == "listops") {
-    add_listops_options(*command, spec);
-  } else {
-    add_pathfinder_options(*command, spec, name == "pathfinder");
-  }
+  add_listops_options(*command, spec);
   command->add_flag("--quiet", options->quiet, "No progress");
   add_run_options(*command, options->run);
   add_example(*command, "  tost data make " + name + " --train-size 1000 --test-size 100 --out " +
@@ -273,7 +260,8 @@ void add_sequence_options(CLI::App& command, SequenceSpec& spec) {
       ->check(CLI::Range(int64_t{0}, kLastSeed))
       ->capture_default_str();
   add_listops_options(command, spec);
-  add_pathfinder_options(command, spec, true);
+  add_value(command, "--contour-length", spec.contour_length,
+            "Pathfinder: which level of a folder (6 easy, 9 intermediate, 14 hard)");
   add_value(command, "--max-length", spec.max_length, "Cut sequences to this many tokens (0: not)");
 }
 
@@ -301,9 +289,6 @@ void show_sequences(const SequenceOptions& options, const RunOptions& run) {
 void add_make_sequences(CLI::App& make) {
   add_make_one(make, "listops", "Nested operations on digits, as tables of the Long Range Arena",
                96'000, 2'000);
-  add_make_one(make, "pathfinder", "Pictures of dashed contours and two discs, in its folders",
-               160'000, 20'000);
-  add_make_one(make, "pathx", "The same with 128 pixels a side", 160'000, 20'000);
 }
 
 }  // namespace tost

@@ -1,11 +1,19 @@
 // tost eval: scores a trained model on a data set.
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
+#include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
 #include "tost/cli/kind_flags.h"
+#include "tost/cli/program.h"
+#include "tost/kinds/kinds.h"
+#include "tost/ops/device.h"
+#include "tost/store/run_layout.h"
+#include "tost/train/config_form.h"
 
 namespace tost {
 using nlohmann::json;
@@ -21,10 +29,55 @@ constexpr EvalKind kKinds[] = {{"vision", add_vision_eval_options, run_vision_ev
                                {"language", add_language_eval_options, run_language_eval},
                                {"sequence", add_sequence_eval_options, run_sequence_eval}};
 
+// Scores a run folder as its training was set: data, batch, precision and weights. False where
+// --data is given, or nothing tells the data.
+bool score_run_data(const CLI::App& app, const EvalCommand& options) {
+  const std::filesystem::path file = std::filesystem::path(options.checkpoint) / kConfigFile;
+  if (app.count("--data") > 0 || !is_plain_file(file)) return false;
+  const json saved = read_config_file(file);
+  const RunKind& kind = choose_run_kind(json::object(), &saved);
+  if (!kind.score) return false;
+  for (const char* flag : {"--data-format", "--holdout", "--batch", "--precision", "--ema",
+                           "--per-class", "--engine", "--device"}) {
+    if (app.count(flag) > 0) fail_usage(flag, " needs --data; without it the run's settings hold.");
+  }
+  set_threads(options.run.threads);
+  const std::string split = options.split.empty() ? "test" : options.split;
+  const Corruption& damage = options.corruption;
+  json rule{{"split", split}, {"corruptions", nullptr}};
+  if (damage.active()) {
+    if (!kind.corruptible) fail_usage("--corrupt goes with image models; leave it out.");
+    check_corruption(damage);
+    rule["corruptions"] = {{"kinds", json::array({damage.kind})},
+                           {"strengths", json::array({damage.strength})},
+                           {"split", split}};
+  }
+  const auto found = kind.score(options.checkpoint, rule, stop_flag());
+  if (!found) {
+    std::cerr << "interrupted\n";
+    set_exit_code(kExitInterrupted);
+    return true;
+  }
+  json report = found->scores;
+  if (damage.active()) {
+    report = {{"top1", found->corrupted.at(damage.kind).front()},
+              {"corruption", {{"kind", damage.kind}, {"strength", damage.strength}}}};
+  }
+  report["split"] = split;
+  if (options.run.json) {
+    print_json(report);
+  } else {
+    std::cout << "top1    " << format_text("%.2f", 100 * report["top1"].get<double>()) << " % ("
+              << split << ")\n";
+  }
+  return true;
+}
+
 void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options) {
   const Kind& kind =
       kind_named(model_kind(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw));
   check_kind(kind, flags);
+  if (score_run_data(app, options)) return;
   if (app.count("--batch") > 0 && options.batch < 1) {
     fail_usage("--batch is ", options.batch, "; at least 1 is needed.");
   }
@@ -63,7 +116,7 @@ void add_eval_command(CLI::App& app) {
   add_data_options(*command, options->data, false);
   command->get_option("--data")->description(
       "Folder of the data, a text or .jsonl file, a table of sequences, or generated: shapes, "
-      "listops, pathfinder, pathx");
+      "listops");
   command->add_option("--split", options->split,
                       "train, validation or test; of a single text also whole (default: test, for "
                       "text without one validation, of one file whole unless it is the run's own)");

@@ -13,34 +13,8 @@
 #include "tost/data/dataset.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/loss.h"
-#include "tost/kinds/language/recall_eval.h"
 
 namespace tost {
-
-// Flags of the tasks of recall; what is not given is that of the model's training,
-// where that was of the same task.
-struct RecallFlags {
-  std::string lengths, pairs, depths, plot;
-  RecallSpec spec;
-  RecallEvalOptions options;
-};
-
-bool is_recall_task(const std::string& task);
-
-// A flag and the tasks it goes with.
-struct RecallFlag {
-  CLI::Option* option;
-  std::vector<std::string> tasks;
-};
-std::vector<RecallFlag> add_recall_eval_options(CLI::App& app, RecallFlags& flags);
-
-// The report, with the heat map drawn where --plot asks for it; nothing when interrupted. `app`
-// tells which flags were given.
-std::optional<nlohmann::json> run_recall(const CLI::App& app, LoadedLanguage& language,
-                                         const std::string& task, RecallFlags flags,
-                                         ProgressLine& progress);
-
-void print_recall(const nlohmann::json& report);
 
 struct EvalCommand {
   RunOptions run;
@@ -59,17 +33,16 @@ struct EvalCommand {
   // Sequences alone: settings of the data.
   nlohmann::json sequence_values = nlohmann::json::object();
   // Language alone.
-  std::string task = "loss";  // loss, lambada, choice, or of recall_tasks()
+  std::string task = "loss";  // loss, lambada or choice
+  int64_t samples = 0;        // of every group of a task of tokens; 0: all
   LanguageLossOptions loss;
   bool whole_text = false;
   std::optional<int64_t> limit;
   double holdout = 0.1;
   std::string tokenizer;  // empty: the model's own
-  RecallFlags recall;
-  std::vector<RecallFlag> recall_flags;
 };
 
-// Throws a usage Error unless --data was given, which tasks of recall do without.
+// Throws a usage Error unless --data was given.
 void require_data(const CLI::App& app);
 
 // {"class", `items`: how many, "top1"} for each class. `confusion`: [class, predicted], counts.
@@ -77,6 +50,11 @@ nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std:
                           const char* items);
 // A line for a row that has a count and "top1", which is null where there is nothing to count.
 void print_share(const std::string& name, int64_t count, const nlohmann::json& top1);
+
+// The report on data of a task of tokens (token_task.h); nothing when interrupted.
+std::optional<nlohmann::json> run_answers(LoadedLanguage& language, const EvalCommand& command,
+                                          ProgressLine& progress);
+void print_answers(const nlohmann::json& report);
 
 // Each adds the flags that go with its kind; they are returned for the check of the kind. Flags
 // that several kinds share are there already.

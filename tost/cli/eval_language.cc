@@ -9,6 +9,7 @@
 #include "tost/cli/program.h"
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
+#include "tost/data/token_task.h"
 #include "tost/kinds/language/choice.h"
 #include "tost/kinds/language/lambada.h"
 #include "tost/kinds/language/place.h"
@@ -22,13 +23,9 @@ namespace {
 
 using nlohmann::json;
 
-// `own`, then the tasks of recall.
-std::vector<std::string> and_recall(std::vector<std::string> own) {
-  for (std::string& task : recall_tasks()) own.push_back(std::move(task));
-  return own;
-}
-
-const std::vector<std::string> kTasks = and_recall({"loss", "lambada", "choice"});
+const std::vector<std::string> kTasks = {"loss", "lambada", "choice"};
+// What --data of a task of tokens asks for; no value of --task.
+const std::string kAnswers = "answers";
 
 // The flags that only some tasks have, and which.
 struct TaskFlag {
@@ -40,34 +37,36 @@ const std::vector<TaskFlag> kTaskFlags = {{"--protocol", {"loss"}},
                                           {"--stride", {"loss"}},
                                           {"--whole-text", {"loss"}},
                                           {"--batches", {"loss"}},
-                                          {"--seed", and_recall({"loss"})},
-                                          {"--split", and_recall({"loss"})},
-                                          {"--data", {"loss", "lambada", "choice"}},
+                                          {"--seed", {"loss"}},
+                                          {"--split", {"loss", kAnswers}},
                                           {"--holdout", {"loss"}},
-                                          {"--batch", and_recall({"loss", "lambada"})},
+                                          {"--batch", {"loss", "lambada", kAnswers}},
                                           {"--tokenizer", {"loss", "lambada", "choice"}},
+                                          {"--samples", {kAnswers}},
                                           {"--limit", {"lambada", "choice"}}};
 const std::vector<std::string> kOfficialFlags = {"--batches", "--seed"};
 const std::vector<std::string> kUsualFlags = {"--stride", "--whole-text"};
 
+std::string named(const std::string& task) {
+  return task == kAnswers ? "data of a task of tokens" : "--task " + task;
+}
+
 void check_flags(const CLI::App& app, const EvalCommand& command) {
-  if (std::find(kTasks.begin(), kTasks.end(), command.task) == kTasks.end()) {
+  const bool answers = command.task == kAnswers;
+  if (!answers && std::find(kTasks.begin(), kTasks.end(), command.task) == kTasks.end()) {
     fail_usage("Unknown task '", command.task, "'; use ", join(kTasks, ", "), ".",
                did_you_mean(command.task, kTasks));
   }
-  std::vector<TaskFlag> flags = kTaskFlags;
-  for (const auto& [option, tasks] : command.recall_flags) {
-    flags.push_back({option->get_name(), tasks});
-  }
-  for (const auto& [flag, tasks] : flags) {
+  for (const auto& [flag, tasks] : kTaskFlags) {
     const bool fits = std::find(tasks.begin(), tasks.end(), command.task) != tasks.end();
     if (!fits && app.count(flag) > 0) {
-      fail_usage(flag, " does not go with --task ", command.task, ", only with ",
-                 join(tasks, " and "), ".");
+      std::vector<std::string> names;
+      for (const std::string& task : tasks) names.push_back(named(task));
+      fail_usage(flag, " does not go with ", named(command.task), ", only with ",
+                 join(names, " and "), ".");
     }
   }
-  if (is_recall_task(command.task)) return;
-  require_data(app);
+  if (answers) return;
   const bool official = command.loss.protocol == "official";
   for (const std::string& flag : official ? kUsualFlags : kOfficialFlags) {
     if (app.count(flag) == 0) continue;
@@ -139,22 +138,12 @@ std::optional<json> run_choice(LoadedLanguage& language, const EvalCommand& comm
   return result ? std::optional(to_json(*result)) : std::nullopt;
 }
 
-std::optional<json> run_recall(const CLI::App& app, LoadedLanguage& language, EvalCommand& command,
-                               ProgressLine& progress) {
-  RecallEvalOptions& options = command.recall.options;
-  put_common(command, options);
-  if (app.count("--split") > 0) options.split = command.split;
-  if (app.count("--seed") > 0) command.recall.spec.seed = command.loss.seed;
-  options.batch = command.batch;
-  return run_recall(app, language, command.task, command.recall, progress);
-}
-
-std::optional<json> run_task(const CLI::App& app, LoadedLanguage& language, EvalCommand& command,
+std::optional<json> run_task(LoadedLanguage& language, EvalCommand& command,
                              ProgressLine& progress) {
+  if (command.task == kAnswers) return run_answers(language, command, progress);
   if (command.task == "loss") return run_loss(language, command, progress);
   if (command.task == "lambada") return run_lambada(language, command, progress);
-  if (command.task == "choice") return run_choice(language, command, progress);
-  return run_recall(app, language, command, progress);
+  return run_choice(language, command, progress);
 }
 
 // A line of the printout: the number under `key`, if there is one, times `scale`.
@@ -205,8 +194,7 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
   const std::string group = "Language models";
   LanguageLossOptions& loss = command.loss;
   std::vector<CLI::Option*> options = {
-      app.add_option("--task", command.task,
-                     cat("loss, lambada, choice, or of recall: ", join(recall_tasks(), ", "))),
+      app.add_option("--task", command.task, "loss, lambada or choice"),
       app.add_option("--protocol", loss.protocol,
                      "usual (whole text, windows every stride) or official (random crops)"),
       app.add_option("--context", loss.context, "Tokens a window holds (default: the block)"),
@@ -214,22 +202,24 @@ std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& 
       app.add_flag("--whole-text", command.whole_text,
                    "Predict each token from all before it (models without a limit of context)"),
       add_value(app, "--batches", loss.batches, "Of the official protocol"),
-      add_value(app, "--seed", loss.seed,
-                "Of the official protocol's crops and of recall's samples"),
+      add_value(app, "--seed", loss.seed, "Of the official protocol's crops"),
       add_value(app, "--holdout", command.holdout,
                 "Last share of a text without a validation file that is its validation split"),
       app.add_option("--limit", command.limit, "The first passages or questions alone"),
+      app.add_option("--samples", command.samples,
+                     "The first ones of every group alone, where --data is a task of tokens"),
       add_tokenizer_option(app, command.tokenizer)};
   for (CLI::Option* option : options) option->group(group);
-  command.recall_flags = add_recall_eval_options(app, command.recall);
-  for (const RecallFlag& flag : command.recall_flags) {
-    flag.option->group("Recall");
-    options.push_back(flag.option);
-  }
   return options;
 }
 
 void run_language_eval(const CLI::App& app, EvalCommand& command) {
+  require_data(app);
+  const bool answers = is_token_task(command.data.path);
+  if (answers) {
+    if (app.count("--task") > 0) fail_usage("--task does not go with ", named(kAnswers), ".");
+    command.task = kAnswers;
+  }
   check_flags(app, command);
   set_threads(command.run.threads);
   LoadedLanguage language =
@@ -237,8 +227,11 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   if (command.task == "loss" && app.count("--holdout") == 0) {
     command.holdout = holdout_of_training(language.file);
   }
-  choose_tokenizer(
-      {.name = command.tokenizer, .data = command.data.path, .holdout = command.holdout}, language);
+  if (!answers) {
+    choose_tokenizer(
+        {.name = command.tokenizer, .data = command.data.path, .holdout = command.holdout},
+        language);
+  }
   const torch::Device device = device_from_name(command.run.device);
   if (!command.precision.empty()) {
     language.precision = precision_from_name(command.precision, language_precisions(device));
@@ -246,20 +239,19 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   place_language(language.model, language.precision, device);
   const PrecisionScope scope(scope_precision(language.precision, device), device);
   ProgressLine progress(command.quiet || command.run.json);
-  std::optional<json> report = run_task(app, language, command, progress);
+  std::optional<json> report = run_task(language, command, progress);
   progress.finish();
   if (!report) {
     std::cerr << "interrupted\n";
     return set_exit_code(kExitInterrupted);
   }
-  (*report)["task"] = command.task;
+  if (!answers) (*report)["task"] = command.task;
   (*report)["checkpoint"] = language.file.string();
   (*report)["model"] = language.info.config.name;
   (*report)["precision"] = language.precision;
-  const bool recall = is_recall_task(command.task);
-  if (!recall) (*report)["data"] = command.data.path;
+  (*report)["data"] = command.data.path;
   if (command.run.json) return print_json(*report);
-  recall ? print_recall(*report) : print_eval_language(*report);
+  answers ? print_answers(*report) : print_eval_language(*report);
 }
 
 }  // namespace tost

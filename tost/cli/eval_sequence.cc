@@ -27,7 +27,7 @@ using nlohmann::json;
 
 constexpr const char* kKeys[] = {"max_length", "data_seed",     "train_size", "test_size",
                                  "min_tokens", "max_tokens",    "max_depth",  "max_arguments",
-                                 "side",       "contour_length"};
+                                 "contour_length"};
 
 // What the run was trained with, where the checkpoint is a run folder.
 json saved_settings(const EvalCommand& command) {

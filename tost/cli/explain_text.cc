@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/explain_command.h"
 #include "tost/cli/options.h"
@@ -11,6 +12,8 @@
 #include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/text_layout.h"
+#include "tost/data/token_task.h"
+#include "tost/kinds/language/answer_train_config.h"
 #include "tost/kinds/language/explain_report.h"
 #include "tost/kinds/language/tokenizer.h"
 #include "tost/kinds/language/train_config.h"
@@ -56,23 +59,46 @@ void open_data(const ExplainCommand& command, const TextSpec& spec, const Langua
   if (command.split != "train") options.train = open_part(spec, "train", info);
 }
 
-// Whether the model was trained on samples of recall (recall_source.h), which are not text.
-bool learned_recall(const LanguageInfo& info) {
-  return info.training.is_object() && info.training.contains("recall");
+// The folder of the task of tokens (token_task.h) that --data gives or the run was trained on; ""
+// where there is none.
+std::string task_folder(const ExplainCommand& command, const fs::path& model_file) {
+  std::string folder = command.data.path;
+  if (folder.empty()) {
+    const auto config = run_config(answer_train_form(), model_file);
+    if (config) folder = config->data;
+  }
+  return is_token_task(folder) ? folder : "";
+}
+
+// The first sample of the split, or of the first one that is there.
+Passage passage_of_task(const ExplainCommand& command, const LoadedLanguage& loaded,
+                        const std::string& folder) {
+  std::string split = command.split;
+  for (const char* name : {"validation", "test", "train"}) {
+    if (split.empty() && is_plain_file(fs::path(folder) / (std::string(name) + ".safetensors")))
+      split = name;
+  }
+  const torch::Tensor ids = TokenTaskData(folder, split).batch(0, {0}).ids[0].to(torch::kInt32);
+  const int32_t* first = ids.const_data_ptr<int32_t>();
+  const TokenSource source({first, first + ids.numel()}, folder);
+  return passage_of_tokens(loaded.info, source,
+                           cat("the first sample of '", folder, "' (", split, ")"),
+                           command.max_tokens);
 }
 
 void add_data(const ExplainCommand& command, const LoadedLanguage& loaded,
               TextExplainOptions& options) {
+  if (!task_folder(command, loaded.file).empty()) {
+    options.no_data =
+        "Statistics over windows are left out: the data are samples of a task, which are not text.";
+    return;
+  }
   const TextSpec spec = spec_of(command, loaded.file);
   const std::string missing = open_known_data(
       command, !spec.path.empty(), [&] { open_data(command, spec, loaded.info, options); });
   if (missing.empty()) return;
   options.train = options.held = nullptr;
-  options.no_data = "Statistics over windows are left out: " +
-                    (learned_recall(loaded.info)
-                         ? "the model learned from generated samples, which are not text; give one "
-                           "with --data."
-                         : missing);
+  options.no_data = "Statistics over windows are left out: " + missing;
 }
 
 Passage passage_of(const CLI::App& app, const ExplainCommand& command, const LoadedLanguage& loaded,
@@ -87,12 +113,9 @@ Passage passage_of(const CLI::App& app, const ExplainCommand& command, const Loa
     if (file != "-") return passage_of_file(loaded.info, file, command.max_tokens);
     return passage_of_stream(loaded.info, std::cin, "the standard input", command.max_tokens);
   }
+  const std::string task = task_folder(command, loaded.file);
+  if (!task.empty()) return passage_of_task(command, loaded, task);
   const auto& source = options.held != nullptr ? options.held : options.train;
-  if (source == nullptr && learned_recall(loaded.info)) {
-    fail_usage("'", loaded.file.string(), "' learned recall from generated samples, which are not ",
-               "text to show; give a passage (--text, or a file), or score it by tost eval with ",
-               "--task ", join(recall_tasks(), ", "), ".");
-  }
   if (source == nullptr) {
     fail_usage("There is no passage to show: the run's data cannot be found; give --text, a file, ",
                "or --data.");

@@ -1,6 +1,7 @@
 // tost train: a run from flags or a configuration file to a run folder, with progress.
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -35,6 +36,7 @@ struct TrainFlags {
   bool overwrite = false;
   bool as_json = false;
   bool quiet = false;
+  bool dry_run = false;
   json flags = json::object();
 };
 
@@ -45,6 +47,7 @@ class TrainView : public TrainListener {
 
   void on_start(const StartReport& report) override {
     unit_ = report.unit;
+    parameters_ = report.parameters;
     steps_per_epoch_ = report.steps_per_epoch;
     if (quiet_) return;
     line_.print(cat(human_number(report.parameters), " parameters, ",
@@ -88,12 +91,13 @@ class TrainView : public TrainListener {
   }
   void finish() { line_.finish(); }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  int64_t parameters() const { return parameters_; }
 
  private:
   bool quiet_;
   ProgressLine line_;
   std::string unit_ = "images";
-  int64_t steps_per_epoch_ = 0;
+  int64_t steps_per_epoch_ = 0, parameters_ = 0;
 };
 
 json read_values(const TrainFlags& options) {
@@ -102,8 +106,11 @@ json read_values(const TrainFlags& options) {
   return merge(values, options.flags);
 }
 
-json to_json(const TrainResult& result, const TrainFlags& options) {
+// `cpu_seconds`: of this process, while it trained.
+json to_json(const TrainResult& result, const TrainFlags& options, int64_t parameters,
+             double cpu_seconds) {
   json report = TOST_MEMBERS(result, step, total_steps, interrupted, seconds);
+  report.update({{"parameters", parameters}, {"cpu_seconds", cpu_seconds}});
   report["events"] = TOST_MEMBERS(result.events, skipped_steps, rollbacks, data_waits);
   report.update({{"out", options.out}, {"eval", result.last_eval}});
   if (result.best) {
@@ -153,9 +160,7 @@ std::string show_scores(const TrainResult& result, int64_t steps_per_epoch) {
 // What scores the run on data it was not chosen by, where there is such data.
 std::string next_command(const std::string& run) {
   const json config = read_config_file(std::filesystem::path(run) / kConfigFile);
-  const bool recall = config.contains("task");
-  return cat("tost eval ", quoted(run), recall ? " --task " : " --data ",
-             quoted(config.value(recall ? "task" : "data", "")));
+  return cat("tost eval ", quoted(run), " --data ", quoted(config.value("data", "")));
 }
 
 void print_result(const TrainResult& result, const TrainFlags& options, int64_t steps_per_epoch) {
@@ -206,6 +211,16 @@ bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
   return true;
 }
 
+// Says what a new run of these settings would be, or refuses them; touches no data.
+void show_settings(const json& values) {
+  const RunKind& kind = choose_run_kind(values);
+  const PreparedRun run = kind.prepare(values, nullptr);
+  if (kind.check) kind.check(run.config);
+  json report = TOST_MEMBERS(kind, metric, corruptible);
+  report.update({{"kind", kind.name}, {"scored", bool(kind.score)}, {"config", run.config}});
+  print_json(report);
+}
+
 void run_train(const TrainFlags& options) {
   if (options.resume && options.overwrite)
     fail_usage("--resume and --overwrite exclude each other; give one.");
@@ -215,14 +230,17 @@ void run_train(const TrainFlags& options) {
              : options.overwrite ? RunMode::kOverwrite
                                  : RunMode::kNew;
   run.values = read_values(options);
+  if (options.dry_run) return show_settings(run.values);
   const std::unique_ptr<Group> group = meet(run);
   TrainView view(options.quiet);
   if (options.minutes > 0 && !fit_steps(run, options.minutes, view)) return;
+  const std::clock_t start = std::clock();
   const TrainResult result = train(run, view, stop_flag());
+  const double cpu_seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
   if (result.interrupted) set_exit_code(kExitInterrupted);
   if (!is_first(run.group)) return;
   view.finish();
-  options.as_json ? print_json(to_json(result, options))
+  options.as_json ? print_json(to_json(result, options, view.parameters(), cpu_seconds))
                   : print_result(result, options, view.steps_per_epoch());
 }
 
@@ -273,6 +291,11 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--json", options->as_json, "One JSON object on stdout instead of text")
       ->group("What");
   command->add_flag("--quiet", options->quiet, "No progress")->group("What");
+  command
+      ->add_flag("--dry-run", options->dry_run,
+                 "Check the settings and print them with the kind of run as JSON; train nothing")
+      ->excludes("--resume")
+      ->group("What");
   const auto fields = add_train_fields(*command, options->flags);
   accept_shipped_names(*fields.at("from"));
   command

@@ -80,7 +80,7 @@ std::string plain_name(const std::string& path) {
 }  // namespace
 
 const std::vector<std::string>& generated_sequences() {
-  static const std::vector<std::string> kNames = {"listops", "pathfinder", "pathx"};
+  static const std::vector<std::string> kNames = {"listops"};
   return kNames;
 }
 
@@ -96,7 +96,7 @@ const std::vector<std::string>& generated_sets() {
 bool means_generated(const std::string& path, const std::string& format) {
   const auto& names = generated_sets();
   if (std::find(names.begin(), names.end(), path) == names.end()) return false;
-  return format == "auto" || format == (path == "pathx" ? "pathfinder" : path);
+  return format == "auto" || format == path;
 }
 
 std::string origin_of(const std::string& path) {

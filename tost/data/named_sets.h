@@ -6,7 +6,7 @@
 
 namespace tost {
 
-// shapes, listops, pathfinder, pathx. Such a name means the generated set in every folder; a path
+// shapes and listops. Such a name means the generated set in every folder; a path
 // that looks like it is written ./listops.
 const std::vector<std::string>& generated_sets();
 // Those that are sequences: all but shapes.

@@ -19,8 +19,6 @@ TEST(NamedSets, GeneratedNamesHoldUnlessTheFormatSaysOtherwise) {
     EXPECT_FALSE(means_generated("./" + name, "auto")) << name;
     EXPECT_FALSE(means_generated(name, "folder")) << name;
   }
-  EXPECT_TRUE(means_generated("pathx", "pathfinder"));
-  EXPECT_FALSE(means_generated("pathx", "listops"));
   EXPECT_FALSE(means_generated("", "auto"));
 }
 

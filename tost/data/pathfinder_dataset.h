@@ -1,36 +1,16 @@
-// Sets of Pathfinder pictures: generated ones, the folders of the Long Range Arena's release, and
-// pairs of idx files. Class 0 is "separate", 1 "connected". Free of torch.
+// Sets of Pathfinder pictures (arXiv 1805.08315): the folders of the Long Range Arena's release,
+// and pairs of idx files. Class 0 is "separate", 1 "connected". Free of torch.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "tost/data/dataset.h"
-#include "tost/data/pathfinder.h"
 
 namespace tost {
 
 const std::vector<std::string>& pathfinder_classes();
-
-// `size` pictures, number i a pure function of (rules, seed, split, i).
-class GeneratedPathfinder : public ImageDataset {
- public:
-  GeneratedPathfinder(const PathfinderRules& rules, uint64_t seed, const std::string& split,
-                      int64_t size);
-
-  int64_t size() const override { return size_; }
-  const std::vector<std::string>& classes() const override;
-  int64_t label(int64_t i) const override;
-  Image image(int64_t i) const override;
-  std::string name(int64_t i) const override;
-  std::string format() const override { return "pathfinder"; }
-  int64_t channels() const override { return 1; }
-  int64_t side() const override { return artist_.rules().side; }
-
- private:
-  Random random(int64_t i) const;
-  PathfinderArtist artist_;
-  uint64_t seed_;
-  std::string split_;
-  int64_t size_;
-};
 
 // Whether `folder` has the release's layout: metadata/N.npy next to imgs/.
 bool is_pathfinder_archive(const std::string& folder);

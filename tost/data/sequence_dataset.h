@@ -44,7 +44,7 @@ class SequenceDataset {
 
 struct SequenceSpec {
   // A file, a folder, how the names of some files in a folder begin ("listops/lra_basic",
-  // "pathfinder32/hard"), or a generated set: "listops", "pathfinder", "pathx". Tables tell their
+  // "pathfinder32/hard"), or a generated set: "listops". Tables tell their
   // split by a word of their name (train, val, eval, test); one that tells none is for training.
   std::string path = "listops";
   // auto, or one of
@@ -69,7 +69,6 @@ struct SequenceSpec {
   int64_t max_tokens = 2'000;   // official generator
   int64_t max_depth = 10;       // listops
   int64_t max_arguments = 10;   // listops
-  int64_t side = 32;            // pathfinder; pathx is pathfinder of side 128
   int64_t contour_length = 14;  // pathfinder: 6 easy, 9 intermediate, 14 hard
 };
 

@@ -11,7 +11,6 @@
 #include "tost/base/text.h"
 #include "tost/data/listops.h"
 #include "tost/data/listops_dataset.h"
-#include "tost/data/pathfinder_dataset.h"
 #include "tost/data/sequence_generated.h"
 
 namespace tost {
@@ -19,20 +18,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kBatch = 200;     // samples made between two looks at `stop`
-constexpr int64_t kFolder = 1'000;  // pictures a folder
-constexpr int64_t kBlock = 4'096;   // a small file takes one block, and its name some bytes
+constexpr int64_t kBatch = 200;  // samples made between two looks at `stop`
 
 struct SplitFiles {
   const char* split;
   const char* table;
-  const char* folder;
 };
-constexpr SplitFiles kSplitFiles[] = {{"train", "basic_train.tsv", "train"},
-                                      {"validation", "basic_val.tsv", "val"},
-                                      {"test", "basic_test.tsv", "test"}};
+constexpr SplitFiles kSplitFiles[] = {
+    {"train", "basic_train.tsv"}, {"validation", "basic_val.tsv"}, {"test", "basic_test.tsv"}};
 
-// Sample i as bytes: a line, or a picture.
+// The line of sample i.
 using Make = std::function<std::string(int64_t i)>;
 
 std::vector<std::string> make_batch(const Make& make, int64_t begin, int64_t end) {
@@ -51,10 +46,7 @@ class Exporter {
   // False where it was stopped.
   bool write(const fs::path& folder) {
     for (const SplitFiles& files : kSplitFiles) {
-      const bool done = spec_.path == "listops"
-                            ? write_table(folder / files.table, files.split)
-                            : write_pictures(folder / files.folder, files.split);
-      if (!done) return false;
+      if (!write_table(folder / files.table, files.split)) return false;
     }
     return true;
   }
@@ -62,12 +54,8 @@ class Exporter {
   // From the first samples of the training split.
   int64_t expected_bytes() const {
     const int64_t tried = std::min<int64_t>(8, spec_.train_size);
-    const bool table = spec_.path == "listops";
     int64_t bytes = 0;
-    for (const std::string& one : make_batch(maker("train"), 0, tried)) {
-      const auto size = static_cast<int64_t>(one.size());
-      bytes += table ? size : (size / kBlock + 1) * kBlock + 128;
-    }
+    for (const std::string& one : make_batch(maker("train"), 0, tried)) bytes += std::ssize(one);
     return bytes / tried * total_;
   }
 
@@ -75,15 +63,11 @@ class Exporter {
 
  private:
   Make maker(const std::string& split) const {
-    if (spec_.path == "listops") {
-      const ListOpsRules rules = generated_rules(spec_);
-      return [=, this](int64_t i) {
-        const std::string code = listops_sample(rules, spec_.seed, split, i);
-        return cat(listops_text(code), "\t", listops_value(code), "\r\n");
-      };
-    }
-    const std::shared_ptr<GeneratedPathfinder> pictures = generated_pathfinder(spec_, split);
-    return [pictures](int64_t i) { return encode_png(pictures->image(i)); };
+    const ListOpsRules rules = generated_rules(spec_);
+    return [=, this](int64_t i) {
+      const std::string code = listops_sample(rules, spec_.seed, split, i);
+      return cat(listops_text(code), "\t", listops_value(code), "\r\n");
+    };
   }
 
   // Calls take(i, bytes) in order.
@@ -114,27 +98,6 @@ class Exporter {
     return done;
   }
 
-  bool write_pictures(const fs::path& folder, const std::string& split) {
-    const auto pictures = generated_pathfinder(spec_, split);
-    const PathfinderRules rules = pathfinder_rules(pictures->side(), spec_.contour_length);
-    make_directories(folder / "metadata");
-    std::string list;
-    return each(split, [&](int64_t i, const std::string& png) {
-      const int64_t number = i / kFolder, place = i % kFolder;
-      const std::string inside = cat("imgs/", number), name = cat("sample_", place, ".png");
-      if (place == 0) make_directories(folder / inside);
-      OutputFile file(folder / inside / name);
-      file.write(png);
-      file.close();
-      list += cat(inside, " ", name, " ", place, " ", pictures->label(i), " ", rules.continuity,
-                  " ", rules.contour_length, " ", rules.distractor_length, " ", rules.dash_length,
-                  " ", rules.thickness, " ", rules.gaps.front(), " 1\n");
-      if (place + 1 < kFolder && i + 1 < pictures->size()) return;
-      write_file_atomic(folder / "metadata" / cat(number, ".npy"), list);
-      list.clear();
-    });
-  }
-
   const SequenceSpec& spec_;
   const SequenceExportOptions& options_;
   int64_t total_;
@@ -162,8 +125,8 @@ void check_room(const fs::path& out, int64_t needed) {
 SequenceExport export_sequences(const SequenceSpec& spec, const std::string& out,
                                 const SequenceExportOptions& options) {
   constexpr int64_t kMost = 1'000'000'000;
-  if (spec.path != "listops" && spec.path != "pathfinder" && spec.path != "pathx") {
-    fail_usage("'", spec.path, "' is not a generated set; use listops, pathfinder or pathx.");
+  if (spec.path != "listops") {
+    fail_usage("'", spec.path, "' is not a generated set of sequences; use listops.");
   }
   if (std::min(spec.train_size, spec.test_size) < 1 ||
       std::max(spec.train_size, spec.test_size) > kMost) {
@@ -173,9 +136,7 @@ SequenceExport export_sequences(const SequenceSpec& spec, const std::string& out
   }
   const fs::path place = fs::path(out).has_filename() ? fs::path(out) : fs::path(out).parent_path();
   check_new_folder(place);
-  if (spec.path == "listops") {
-    check_listops_rules(generated_rules(spec));
-  }
+  check_listops_rules(generated_rules(spec));
   Exporter exporter(spec, options);
   check_room(place, exporter.expected_bytes());
   const fs::path unfinished =

@@ -17,11 +17,9 @@ struct SequenceExport {
   int64_t bytes = 0;
 };
 
-// Writes the generated set of `spec` (listops, pathfinder or pathx) as the folder `out`, at once or
-// not at all (until then it is OUT/../.NAME.tost-unfinished):
-//   listops     basic_train.tsv, basic_val.tsv, basic_test.tsv as the official generator writes
-//   them pathfinder  train/, val/, test/, each with imgs/N/sample_I.png, 1,000 a folder, and
-//               metadata/N.npy as in the release
+// Writes the generated set of `spec` (listops) as the folder `out`, at once or not at all (until
+// then it is OUT/../.NAME.tost-unfinished): basic_train.tsv, basic_val.tsv and basic_test.tsv, as
+// the official generator writes them.
 // open_sequence_dataset(out) then gives the same samples as `spec`. Returns zeros where `stop` said
 // so, and nothing is left. Throws a usage Error for another set or where `out` is there and not
 // empty, a data Error where the disk has no room for what is expected (estimated from the first

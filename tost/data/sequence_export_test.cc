@@ -64,18 +64,6 @@ TEST_F(SequenceExportTest, ListOpsAsTheOfficialTables) {
   EXPECT_EQ(entries(), 1);
 }
 
-TEST_F(SequenceExportTest, PathfinderAsReleased) {
-  EXPECT_EQ(export_sequences(small("pathfinder"), out()).samples, 49);
-  EXPECT_TRUE(fs::is_regular_file(folder_ / "out/train/imgs/0/sample_24.png"));
-  std::ifstream list(folder_ / "out/val/metadata/0.npy");
-  std::string line;
-  ASSERT_TRUE(std::getline(list, line));
-  EXPECT_TRUE(line == "imgs/0 sample_0.png 0 0 1 14 4 2 0.5 1 1" ||
-              line == "imgs/0 sample_0.png 0 1 1 14 4 2 0.5 1 1")
-      << line;
-  expect_same(small("pathfinder"));
-}
-
 TEST_F(SequenceExportTest, StoppedItLeavesNothing) {
   SequenceExportOptions options;
   int asked = 0;
@@ -95,9 +83,6 @@ TEST_F(SequenceExportTest, RefusesBeforeItBegins) {
   SequenceSpec spec = small("listops");
   spec.train_size = 0;
   EXPECT_TRUE(contains(refused(spec, ErrorKind::kUsage), "not 0"));
-  spec = small("pathfinder");
-  spec.side = 40;
-  EXPECT_TRUE(contains(refused(spec, ErrorKind::kUsage), "not 40"));
   spec = small("listops");
   spec.min_tokens = 500;
   spec.max_tokens = 2'000;

@@ -237,7 +237,7 @@ const std::string& first_split(const std::map<std::string, std::string>& files) 
 SequenceSource find_sequences(const SequenceSpec& spec) {
   check_spec(spec);
   if (spec.path != "shapes" && means_generated(spec.path, spec.format)) {
-    return {Kind::kGenerated, spec.path == "pathx" ? "pathfinder" : spec.path, {}};
+    return {Kind::kGenerated, spec.path, {}};
   }
   if (is_folder(spec.path)) return of_directory(spec);
   if (is_plain_file(spec.path)) {

@@ -39,8 +39,7 @@ bool has(const std::vector<std::string>& splits, const std::string& split) {
   return std::find(splits.begin(), splits.end(), split) != splits.end();
 }
 
-// All pictures of a set are kept, as far as an eighth of the memory goes: Path-X takes longer to
-// draw than small models take to learn from.
+// All pictures of a set are kept, as far as an eighth of the memory goes.
 int64_t cache_for(const ImageDataset& pictures) {
   const int64_t whole = checked_mul(pictures.size(), pictures.side() * pictures.side() + 128,
                                     "Pictures as sequences");
@@ -62,9 +61,7 @@ void check_memory(int64_t needed) {
             human_bytes(available), " are available; take fewer or shorter ones.");
 }
 
-Opened open_generated(const SequenceSource& source, const SequenceSpec& spec,
-                      const std::string& split) {
-  if (source.format == "pathfinder") return pixels(generated_pathfinder(spec, split), spec);
+Opened open_generated(const SequenceSpec& spec, const std::string& split) {
   const int64_t size = generated_size(spec, split);
   const ListOpsRules rules = generated_rules(spec);
   check_listops_rules(rules);
@@ -143,7 +140,7 @@ Opened open_whole(const SequenceSource& source, const SequenceSpec& spec,
 Opened open_own(const SequenceSource& source, const SequenceSpec& spec, const std::string& split) {
   switch (source.kind) {
     case Kind::kGenerated:
-      return open_generated(source, spec, split);
+      return open_generated(spec, split);
     case Kind::kTables:
       return open_table(source, spec, split);
     case Kind::kFolders:

@@ -8,7 +8,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/data/listops.h"
-#include "tost/data/pathfinder.h"
 
 namespace tost {
 namespace {

@@ -9,6 +9,7 @@
 #include "tost/data/dataset.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/text_layout.h"
+#include "tost/data/token_task.h"
 #include "tost/store/weights_file.h"
 
 namespace tost {
@@ -107,6 +108,7 @@ bool is_text_file(const std::string& path) {
 }
 
 std::string kind_name_of_data(const std::string& path) {
+  if (is_token_task(path)) return "task";
   if (is_plain_file(path)) {
     if (!is_text_file(path)) return "";
     return ends_with(to_lower(path), ".tsv") ? "sequence" : "language";
@@ -174,6 +176,12 @@ const std::vector<RunKind>& run_kinds() {
 const RunKind& choose_run_kind(const json& values, const json* saved) {
   check_model_and_from(values, saved != nullptr ? *saved : values);
   std::vector<Hint> found = hints(saved != nullptr ? *saved : values, saved != nullptr);
+  if (found.empty()) {
+    const std::string data = text_of(values, "data");
+    if (is_token_task(data)) {
+      found.push_back({&run_kind_named("task"), cat("'", data, "' is a task of tokens")});
+    }
+  }
   if (found.empty()) {
     const RunKind& usual = run_kinds().front();
     check_pictures(text_of(values, "data"), usual);

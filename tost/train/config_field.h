@@ -40,8 +40,10 @@ nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 // flags.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
-// Written by version 0.1.0 into every configuration; it changed no result and is skipped.
-inline constexpr std::string_view kRetiredKey = "graphs";
+// Written by version 0.1.0 into configurations; they mean nothing any more and are skipped.
+inline bool is_retired_key(std::string_view key) {
+  return key == "graphs" || key == "side";
+}
 
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
                                    std::string_view where);
@@ -127,7 +129,7 @@ class FieldTable {
   // range.
   void apply(Config& config, const nlohmann::json& object, std::string_view where) const {
     for (const auto& [key, value] : object.items()) {
-      if (key == kRetiredKey) continue;
+      if (is_retired_key(key)) continue;
       const size_t i = index_of(key, where);
       check_value(fields_[i], value);
       set_[i](config, value);

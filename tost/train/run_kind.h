@@ -36,9 +36,8 @@ struct PreparedRun {
 
 // Of the model of a finished run.
 struct RunScores {
-  std::map<std::string, double> scores;  // "top1", "loss"
-  std::map<std::string, std::vector<double>>
-      corrupted;  // by kind: top1, one a strength of the rule
+  std::map<std::string, double> scores;                  // "top1", "loss"
+  std::map<std::string, std::vector<double>> corrupted;  // by kind: top1 by strength
 };
 
 struct RunKind {
@@ -54,11 +53,9 @@ struct RunKind {
   std::function<PreparedRun(const nlohmann::json& values, const SavedRun* saved)> prepare;
   // Checks of a prepared configuration that else show when the run starts; may be null.
   std::function<void(const nlohmann::json& config)> check;
-  std::string metric;               // by which runs are compared: "top1", "accuracy" or "loss"
-  std::vector<std::string> logged;  // the scores that its evaluations log
-  bool corruptible = false;         // scored on damaged pictures, too
-  // Scores the run folder's model by a rule {"split", "corruptions"}; nothing once stopped. Null:
-  // the last evaluation of the training has the scores.
+  std::string metric;        // by which runs are compared: "top1", "accuracy" or "loss"
+  bool corruptible = false;  // scored on damaged pictures, too
+  // Scores the run's model by a rule {"split", "corruptions"}; nothing once stopped. May be null.
   std::function<std::optional<RunScores>(const std::filesystem::path& run,
                                          const nlohmann::json& rule, const std::atomic<bool>* stop)>
       score;

@@ -1,6 +1,5 @@
-// What the training loop drives: a model, its data and its score. Training of every
-// kind (pictures, text, sequences, recall) implements it; the loop knows nothing of images or
-// tokens.
+// What the training loop drives: a model, its data and its score. Training of every kind
+// implements it; the loop knows nothing of images or tokens.
 #pragma once
 
 #include <atomic>

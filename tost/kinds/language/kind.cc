@@ -3,13 +3,13 @@
 
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
+#include "tost/kinds/language/answer_task.h"
 #include "tost/kinds/language/bench.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/loss.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/language/onnx.h"
-#include "tost/kinds/language/recall_task.h"
 #include "tost/kinds/language/task.h"
 #include "tost/kinds/language/text.h"
 #include "tost/nn/state_dict.h"
@@ -24,16 +24,14 @@ RunKind language_run_kind() {
   RunKind kind = make_run_kind<LanguageTask>("language", "language model", language_train_form(),
                                              language_preset_names(), language_info_from_json);
   kind.metric = "loss";
-  kind.logged = {"loss"};
   return kind;
 }
 
-RunKind recall_run_kind() {
-  RunKind kind = make_run_kind<RecallTask>("recall", "recall model", recall_train_form(),
+RunKind answer_run_kind() {
+  RunKind kind = make_run_kind<AnswerTask>("task", "task model", answer_train_form(),
                                            recall_preset_names(), language_info_from_json);
   kind.files = "language";
   kind.metric = "accuracy";
-  kind.logged = {"accuracy", "exact", "loss"};
   return kind;
 }
 
@@ -75,7 +73,7 @@ Kind language_kind() {
   Kind kind;
   kind.name = "language";
   kind.label = "language";
-  kind.runs = {language_run_kind(), recall_run_kind()};
+  kind.runs = {language_run_kind(), answer_run_kind()};
   kind.table = {.key = "language_models",
                 .title = "language model",
                 .columns = {{"block", "block", 6},

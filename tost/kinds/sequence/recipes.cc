@@ -116,18 +116,13 @@ S lra_image() {
 
 S lra_pathfinder() {
   S c = google_pixels("lra-pathfinder", "tost_lra_pathfinder", 1e-3, 512);
-  c.data = "pathfinder";
-  c.train_size = 160'000;
-  c.test_size = 20'000;
+  c.data = "";
   return c;
 }
 
 S lra_pathx() {
   S c = google_pixels("lra-pathx", "tost_lra_pathx", 1e-3, 64);
-  c.data = "pathx";
-  c.side = 128;
-  c.train_size = 160'000;
-  c.test_size = 20'000;
+  c.data = "";
   c.clip = 1;
   return c;
 }
@@ -146,7 +141,6 @@ S s4(const S& base, const char* task, const S4Lengths& lengths) {
   c.model = cat("tost_s4_", task);
   c.data = base.data;
   c.data_format = base.data_format;
-  c.side = base.side;
   c.train_size = base.train_size;
   c.test_size = base.test_size;
   c.max_length = lengths.max_length;

@@ -33,8 +33,7 @@ std::string kept_sequence_data(const std::string& data) {
 }
 
 void add_sequence_data_fields(FieldTable<S>& t) {
-  t.path("data", &S::data, kept_sequence_data, kWarn,
-         "file or folder; or generated: listops, pathfinder, pathx")
+  t.path("data", &S::data, kept_sequence_data, kWarn, "file or folder; or generated: listops")
       .choice("data_format", &S::data_format,
               {"auto", "listops", "text", "retrieval", "pixels", "pathfinder"}, kFixed,
               "format of the data")
@@ -54,7 +53,6 @@ void add_sequence_data_fields(FieldTable<S>& t) {
       .integer("max_depth", &S::max_depth, 1, 1000, kFixed, "ListOps: deepest nesting")
       .integer("max_arguments", &S::max_arguments, 2, 1000, kFixed,
                "ListOps: most arguments of an operator")
-      .integer("side", &S::side, 1, 1024, kFixed, "Pathfinder: side of the pictures")
       .integer(
           "contour_length", &S::contour_length, 3, 20, kFixed,
           "Pathfinder: dashes of a contour (the benchmark's: 6 easy, 9 intermediate, 14 hard)");
@@ -93,8 +91,7 @@ void check_sequence(const S& config) {
   check_loop_config(config);
   if (config.data.empty()) {
     fail_usage(
-        "data is empty; name a file or folder of sequences, or listops, pathfinder or pathx,"
-        " which are generated.");
+        "data is empty; name a file or folder of sequences, or listops, which is generated.");
   }
   if (config.from.empty()) sequence_config(config);
 }
@@ -120,7 +117,6 @@ SequenceSpec sequence_spec(const S& c) {
           .max_tokens = c.max_tokens,
           .max_depth = c.max_depth,
           .max_arguments = c.max_arguments,
-          .side = c.side,
           .contour_length = c.contour_length};
 }
 

@@ -307,7 +307,7 @@ TEST(VisionRun, FinetuningResumedBeforeItsFirstCheckpointHasTheSourcesWeights) {
   EXPECT_TRUE(mentions(error_of(second, {{"from", "other"}}, RunMode::kResume), "other"));
 }
 
-// What is logged is what a sweep would find.
+// What is logged is what scoring the run would find.
 TEST(VisionRun, IsEvaluatedInItsOwnPrecision) {
   const testing::TempDir dir;
   json values = tiny_values();

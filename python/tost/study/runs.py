@@ -1,0 +1,381 @@
+"""Carries the runs of a study out as processes of the program, each in a folder of its own.
+
+A run's folder is what `tost train` writes; its record is FOLDER.json next to it. A run that is done is kept; one that was stopped,
+or whose process was killed, resumes from its checkpoint to the same bits. Several studies may share a folder: a run is
+locked while one of them trains it.
+"""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from .._write import write_atomic
+from .plan import PlannedRun
+from .spec import Corrupted, StudyError, merge
+from .summary import CASE
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: there one study at a time must use a folder
+    fcntl = None
+
+EMPTY = {"state": "started", "settings": {}, "pretrain": None, "error": "", "parameters": 0, "seconds": 0,
+         "cpu_seconds": 0, "metric": "", "scores": {}, "scored_by": None, "corrupted": {}, "heads": None,
+         "head_width": None, "state_bytes": None, "curve": {"steps": [], "epochs": [], "values": []}}
+
+
+GENERATED = "@"  # data that begins so lies below the study's folder
+
+
+class Interrupted(Exception):
+    """The user stopped the study; what runs has saved."""
+
+
+def record_path(folder: Path) -> Path:
+    return folder.parent / (folder.name + ".json")
+
+
+def read_record(folder: Path) -> Optional[Dict[str, Any]]:
+    path = record_path(folder)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StudyError(f"'{path}' cannot be read ({error}); move it and its folder away to train the run again.", 1) from None
+    whole = isinstance(record, dict) and set(EMPTY) <= set(record) and isinstance(record["pretrain"], (dict, type(None)))
+    if not whole or not all(isinstance(record[k], type(v)) for k, v in EMPTY.items() if isinstance(v, (str, dict))):
+        raise StudyError(f"'{path}' is not a record of a study's run; move it and its folder away to train the run again.", 1)
+    return record
+
+
+def write_record(folder: Path, record: Dict[str, Any]) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(record_path(folder), [(json.dumps(record, indent=2, allow_nan=False) + "\n").encode()])
+
+
+def difference(there: Any, now: Any, before: str = "") -> str:
+    """"lr is 0.003 there and 0.001 now"."""
+    there, now = there or {}, now or {}
+    key = next(key for key in sorted(set(there) | set(now)) if there.get(key) != now.get(key))
+    a, b = there.get(key), now.get(key)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return difference(a, b, f"{before}{key}.")
+    words = ["not set" if value is None else json.dumps(value) for value in (a, b)]
+    return f"{before}{key} is {words[0]} there and {words[1]} now"
+
+
+def choose_action(record: Optional[Dict[str, Any]], run: PlannedRun, rule: Dict[str, Any], overwrite: bool,
+                  where: str) -> str:
+    """train, resume, train again, score or keep.
+
+    What failed resumes from its last checkpoint, since a full disk fails too; what failed and now has other settings, and
+    with `overwrite` what failed or was made with others, begins again. Other settings are refused otherwise.
+    """
+    if record is None:
+        return "train"
+    failed = record["state"] == "failed"
+    if record["settings"] != run.settings or record["pretrain"] != run.pretrain:
+        if overwrite or failed:
+            return "train again"
+        same = record["settings"] == run.settings
+        what = difference(record["pretrain"], run.pretrain, "pretrain: ") if same else \
+            difference(record["settings"], run.settings)
+        raise StudyError(f"The run in '{where}' was made with other settings ({what}); train it again with --overwrite, "
+                         "or choose another --out.")
+    if (failed and overwrite) or record["state"] == "replacing":  # killed while the old run may still have been there
+        return "train again"
+    if failed or record["state"] == "started":
+        return "resume"
+    return "keep" if record["state"] == "done" and record["scored_by"] == rule else "score"
+
+
+def metrics_of(folder: Path) -> List[Dict[str, Any]]:
+    """The evaluations in a run's log, in order."""
+    found = []
+    with open(folder / "metrics.jsonl", encoding="utf-8") as file:
+        for line in file:
+            value = json.loads(line)
+            if isinstance(value, dict) and value.get("kind") == "eval":
+                found.append(value)
+    return found
+
+
+def finite(value: Any) -> Optional[float]:
+    """JSON has no NaN: a number that is not finite is null."""
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if ok else None
+
+
+def logged_scores(evaluation: Dict[str, Any]) -> Dict[str, Optional[float]]:
+    """What the training logged last, with the accuracy of every group of a task."""
+    scores = {key: finite(evaluation[key]) for key in ("accuracy", "exact", "loss") if key in evaluation}
+    for group in evaluation.get("groups", []):
+        scores[CASE + str(group["group"])] = finite(group["accuracy"])
+    return scores
+
+
+def add_heads(folder: Path, record: Dict[str, Any]) -> None:
+    """Mixers without heads have them in their configuration all the same."""
+    config = json.loads((folder / "model.json").read_text(encoding="utf-8")).get("config", {})
+    dim, heads = config.get("dim"), config.get("heads")
+    if config.get("mixer") in ("none", "ssm") or config.get("architecture") == "linear":
+        return
+    if isinstance(dim, int) and isinstance(heads, int) and 1 <= heads <= dim:
+        record["heads"], record["head_width"] = heads, dim // heads
+
+
+class Program:
+    """The program `tost`, called as a process; an interruption reaches it once, so that it can save."""
+
+    def __init__(self, path: str, threads: int = 0):
+        self.path = path
+        self.threads = threads
+        self.stop = threading.Event()
+        self._running: set = set()
+        self._lock = threading.RLock()  # interrupt() comes by a signal, perhaps within call()
+
+    def interrupt(self) -> None:
+        with self._lock:
+            self.stop.set()
+            for process in self._running:
+                process.send_signal(signal.SIGINT)
+
+    def call(self, *args: Any, keep_open: Optional[int] = None, threads: int = 0) -> Dict[str, Any]:
+        """The JSON that the program prints. Raises StudyError with its message, Interrupted where it was stopped."""
+        command = [self.path] + [str(arg) for arg in args] + ["--json"]
+        if threads:
+            command += ["--threads", str(threads)]
+        extra: Dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {}
+        if keep_open is not None and os.name == "posix":
+            extra["pass_fds"] = (keep_open,)  # the lock lives as long as the process, even without its study
+        with self._lock:
+            if self.stop.is_set():
+                raise Interrupted()
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, **extra)
+            except OSError as error:
+                raise StudyError(f"'{self.path}' cannot be started: {error.strerror}.", 1) from None
+            self._running.add(process)
+        try:
+            out, err = process.communicate()
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        if process.returncode == 130:
+            raise Interrupted(out)
+        if process.returncode != 0:
+            lines = err.decode("utf-8", "replace").strip().splitlines() or [f"ended with {process.returncode}"]
+            message = lines[-1]
+            message = message[len("error: "):] if message.startswith("error: ") else message
+            raise StudyError(message, 2 if process.returncode == 2 else 1)
+        try:
+            return json.loads(out)
+        except ValueError:
+            raise StudyError(f"'{self.path} {args[0]}' printed no JSON; is it of the same version?", 1) from None
+
+    def check(self, settings: Dict[str, Any]) -> Dict[str, Any]:
+        """Kind, metric, whether runs are scored, and the whole configuration. Refuses what no run can have."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "config.json")
+            file.write_text(json.dumps(settings), encoding="utf-8")
+            return self.call("train", "--dry-run", "--config", file, "--out", Path(folder, "run"))
+
+
+@contextmanager
+def locked(folder: Path, stop: threading.Event):
+    """The lock of one run, its file descriptor given to the process that trains it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / f".{folder.name}.lock", "w", encoding="utf-8") as file:
+        while fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # of another study, or of a process that outlived its study
+                if stop.wait(0.2):
+                    raise Interrupted() from None
+        yield file.fileno()
+
+
+class Runner:
+    """Trains and scores single runs below `out`."""
+
+    def __init__(self, program: Program, out: Path, rules: Dict[str, Dict[str, Any]], overwrite: bool):
+        self.program = program
+        self.out = out
+        self.rules = rules  # by task: kind, metric, rule
+        self.overwrite = overwrite
+
+    def rule(self, run: PlannedRun) -> Dict[str, Any]:
+        """What is scored. Trials are scored on the validation split, so that no reported score takes part in a choice."""
+        rule = self.rules[run.task]["rule"]
+        return rule if run.tried is None else {"split": "validation", "corruptions": None}
+
+    def action(self, run: PlannedRun) -> str:
+        folder = self.out / run.folder
+        return choose_action(read_record(folder), run, self.rule(run), self.overwrite, str(folder))
+
+    def run(self, run: PlannedRun) -> Dict[str, Any]:
+        """The run's record. Raises Interrupted; failures are in the record."""
+        folder = self.out / run.folder
+        with locked(folder, self.program.stop) as lock:
+            action = self.action(run)  # another study may have done it meanwhile
+            record = read_record(folder)
+            if action == "keep":
+                return record
+            try:
+                if action != "score":
+                    record = self._train_both(run, folder, record, action, lock)
+                self._score(run, folder, record)
+            except (StudyError, OSError, ValueError, KeyError) as error:
+                trained = record is not None and record["state"] in ("trained", "done")
+                if not trained:
+                    record = merge(EMPTY, {"settings": run.settings, "pretrain": run.pretrain, "state": "failed"})
+                record = {**record, "state": "trained" if trained else "failed", "error": str(error) or repr(error)}
+            write_record(folder, record)
+            return record
+
+    def _train_both(self, run: PlannedRun, folder: Path, record: Optional[Dict[str, Any]], action: str,
+                    lock: int) -> Dict[str, Any]:
+        settings = dict(run.settings)
+        if run.pretrain is not None:
+            first = self.out / run.pretrain_folder
+            done = read_record(first)
+            stage = PlannedRun(run.task, run.variant, run.seed, run.pretrain, None, run.pretrain_folder)
+            if done is None or done["state"] != "trained" or done["settings"] != run.pretrain:
+                found = choose_action(done, stage, {}, self.overwrite, str(first))
+                self._train(run.pretrain, merge(EMPTY, {"settings": run.pretrain}), first, done, found, lock)
+            settings.pop("model", None)  # the first stage's file says what it is
+            settings["from"] = str(first / "checkpoints" / last_checkpoint(first))
+        new = merge(EMPTY, {"settings": run.settings, "pretrain": run.pretrain})
+        return self._train(settings, new, folder, record, action, lock)
+
+    def _train(self, settings: Dict[str, Any], new: Dict[str, Any], folder: Path, record: Optional[Dict[str, Any]],
+               action: str, lock: int) -> Dict[str, Any]:
+        resume = action == "resume" and (folder / "config.json").exists()
+        replace = action == "train again" and (folder / "config.json").exists()
+        record = record if resume else new
+        known = (record["seconds"], record["cpu_seconds"])
+        # What a killed process spent is not known: until a training ends by itself, the record does not claim to know.
+        state = "replacing" if replace else "started"
+        record = {**record, "state": state, "error": "", "seconds": None, "cpu_seconds": None}
+        write_record(folder, record)
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place, "config.json")
+            data = str(settings.get("data", ""))
+            if data.startswith(GENERATED):
+                settings = {**settings, "data": str((self.out / data[len(GENERATED):]).resolve())}
+            file.write_text(json.dumps(settings), encoding="utf-8")
+            how = ["--resume"] if resume else ["--config", file] + ["--overwrite"] * replace
+            try:
+                report = self.program.call("train", "--out", folder, "--quiet", *how, keep_open=lock,
+                                           threads=self.program.threads)
+                record["state"] = "trained"
+            except Interrupted as stopped:
+                report = json.loads(stopped.args[0] or "{}") if stopped.args else {}
+                record["state"] = "started"
+        if None not in known and "cpu_seconds" in report:
+            record["seconds"] = known[0] + report["seconds"]
+            record["cpu_seconds"] = known[1] + report["cpu_seconds"]
+        record["parameters"] = report.get("parameters", record["parameters"])
+        write_record(folder, record)
+        if record["state"] != "trained":
+            raise Interrupted()
+        return record
+
+    def _score(self, run: PlannedRun, folder: Path, record: Dict[str, Any]) -> None:
+        found, rule = self.rules[run.task], self.rule(run)
+        metric = found["metric"]
+        evaluations = metrics_of(folder)
+        if found["scored"]:
+            threads = self.program.threads or run.settings.get("threads", 0)
+            scores = self._eval(folder, threads, rule["split"])
+            corrupted = rule["corruptions"] or {"kinds": [], "strengths": []}
+            record["corrupted"] = {
+                kind: [self._eval(folder, threads, corrupted["split"], kind, s)["top1"] for s in corrupted["strengths"]]
+                for kind in corrupted["kinds"]}
+        else:
+            if not evaluations:
+                raise StudyError(f"'{folder}' has no evaluation to read the {metric} from.", 1)
+            scores = logged_scores(evaluations[-1])
+            sizes = [group.get("state_bytes") for group in evaluations[-1].get("groups", [])]
+            record["state_bytes"] = max(filter(None, sizes), default=None)
+        record["scores"], record["metric"], record["scored_by"] = scores, metric, rule
+        record["curve"] = {"steps": [e["step"] for e in evaluations], "epochs": [e["epoch"] for e in evaluations],
+                           "values": [finite(e.get(metric)) for e in evaluations]}
+        add_heads(folder, record)
+        record["state"], record["error"] = "done", ""
+
+    def _eval(self, folder: Path, threads: int, split: str, kind: str = "", strength: int = 0) -> Dict[str, Any]:
+        damage = ["--corrupt", kind, "--strength", strength] if kind else []
+        report = self.program.call("eval", folder, "--split", split, *damage, threads=threads)
+        return {key: finite(report[key]) for key in ("top1", "top5", "loss") if key in report}
+
+
+def last_checkpoint(folder: Path) -> str:
+    names = sorted(p.name for p in (folder / "checkpoints").glob("step-*") if p.is_dir())
+    if not names:
+        raise StudyError(f"'{folder}' has no checkpoint.", 1)
+    return names[-1]
+
+
+def rule_of(check: Dict[str, Any], split: str, corrupted: Optional[Corrupted]) -> Dict[str, Any]:
+    """What is scored, from what the program says of a run of these settings."""
+    if corrupted and not check["corruptible"]:
+        raise StudyError("Corruptions are for pictures; leave them out.")
+    if not check["scored"]:
+        if split not in ("", "validation"):
+            raise StudyError("Language models are scored by the validation split that training reports; leave score out, "
+                             "or set its split to validation.")
+        rule: Dict[str, Any] = {"split": "validation", "corruptions": None}
+    else:
+        damage = corrupted and {"kinds": corrupted.kinds, "strengths": corrupted.strengths, "split": corrupted.split}
+        rule = {"split": split or "test", "corruptions": damage or None}
+    return {"kind": check["kind"], "metric": check["metric"], "scored": check["scored"], "rule": rule}
+
+
+def _show_time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> Dict[str, Any]:
+    """The runs that are not kept, `jobs` at a time; counts of failed ones, and whether the user stopped it."""
+    result = {"failed": 0, "interrupted": False}
+    begin, lock, finished = time.monotonic(), threading.Lock(), 0
+
+    def one(run: PlannedRun) -> None:
+        nonlocal finished
+        start = time.monotonic()
+        try:
+            record = runner.run(run)
+        except Interrupted:
+            result["interrupted"] = True
+            return
+        with lock:
+            finished += 1
+            result["failed"] += bool(record["error"])
+            now = time.monotonic()
+            left = (now - begin) / finished * (len(runs) - finished)
+            score = record["scores"].get(record["metric"])
+            words = f"failed: {record['error']}" if record["error"] else \
+                f"{record['metric']} {'not finite' if score is None else format(score, '.4f')}"
+            if not quiet:
+                print(f"[{finished}/{len(runs)}] {run.label}: {words}, {_show_time(now - start)}"
+                      + (f", about {_show_time(left)} left" if finished < len(runs) else ""), file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        futures = [pool.submit(one, run) for run in runs]
+        for future in futures:
+            future.result()
+    return result

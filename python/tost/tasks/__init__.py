@@ -1,0 +1,132 @@
+"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy, and no torch.
+
+A task of tokens is a folder of train, validation and test.safetensors: `tokens` [n, T], `targets` [n, T] (the token that
+is asked for at this place, -1: none) and `group` [n], with the vocabulary's size and the names of the groups as metadata.
+Pathfinder is a folder of pictures, as Fashion-MNIST is (idx files).
+"""
+
+import json
+import multiprocessing
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from . import files, mad, recall
+from .recall import Case, Task
+
+TASKS = {"recall": recall.Recall, "needle": recall.Needle, "copying": recall.Copying, "parity": recall.State,
+         "s3": recall.Symmetric3, "in-context-recall": mad.InContextRecall, "noisy-in-context-recall": mad.NoisyRecall,
+         "fuzzy-in-context-recall": mad.FuzzyRecall, "selective-copying": mad.SelectiveCopying,
+         "memorization": mad.Memorization, "compression": mad.Compression}
+LENGTHS = {"recall": [64], "needle": [128, 256, 512, 1024], "copying": [64], "parity": [8, 16, 32, 64],
+           "s3": [8, 16, 32, 64], "selective-copying": [256], "memorization": [32], "compression": [32]}
+SPLITS = ["train", "validation", "test"]
+MOST_BYTES = 1 << 36  # of one file
+DEFAULTS = {"seed": 0, "train": 20_000, "validation": 256, "test": 256}
+
+
+def names() -> List[str]:
+    return list(TASKS) + ["pathfinder"]
+
+
+def cases_of(name: str, lengths: Optional[List[int]], pairs: Optional[List[int]], depths: Optional[List[float]]) -> List[Case]:
+    """One number of pairs goes with all lengths, or there are as many of both; every depth goes with every length."""
+    lengths = lengths or LENGTHS.get(name, [128])
+    if not TASKS[name].has_pairs:
+        if pairs:
+            raise ValueError(f"pairs does not go with {name}.")
+        return [Case(length, 0, depth) for depth in depths or [-1.0] for length in lengths]
+    if depths:
+        raise ValueError(f"depths does not go with {name}.")
+    pairs = pairs or [16 if name == "selective-copying" else 4]
+    count = max(len(lengths), len(pairs))
+    if len(lengths) not in (1, count) or len(pairs) not in (1, count):
+        raise ValueError(f"lengths has {len(lengths)} values and pairs {len(pairs)}; give as many of both, or one of either.")
+    return [Case(lengths[i % len(lengths)], pairs[i % len(pairs)]) for i in range(count)]
+
+
+def draw(task: Task, cases: List[Case], split: str, count: int, seed: int) -> Dict[str, np.ndarray]:
+    """`count` samples of every case. Sample i of a case is a function of seed, split and case alone."""
+    longest = max(case.length for case in cases)
+    rows = count * len(cases)
+    if rows * longest * 8 > MOST_BYTES:
+        raise ValueError(f"{rows} samples of {longest} tokens are more than a file of 64 GiB; take fewer or shorter ones.")
+    token_type = np.uint8 if task.vocabulary <= 256 or task.tokenizer else np.int32
+    tokens = np.zeros((rows, longest), token_type)
+    targets = np.full((rows, longest), -1, np.int16 if task.vocabulary < 1 << 15 else np.int32)
+    for number, case in enumerate(cases):
+        for i in range(count):
+            random = np.random.default_rng([seed, SPLITS.index(split), case.length, case.pairs, i])
+            sample = task.sample(case, split == "train", random)
+            row = number * count + i
+            tokens[row, :case.length], targets[row, :case.length] = sample
+    return {"tokens": tokens, "targets": targets, "group": np.repeat(np.arange(len(cases), dtype=np.int32), count)}
+
+
+def _picture(arguments) -> Tuple[np.ndarray, int]:
+    artist, seed, split, i = arguments
+    image, label, _ = artist.draw(np.random.default_rng([seed, SPLITS.index(split), i]))
+    return image, label
+
+
+def _make_pathfinder(part: Path, side: int, contour_length: int, sizes: Dict[str, int], seed: int, jobs: int) -> None:
+    from .pathfinder import Artist
+    from .stamps import rules_of
+    artist = Artist(rules_of(side, contour_length))
+    # The picture readers hold the validation split out of the training pictures.
+    for split, name, count in (("train", "train", sizes["train"]), ("test", "t10k", sizes["test"])):
+        arguments = ((artist, seed, split, i) for i in range(count))
+        if jobs > 1:
+            with multiprocessing.Pool(jobs) as pool:
+                pictures = pool.map(_picture, arguments, chunksize=64)
+        else:
+            pictures = [_picture(one) for one in arguments]
+        files.write_idx(part / f"{name}-images-idx3-ubyte", np.stack([image for image, _ in pictures]))
+        files.write_idx(part / f"{name}-labels-idx1-ubyte", np.array([label for _, label in pictures]))
+
+
+def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
+    """Makes the task that `options` describe in the folder `out`, unless it is there already.
+
+    `task` is a name of names(). Further options: lengths, pairs, depths (lists), seed, train, validation, test (samples of
+    every case), and those of the task; of pathfinder side and contour_length. Raises ValueError.
+    """
+    given = dict(options)
+    name = given.pop("task", None)
+    if name not in names():
+        raise ValueError(f"Unknown task '{name}' (known: {', '.join(names())}).")
+    common = {key: given.pop(key, usual) for key, usual in DEFAULTS.items()}
+    for key, value in common.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < (key != "seed"):
+            raise ValueError(f"{key} is {json.dumps(value)}; it must be an integer of at least {int(key != 'seed')}.")
+    folder = Path(out)
+    if name == "pathfinder":
+        sizes = {"side": 32, "contour_length": 14, **given}
+        if set(sizes) != {"side", "contour_length"}:
+            raise ValueError(f"pathfinder has no option {sorted(set(sizes) - {'side', 'contour_length'})[0]}.")
+        made = {"task": name, **common, **sizes}
+        if not files.made_before(folder, made):
+            files.write_folder(folder, made, lambda part: _make_pathfinder(
+                part, sizes["side"], sizes["contour_length"], common, common["seed"], jobs))
+        return
+    cases = cases_of(name, *(given.pop(key, None) for key in ("lengths", "pairs", "depths")))
+    for key in given:
+        if key not in TASKS[name].defaults:
+            known = ["lengths", "pairs", "depths"] + list(DEFAULTS) + list(TASKS[name].defaults)
+            raise ValueError(f"{name} has no option {key} (known: {', '.join(known)}).")
+    task = TASKS[name](**given)
+    for case in cases:
+        task.check(case)
+    made = {"task": name, **common, "cases": [case.name for case in cases], **TASKS[name].defaults, **given}
+    if files.made_before(folder, made):
+        return
+    metadata = {"task": name, "vocabulary": str(task.vocabulary), "groups": json.dumps([case.name for case in cases]),
+                "restores": json.dumps(task.restores), "tokenizer": task.tokenizer}
+
+    def write(part: Path) -> None:
+        for split in SPLITS:
+            tensors = draw(task, cases, split, common[split], common["seed"])
+            files.write_safetensors(part / f"{split}.safetensors", tensors, {**metadata, "split": split})
+
+    files.write_folder(folder, made, write)

@@ -1,0 +1,82 @@
+"""Writes task files: safetensors of tokens and targets, and idx files of pictures."""
+
+import json
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import numpy as np
+
+from .._write import write_atomic
+
+DTYPES = {"uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64"}
+
+
+def write_safetensors(path: Path, tensors: Dict[str, np.ndarray], metadata: Dict[str, str]) -> None:
+    header: Dict[str, Any] = {"__metadata__": metadata}
+    offset = 0
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))  # aligned without gaps
+    for name, array in ordered:
+        header[name] = {"dtype": DTYPES[array.dtype.name], "shape": list(array.shape),
+                        "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    write_atomic(path, [struct.pack("<Q", len(text)), text]
+                 + [array.astype(array.dtype.newbyteorder("<")).tobytes() for _, array in ordered])
+
+
+def read_safetensors(path: Path):
+    """Tensors and metadata of a file that write_safetensors() wrote."""
+    data = Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    metadata = header.pop("__metadata__", {})
+    names = {code: name for name, code in DTYPES.items()}
+    tensors = {}
+    for name, entry in header.items():
+        low, high = entry["data_offsets"]
+        array = np.frombuffer(data, np.dtype(names[entry["dtype"]]).newbyteorder("<"), offset=8 + size + low,
+                              count=(high - low) // np.dtype(names[entry["dtype"]]).itemsize)
+        tensors[name] = array.reshape(entry["shape"])
+    return tensors, metadata
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    """uint8 values of any rank."""
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    write_atomic(path, [header, array.astype(np.uint8).tobytes()])
+
+
+def made_before(folder: Path, options: Dict[str, Any]) -> bool:
+    """Whether `folder` was made from these options. Refuses a folder that holds anything else."""
+    mark = folder / "made.json"
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return False
+    try:
+        found = json.loads(mark.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ValueError(f"'{folder}' is there and was not made by tost.tasks; choose another folder.") from None
+    if found != options:
+        raise ValueError(f"'{folder}' holds a task with other settings; choose another folder, or remove it.")
+    return True
+
+
+def write_folder(folder: Path, options: Dict[str, Any], write: Callable[[Path], None]) -> None:
+    """Makes the folder in one step: it is there when it is complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=str(folder.parent)))
+    try:
+        write(part)
+        (part / "made.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+        os.chmod(str(part), 0o755)
+        if folder.exists():
+            folder.rmdir()  # it is empty
+        part.replace(folder)
+    except BaseException:
+        for path in part.iterdir():
+            path.unlink()
+        part.rmdir()
+        raise

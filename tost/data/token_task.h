@@ -1,0 +1,63 @@
+// Synthetic tasks of tokens as files, which python/tost/tasks makes: FOLDER/SPLIT.safetensors with
+//   tokens [n, T]   ids, of any type of integers
+//   targets [n, T]  the token that is asked for at this place, -1: none
+//   group [n]       optional: how long and how hard a sample is, an index of the names
+// and the metadata `vocabulary` (a number), `task` (a name), `groups` (names, a JSON list),
+// `restores` ("true": targets are the tokens themselves) and `tokenizer` ("bytes", or none).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tost/torch.h"
+
+namespace tost {
+
+struct TokenTaskBatch {
+  torch::Tensor ids;      // [B, T] int64
+  torch::Tensor targets;  // [B, T] int64, -1 where nothing is asked
+};
+
+// Whether the folder holds such files.
+bool is_token_task(const std::filesystem::path& folder);
+
+// One split, mapped. Immutable; usable from several threads.
+class TokenTaskData {
+ public:
+  // Throws a usage Error for a split that is not there, with those that are; a data Error naming
+  // the file for tensors that are missing, of other shapes or types, or of different sizes, for
+  // groups without a name, and for samples that ask for nothing.
+  TokenTaskData(const std::filesystem::path& folder, const std::string& split);
+
+  const std::string& task() const { return task_; }
+  int64_t vocabulary() const { return vocabulary_; }
+  bool restores() const { return restores_; }
+  bool bytes() const { return bytes_; }
+  int64_t groups() const { return std::ssize(names_); }
+  const std::string& name(int64_t group) const { return names_[size_t(group)]; }
+  int64_t samples(int64_t group) const { return std::ssize(rows_[size_t(group)]); }
+  int64_t all_samples() const { return tokens_.size(0); }
+  // Of the group's longest sample: up to the last token that is asked for.
+  int64_t length(int64_t group) const { return lengths_[size_t(group)]; }
+
+  // Samples of a group, cut to its length. Throws a data Error naming the file for tokens and
+  // targets outside the vocabulary.
+  TokenTaskBatch batch(int64_t group, const std::vector<int64_t>& samples) const;
+
+ private:
+  void read_metadata(const std::map<std::string, std::string>& metadata);
+  void read_groups(const torch::Tensor& group);
+
+  std::string file_, task_;
+  int64_t vocabulary_ = 0;
+  bool restores_ = false, bytes_ = false;
+  torch::Tensor tokens_, targets_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<int64_t>> rows_;  // by group
+  std::vector<int64_t> lengths_;            // by group
+};
+
+}  // namespace tost

@@ -1,0 +1,195 @@
+#include "tost/kinds/language/answer_eval.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "tost/base/error.h"
+#include "tost/comm/sums.h"
+#include "tost/io/parse_json.h"
+#include "tost/nn/evaluation_mode.h"
+#include "tost/nn/model_room.h"
+#include "tost/nn/module_device.h"
+#include "tost/nn/precision.h"
+
+namespace tost {
+namespace {
+
+using nlohmann::json;
+using torch::Tensor;
+
+constexpr int64_t kTokensAtOnce = 8192;
+constexpr int64_t kPiece = 2048;  // of a sample that is read with a state
+
+// A single sample, its state carried from piece to piece.
+TokenScores score_in_pieces(LanguageModel& model, const TokenTaskBatch& batch,
+                            LanguageState& state) {
+  std::vector<Tensor> loss, likely;
+  for (int64_t t = 0; t < batch.ids.size(1); t += kPiece) {
+    const int64_t count = std::min(kPiece, batch.ids.size(1) - t);
+    const Tensor hidden = model.hidden(batch.ids.narrow(1, t, count), &state);
+    const auto scores = score_targets(model, hidden, batch.targets.narrow(1, t, count));
+    loss.push_back(scores.loss);
+    likely.push_back(scores.likely);
+  }
+  return {torch::cat(loss), torch::cat(likely)};
+}
+
+// Sets `bytes` to what is left in the state where there is one.
+TokenScores score_batch(LanguageModel& model, const TokenTaskBatch& batch, int64_t& bytes) {
+  if (batch.ids.size(1) <= kPiece) {
+    return score_targets(model, model.hidden(batch.ids), batch.targets);
+  }
+  LanguageState state;
+  TokenScores scores = score_in_pieces(model, batch, state);
+  bytes = state_bytes(state);
+  return scores;
+}
+
+int64_t batch_for(int64_t length, int64_t batch) {
+  if (length > kPiece) return 1;
+  return batch > 0 ? batch : std::max<int64_t>(1, kTokensAtOnce / length);
+}
+
+int64_t samples_of(const TokenTaskData& data, int64_t group, const AnswerEvalOptions& options) {
+  const int64_t all = data.samples(group);
+  return options.samples > 0 ? std::min(options.samples, all) : all;
+}
+
+}  // namespace
+
+void AnswerTally::add(const Tensor& targets, const TokenScores& scores) {
+  const Tensor asked = targets.ne(-1).to(scores.likely.device());
+  // 1 for each answer that is wrong, by sample.
+  const Tensor wrong = torch::zeros_like(asked, torch::kInt64)
+                           .masked_scatter_(asked, scores.likely.logical_not().to(torch::kInt64));
+  const Tensor by_sample = wrong.sum(1);
+  samples_ += targets.size(0);
+  tokens_ += scores.likely.numel();
+  right_ += scores.likely.sum().item<int64_t>();
+  exact_ += by_sample.eq(0).sum().item<int64_t>();
+  loss_ += scores.loss.to(torch::kDouble).sum().item<double>();
+}
+
+bool AnswerTally::add_up(Group* group, bool stopped) {
+  if (group == nullptr) return !stopped;
+  std::vector<int64_t> counts{samples_, tokens_, exact_, right_};
+  if (!tost::add_up(group, {&loss_}, stopped)) return false;
+  tost::add_up(group, counts);
+  samples_ = counts[0];
+  tokens_ = counts[1];
+  exact_ = counts[2];
+  right_ = counts[3];
+  return true;
+}
+
+AnswerScores AnswerTally::scores() const {
+  AnswerScores result;
+  const double samples = double(std::max<int64_t>(1, samples_)),
+               tokens = double(std::max<int64_t>(1, tokens_));
+  result.samples = samples_;
+  result.tokens = tokens_;
+  result.accuracy = double(right_) / tokens;
+  result.exact = double(exact_) / samples;
+  result.loss = loss_ / tokens;
+  return result;
+}
+
+void check_answers_fit(const LanguageConfig& config, const TokenTaskData& data) {
+  if (config.auto_encoder != data.restores()) {
+    fail_usage("The task ",
+               config.auto_encoder ? "predicts tokens, and the model is an auto-encoder"
+                                   : "needs an auto-encoder, and the model is none",
+               "; tasks that restore tokens (compression) alone go with auto-encoders.");
+  }
+  if (data.vocabulary() > config.vocab) {
+    fail_usage("The task has ", data.vocabulary(), " tokens and the model ", config.vocab,
+               "; make the task with a vocabulary that the model has.");
+  }
+  for (int64_t group = 0; group < data.groups(); ++group) {
+    const int64_t length = data.length(group);
+    if (config.auto_encoder && length > kPiece) {
+      fail_usage("An auto-encoder reads at most ", kPiece, " tokens, not ", length, ".");
+    }
+    if (config.positions == "none" || length <= config.block) continue;
+    fail_usage("A length of ", length, " is beyond the model's ", config.block,
+               " learned positions; choose shorter ones, or train a model with positions none.");
+  }
+}
+
+std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
+                                                          const TokenTaskData& data,
+                                                          const AnswerEvalOptions& options) {
+  if (options.samples < 0 || options.batch < 0) {
+    fail_usage("There must be at least one sample, and one a batch, not ", options.samples, " and ",
+               options.batch, ".");
+  }
+  check_answers_fit(model.config(), data);
+  int64_t total = 0;
+  for (int64_t group = 0; group < data.groups(); ++group) {
+    total += samples_of(data, group, options);
+    check_answer_memory(model.config(), data.length(group),
+                        batch_for(data.length(group), options.batch), /*training=*/false,
+                        room_on(device_of(model)));
+  }
+  const torch::InferenceMode no_grad;
+  const EvaluationMode mode(model);
+  const PrecisionScope precision(options.precision, device_of(model));
+  std::vector<AnswerScores> all;
+  int64_t before = 0;
+  const auto shared = std::make_shared<const TokenTaskData>(data);  // outlives an aborted reading
+  for (int64_t group = 0; group < data.groups(); ++group) {
+    AnswerTally tally;
+    int64_t bytes = 0;
+    double seconds = 0;
+    const int64_t samples = samples_of(data, group, options);
+    const int64_t step = batch_for(data.length(group), options.batch);
+    bool stopped = false;
+    for (int64_t first = step * rank_of(options.group); first < samples;
+         first += step * world_of(options.group)) {
+      stopped = options.stop != nullptr && options.stop->load();
+      if (stopped) break;
+      std::vector<int64_t> chosen(size_t(std::min(step, samples - first)));
+      std::iota(chosen.begin(), chosen.end(), first);
+      const TokenTaskBatch batch = read_watched(
+          options.read_guard, [shared, group, chosen] { return shared->batch(group, chosen); });
+      // Outside the clock, which is for reading alone.
+      if (bytes == 0 && data.length(group) <= kPiece) {
+        bytes = bytes_kept(model, batch.ids.narrow(0, 0, 1));
+      }
+      const auto start = std::chrono::steady_clock::now();
+      tally.add(batch.targets, score_batch(model, batch, bytes));
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (options.progress) options.progress(before + first + std::ssize(chosen), total);
+    }
+    if (!tally.add_up(options.group, stopped)) return std::nullopt;
+    all.push_back(tally.scores());
+    all.back().group = data.name(group);
+    all.back().length = data.length(group);
+    all.back().state_bytes = bytes;
+    all.back().seconds = seconds;
+    before += samples;
+  }
+  return all;
+}
+
+json to_json(const std::vector<AnswerScores>& scores) {
+  double accuracy = 0, exact = 0, loss = 0;
+  int64_t tokens = 0;
+  json groups = json::array();
+  for (const AnswerScores& one : scores) {
+    accuracy += one.accuracy / double(scores.size());
+    exact += one.exact / double(scores.size());
+    loss += one.loss / double(scores.size());
+    tokens += one.tokens;
+    groups.push_back(
+        TOST_MEMBERS(one, group, length, samples, tokens, accuracy, exact, loss, state_bytes));
+  }
+  return {{"accuracy", accuracy},
+          {"exact", exact},
+          {"loss", loss},
+          {"tokens", tokens},
+          {"groups", std::move(groups)}};
+}
+
+}  // namespace tost

@@ -1,0 +1,68 @@
+// How many of the tokens that a task asks for (token_task.h) a language model gives, by group.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tost/comm/group.h"
+#include "tost/data/token_task.h"
+#include "tost/data/watched_read.h"
+#include "tost/kinds/language/scores.h"
+
+namespace tost {
+
+struct AnswerScores {
+  std::string group;
+  int64_t length = 0;               // tokens of the longest sample
+  int64_t samples = 0, tokens = 0;  // tokens: those that are asked for
+  double accuracy = 0;              // share of tokens that are the most likely
+  double exact = 0;                 // share of samples with all tokens right
+  double loss = 0;                  // nats a token
+  int64_t state_bytes = 0;          // what the model remembers of one sample at its end
+  double seconds = 0;               // of reading
+};
+
+// Sums over batches of one group.
+class AnswerTally {
+ public:
+  // One score a target of the batch, in order.
+  void add(const torch::Tensor& targets, const TokenScores& scores);
+  // As ClassificationMeter::add_up().
+  bool add_up(Group* group, bool stopped);
+  AnswerScores scores() const;
+
+ private:
+  double loss_ = 0;
+  int64_t samples_ = 0, tokens_ = 0, exact_ = 0, right_ = 0;
+};
+
+struct AnswerEvalOptions : LanguageEvalOptions {
+  int64_t samples = 0;        // the first ones of every group; 0: all
+  int64_t batch = 0;          // samples read together; 0: as many as make 8,192 tokens
+  ReadGuard read_guard = {};  // of every batch
+  Group* group = nullptr;     // of processes that each score some of the batches
+};
+
+// Samples beyond 2,048 tokens are read one by one and in pieces, so that a state of constant size
+// means constant memory. Without gradients, in evaluation mode, deterministic. progress counts
+// samples over all groups. Nothing when `stop` ended it. Throws what check_answers_fit() throws,
+// and a usage Error for samples beyond the memory.
+std::optional<std::vector<AnswerScores>> evaluate_answers(LanguageModel& model,
+                                                          const TokenTaskData& data,
+                                                          const AnswerEvalOptions& options = {});
+
+// Throws a usage Error for data with a larger vocabulary than the model's, of samples beyond its
+// positions, or to be restored by a model that predicts.
+void check_answers_fit(const LanguageConfig& config, const TokenTaskData& data);
+
+// Throws a usage Error with both figures where reading `samples` samples of `length` tokens at a
+// time, or training on them, takes more than `available` bytes at the very least. Nothing is
+// refused where `available` is 0, which means unknown.
+void check_answer_memory(const LanguageConfig& config, int64_t length, int64_t samples,
+                         bool training, int64_t available);
+
+// accuracy, exact and loss (means over the groups, each with the same weight), tokens, and
+// "groups", an object each: group, length, samples, tokens, accuracy, exact, loss, state_bytes.
+nlohmann::json to_json(const std::vector<AnswerScores>& scores);
+
+}  // namespace tost
