@@ -7,7 +7,7 @@
 #include "tost/io/safe_text.h"
 #include "tost/io/torch_layout.h"
 #include "tost/io/zip_archive.h"
-#include "tost/io/zip_crc32.h"
+#include "tost/io/crc.h"
 
 namespace tost {
 namespace {

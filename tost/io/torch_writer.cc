@@ -12,7 +12,7 @@
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
 #include "tost/base/file.h"
-#include "tost/io/zip_crc32.h"
+#include "tost/io/crc.h"
 
 namespace tost {
 namespace {

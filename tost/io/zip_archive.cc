@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/zip_crc32.h"
+#include "tost/io/crc.h"
 #include "tost/io/zip_directory.h"
 
 namespace tost {

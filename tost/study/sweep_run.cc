@@ -11,7 +11,7 @@
 #include "tost/base/folder_lock.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/io/crc32c.h"
+#include "tost/io/crc.h"
 #include "tost/kinds/train_run.h"
 #include "tost/store/run_layout.h"
 #include "tost/study/run_score.h"
