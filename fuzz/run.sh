@@ -21,9 +21,9 @@ sources_of() {
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/{foreign_facts,foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
+      echo tost/store/{foreign_facts,foreign_model,metadata,recognise}.cc tost/nn/{config_json,preset_names}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc tost/io/safetensors_{header,index,probe}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
@@ -35,7 +35,7 @@ sources_of() {
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc tost/io/safetensors_{header,index,probe}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     *) echo "no target '$1'; there are: $(ls fuzz/corpus | tr '\n' ' ')" >&2; exit 2 ;;
   esac
 }

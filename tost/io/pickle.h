@@ -1,15 +1,17 @@
-// What a pickle describes, as plain data: a flat list of values that refer to each other by number.
+// Just enough of Python's pickle to read checkpoints: protocols 2 to 5 as plain data. Nothing is
+// ever called, imported or looked up; where Python would, the tree holds what was named and with
+// which arguments.
 //
-// Shared values are stored once, circles are possible, and nothing about the tree recurses, not
-// even its destruction; who walks it has to remember where he has been. Text lies in the pickle's
-// own bytes, which must outlive the tree.
+// The tree is a flat list of values that refer to each other by number. Shared values are stored
+// once, circles are possible, and nothing about the tree recurses, not even its destruction; who
+// walks it has to remember where he has been. Text lies in the pickle's own bytes, which must
+// outlive the tree.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace tost {
@@ -29,8 +31,8 @@ enum class PickleKind : uint8_t {
   kDict,
   kSet,
   kFrozenSet,
-  kGlobal,        // the name of a class or function; never looked up
-  kObject,        // what a call would have made; never called
+  kGlobal,        // the name of a class or function
+  kObject,        // what a call would have made
   kPersistentId,  // a name for something outside of the pickle
 };
 
@@ -51,9 +53,8 @@ struct PickleValue {
 // A class or function the pickle names.
 struct PickleGlobal {
   std::string_view module, name;
-  uint32_t offset = 0;     // where first
-  int64_t references = 0;  // how often it is named
-  int64_t calls = 0;       // how often it would be called
+  uint32_t offset = 0;  // where first
+  int64_t calls = 0;    // how often it would be called
   std::string full_name() const { return std::string(module) + "." + std::string(name); }
 };
 
@@ -89,8 +90,6 @@ class PickleTree {
   // Whether the value is the global, or an object made by calling it.
   bool is_global(PickleId id, std::string_view module, std::string_view name) const;
   bool is_call(PickleId id, std::string_view module, std::string_view name) const;
-  // The value of a dict's string key; nullptr where it has none.
-  const PickleId* find(PickleId dict, std::string_view key) const;
   // Everything the value refers to directly, in order.
   void append_children(PickleId id, std::vector<PickleId>& out) const;
 
@@ -116,5 +115,34 @@ class PickleTree {
   };
   std::unordered_map<FullName, size_t, HashName> global_index_;
 };
+
+// What a pickle may take. One byte of it can make a value of 40 bytes, a container of about 100 or
+// an object of about 200, so that memory has a limit of its own. It is counted without what growing
+// vectors hold while they move, which is as much again.
+struct PickleLimits {
+  int64_t values = 4'000'000;
+  int64_t items = 16'000'000;  // references in all containers
+  int64_t stack = 4'000'000;
+  int64_t memo = 4'000'000;
+  int64_t depth = 1000;  // of marks, and of values in each other by the longest path
+  int64_t memory = int64_t{256} << 20;
+};
+
+// Reads `bytes`, which must outlive the tree and hold one pickle of at most 1 GiB and nothing after
+// it. `where` names file and entry in messages.
+//
+// Throws a data Error naming the byte for: an opcode that protocols 2 to 5 do not write, extension
+// codes, buffers outside of the pickle, frames that do not fit, a missing STOP, a stack or memo
+// used before it was filled, a mark in the wrong place, keys that cannot be keys or have more than
+// 64 KiB, a key twice in a dict, classes with names of more than 512 bytes or more than 100,000 of
+// them, strings that are not UTF-8, changes to what cannot be changed (a tuple, a class), and
+// whatever goes over a limit.
+PickleTree read_pickle(std::string_view bytes, const std::string& where,
+                       const PickleLimits& limits = {});
+
+// Throws a data Error where values lie in each other more than `most` deep by the longest path, or
+// where a dict has a key twice.
+void check_pickle_tree(const PickleTree& tree, const std::string& where, int64_t most);
+[[noreturn]] void fail_pickle(const std::string& where, size_t offset, const std::string& what);
 
 }  // namespace tost

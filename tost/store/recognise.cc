@@ -1,4 +1,4 @@
-#include "tost/io/torch_model.h"
+#include "tost/store/recognise.h"
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
