@@ -101,8 +101,6 @@ class Recall(cli_test.Case):
         self.refused(out, "--task", "copying", says="the model is an auto-encoder")
         self.refused(out, "--task", "compression", "--lengths", "4k", says="at most 2048 tokens")
         self.refused("mqar", "--task", "compression", says="needs an auto-encoder")
-        self.error("export", out, "--onnx", self.dir / "x.onnx", exit_code=2, says="is an auto-encoder")
-        self.assertFalse((self.dir / "x.onnx").exists())
 
     def test_wrong_requests(self):
         self.refused("mqar", "--task", "mqar", "--lengths", "64", says="learned positions")

@@ -11,7 +11,6 @@
 #include "tost/base/path.h"
 #include "tost/base/scratch_folder.h"
 #include "tost/bench/timing.h"
-#include "tost/kinds/convert.h"
 #include "tost/kinds/language/file.h"
 #include "tost/nn/state_dict.h"
 
@@ -57,14 +56,12 @@ std::vector<LoadBenchRow> run_load_bench(const LoadBenchOptions& options) {
   const ScratchFolder folder(options.folder, "name another with --folder");
   const auto model = make_language_model(config);
   const StateDict written = state_dict(*model);
-  std::vector<LoadBenchRow> rows(2);
+  std::vector<LoadBenchRow> rows(1);
   rows[0].format = "safetensors";
-  rows[1].format = "pth";
   const auto file_of = [&](const LoadBenchRow& row) {
     return folder.path() / ("model." + row.format);
   };
   save_language_file(file_of(rows[0]), *model, {.config = config, .tokenizer = nullptr});
-  convert_model(file_of(rows[0]), file_of(rows[1]), {});
   // Dropped outside of the times.
   Memory read(nullptr, &std::free);
   LoadedLanguage loaded;
