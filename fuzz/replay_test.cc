@@ -6,7 +6,6 @@
 
 #include "fuzz/targets.h"
 #include "tost/base/file.h"
-#include "tost/io/torch_fuzz_test_util.h"
 
 namespace tost::fuzz {
 namespace {
@@ -31,14 +30,6 @@ TEST_P(Corpus, EveryFileEndsInDataOrASentence) {
 
 INSTANTIATE_TEST_SUITE_P(Fuzz, Corpus, ::testing::ValuesIn(kTargets),
                          [](const auto& info) { return std::string(info.param.name); });
-
-// Reports take ten times as long, so that while fuzzing only some inputs get one.
-TEST(TorchCorpus, IsReportedOnToo) {
-  for (const auto& entry : fs::directory_iterator(kCorpus / "torch_file")) {
-    SCOPED_TRACE(entry.path().filename().string());
-    EXPECT_NO_THROW(testing::try_torch_bytes(read_file(entry.path(), 1 << 20), true));
-  }
-}
 
 TEST(CorpusFolders, EveryOneHasItsTarget) {
   std::set<std::string> names, folders;

@@ -10,20 +10,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 flags=(-std=c++20 -O1 -g -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-libraries=(-lz -ljpeg -lpng16 -lpcre2-8)
+libraries=(-lz -lisal -ljpeg -lpng16 -lpcre2-8)
 base=(tost/base/{file,file_calls,path,text,utf8,random}.cc tost/io/{mapped_file,parse_json,safe_text}.cc)
 
 sources_of() {
   case $1 in
-    checkpoint) echo tost/io/crc32c.cc tost/store/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
+    checkpoint) echo tost/io/crc.cc tost/store/{manifest,metadata,run_layout}.cc tost/train/{guards,loop_state}.cc ;;
     cifar) echo tost/io/cifar.cc ;;
     idx) echo tost/io/idx.cc ;;
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/{foreign_facts,foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
+      echo tost/store/{foreign_facts,foreign_model,metadata,recognise}.cc tost/nn/{config_json,preset_names}.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
@@ -33,7 +33,7 @@ sources_of() {
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)
-      echo tost/io/{pickle,torch,zip}_*.cc tost/io/safetensors_{header,index,probe}.cc ;;
+      echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     *) echo "no target '$1'; there are: $(ls fuzz/corpus | tr '\n' ' ')" >&2; exit 2 ;;
   esac
 }

@@ -120,8 +120,7 @@ class Use(cli_test.Case):
     def test_an_unknown_name(self):
         for command in (["predict", "shpes", "x.png"], ["generate", "shpes"], ["eval", "shpes", "--data", "shapes"],
                         ["explain", "shpes"], ["inspect", "shpes"], ["serve", "shpes"], ["serve", "a=shpes", "--port", "0"],
-                        ["quantize", "shpes", self.dir / "q.safetensors"], ["convert", "shpes", self.dir / "c"],
-                        ["export", "shpes", "--onnx", self.dir / "o.onnx"]):
+                        ["quantize", "shpes", self.dir / "q.safetensors"]):
             self.error(*command, exit_code=1, says=["'shpes' does not exist", *NAMES, "Did you mean 'shapes'?"], cwd=self.dir)
         self.error("predict", self.dir / "shapes", "x.png", exit_code=1, says="a model file or a run folder is expected.")
 
@@ -142,9 +141,7 @@ class Use(cli_test.Case):
     def test_the_other_commands(self):
         inspected = json.loads(run("inspect", "shapes", "--json").stdout)
         self.assertEqual(inspected["models"][0]["patch"], 4)
-        run("convert", "shapes", self.dir / "shapes.pth")
         run("quantize", "words", self.dir / "words.safetensors", "--precision", "int4", "--quiet")
-        self.error("export", "shapes", "--onnx", self.dir / "o.onnx", exit_code=2, says="means have no ONNX form")
         run("bench", "model", "--model", "shapes", "--batch", "1", "--repeat", "1", "--warmup", "0", "--no-floor")
         run("train", "--data", "shapes", "--from", "shapes", "--max-steps", "1", "--batch", "4", "--train-size", "64",
             "--test-size", "64", "--out", self.dir / "run", "--quiet", cwd=self.dir)

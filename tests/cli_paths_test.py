@@ -65,7 +65,7 @@ class Case(unittest.TestCase):
         out = str(self.dir / "out")
         return [["predict", run, path], ["predict", path, picture], ["eval", path], ["eval", run, "--data", path],
                 ["explain", run, path, "--out", out], ["explain", path, picture, "--out", out],
-                ["generate", path, "--prompt", "x"], ["inspect", path], ["convert", path, out + ".safetensors"],
+                ["generate", path, "--prompt", "x"], ["inspect", path],
                 ["quantize", path, out + ".safetensors"], ["data", "show", "--data", path],
                 ["data", "sheet", "--data", path, "--out", out + ".png"],
                 ["data", "tokens", path, "--tokenizer", "bytes", "--out", out],
@@ -82,7 +82,6 @@ class Case(unittest.TestCase):
         run, text = (str(self.shared / name) for name in ["run", "text.txt"])
         return [["train", *TINY, "--out", path],
                 ["explain", run, self.picture, "--out", path],
-                ["convert", run, path + ".safetensors"], ["convert", run, path],
                 ["quantize", run, path + ".safetensors"],
                 ["data", "make", "shapes", "--count", "2", "--out", path],
                 ["data", "make", "listops", "--train-size", "4", "--test-size", "2", "--out", path],
@@ -147,7 +146,7 @@ class Paths(Case):
     def test_empty(self):
         # An empty setting of `train` stands for none.
         commands = [args for args in self.readers("") if "--config" not in args and "--from" not in args]
-        for args in [*commands, ["convert", str(self.shared / "run"), ""]]:
+        for args in [*commands, ["quantize", str(self.shared / "run"), ""]]:
             with self.subTest(args=args):
                 self.refused(args)
 
@@ -177,7 +176,7 @@ class NoUtf8(Case):
                      ["eval", str(folder / "run"), "--data", str(folder / "pictures"), "--split", "val", "--json"],
                      ["inspect", str(folder / "run"), "--json"],
                      ["explain", str(folder / "run"), picture, "--out", str(folder / "report"), "--quiet"],
-                     ["convert", str(folder / "run"), str(folder / "m.safetensors")],
+                     ["quantize", str(folder / "run"), str(folder / "m.safetensors")],
                      ["data", "show", "--data", str(folder / "pictures"), "--json"]]:
             with self.subTest(args=args):
                 done = run(*args)

@@ -242,8 +242,6 @@ class Words(Runs):
         self.error("train", *TINY, *out, "--lr", "inf", exit_code=2, says="lr is inf but must lie between 0.0 and 100.0")
         self.error("train", *TINY, *out, "--threads", "4096", exit_code=2, says="threads is 4096; 0 (all cores) to ")
         self.error("bench", "op", "--threads", "4096", exit_code=2, says="threads is 4096")
-        for flag in ("--image-size", "--block", "--shard-bytes"):
-            self.error("convert", "a", "b", flag, "-3", exit_code=2, says=f"{flag}: '-3' is not an integer from 1 on.")
 
 
 if __name__ == "__main__":

@@ -358,7 +358,7 @@ class BadFiles(Case):
         data = ["--data", "shapes"]
         for command in (["predict", weights, *pictures], ["eval", weights.parent, *data], ["inspect", weights],
                         ["explain", weights.parent, *pictures, "--out", self.dir / "page"],
-                        ["convert", weights.parent, self.dir / "model"],
+                        ["quantize", weights.parent, self.dir / "model.safetensors"],
                         ["train", "--from", weights.parent, *data, "--out", self.dir / "tuned"]):
             done = run(*command, expect=1)
             self.assertIn(f"'{weights}' is damaged", done.stderr, command)

@@ -4,7 +4,7 @@
 namespace tost::fuzz {
 
 void try_torch_file(std::string_view input) {
-  testing::try_torch_bytes(input, false);
+  testing::try_torch_bytes(input);
 }
 
 }  // namespace tost::fuzz

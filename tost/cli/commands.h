@@ -19,8 +19,6 @@ namespace tost {
   X(models)              \
   X(info)                \
   X(inspect)             \
-  X(convert)             \
-  X(export)              \
   X(quantize)            \
   X(bench)
 #define TOST_BENCH_COMMANDS(X) \

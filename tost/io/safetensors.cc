@@ -1,7 +1,6 @@
 #include "tost/io/safetensors.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -194,32 +193,6 @@ void save_safetensors(const std::filesystem::path& path,
   AtomicFile out(path);
   write_items(items, metadata, [&out](std::string_view part) { out.write(part); });
   out.finish();
-}
-
-void save_sharded_safetensors(const std::filesystem::path& folder,
-                              const std::map<std::string, torch::Tensor>& tensors,
-                              const std::map<std::string, std::string>& metadata,
-                              int64_t most_bytes) {
-  std::vector<std::map<std::string, torch::Tensor>> shards(1);
-  int64_t total = 0, filled = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const auto bytes = int64_t(tensor.defined() ? tensor.nbytes() : 0);
-    if (!shards.back().empty() && bytes > most_bytes - filled) {
-      shards.emplace_back();
-      filled = 0;
-    }
-    shards.back().emplace(name, tensor);
-    filled = checked_add(filled, bytes, "a shard");
-    total = checked_add(total, bytes, "safetensors data");
-  }
-  SafetensorsIndex index;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    char name[64];
-    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    save_safetensors(folder / name, shards[i], metadata);
-    for (const auto& [tensor, value] : shards[i]) index.shards[name].insert(tensor);
-  }
-  write_file_atomic(folder / kSafetensorsIndexFile, safetensors_index_text(index, total));
 }
 
 }  // namespace tost

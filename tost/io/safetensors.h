@@ -42,11 +42,4 @@ void save_safetensors(const std::filesystem::path& path,
 std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
-// The same in shards of at most `most_bytes` of data (a larger tensor has one of its own), named
-// as Hugging Face names them, in a folder that exists; the index is written last.
-void save_sharded_safetensors(const std::filesystem::path& folder,
-                              const std::map<std::string, torch::Tensor>& tensors,
-                              const std::map<std::string, std::string>& metadata,
-                              int64_t most_bytes);
-
 }  // namespace tost

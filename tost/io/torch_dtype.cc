@@ -1,10 +1,5 @@
 #include "tost/io/torch_dtype.h"
 
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 namespace tost {
 namespace {
 
@@ -70,63 +65,6 @@ const TorchDtypeInfo* find_safetensors_dtype(std::string_view name) {
   return nullptr;
 }
 
-namespace {
-
-template <typename T>
-T load(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-// Floats of `exponent` and `mantissa` bits with infinities and NaN as IEEE 754 has them.
-double small_float(uint32_t bits, int exponent, int mantissa) {
-  const int bias = (1 << (exponent - 1)) - 1;
-  const auto fraction = static_cast<double>(bits & ((1u << mantissa) - 1));
-  const int power = static_cast<int>(bits >> mantissa) & ((1 << exponent) - 1);
-  const double sign = (bits >> (exponent + mantissa)) & 1 ? -1.0 : 1.0;
-  if (power == (1 << exponent) - 1) {
-    return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
-                         : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (power == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
-  return sign * std::ldexp(fraction + (1 << mantissa), power - bias - mantissa);
-}
-
-// Floats without infinities. `nan` is the one pattern (sign aside where `signed_nan`) for NaN.
-double finite_float(uint32_t bits, int mantissa, int bias, bool unsigned_zero) {
-  const uint32_t magnitude = bits & 0x7f;
-  if (unsigned_zero ? bits == 0x80 : magnitude == 0x7f) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  const double sign = (bits & 0x80) != 0 ? -1.0 : 1.0;
-  const auto fraction = static_cast<double>(magnitude & ((1u << mantissa) - 1));
-  const int power = static_cast<int>(magnitude >> mantissa);
-  if (power == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
-  return sign * std::ldexp(fraction + (1 << mantissa), power - bias - mantissa);
-}
-
-double read_byte(uint8_t bits, TorchDtype dtype) {
-  switch (dtype) {
-    case TorchDtype::kFloat8E5m2:
-      return small_float(bits, 5, 2);
-    case TorchDtype::kFloat8E4m3fn:
-      return finite_float(bits, 3, 7, false);
-    case TorchDtype::kFloat8E4m3fnuz:
-      return finite_float(bits, 3, 8, true);
-    case TorchDtype::kFloat8E5m2fnuz:
-      return finite_float(bits, 2, 16, true);
-    case TorchDtype::kFloat8E8m0fnu:
-      return bits == 0xff ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, bits - 127);
-    case TorchDtype::kInt8:
-      return static_cast<int8_t>(bits);
-    default:
-      return bits;
-  }
-}
-
-}  // namespace
-
 bool is_real(TorchDtype dtype) {
   switch (dtype) {
     case TorchDtype::kComplex128:
@@ -143,33 +81,6 @@ bool is_real(TorchDtype dtype) {
       return false;
     default:
       return true;
-  }
-}
-
-double read_element(const char* at, TorchDtype dtype) {
-  switch (dtype) {
-    case TorchDtype::kFloat64:
-      return load<double>(at);
-    case TorchDtype::kFloat32:
-      return load<float>(at);
-    case TorchDtype::kFloat16:
-      return small_float(load<uint16_t>(at), 5, 10);
-    case TorchDtype::kBFloat16:
-      return std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16);
-    case TorchDtype::kInt64:
-      return static_cast<double>(load<int64_t>(at));
-    case TorchDtype::kInt32:
-      return load<int32_t>(at);
-    case TorchDtype::kInt16:
-      return load<int16_t>(at);
-    case TorchDtype::kUInt64:
-      return static_cast<double>(load<uint64_t>(at));
-    case TorchDtype::kUInt32:
-      return load<uint32_t>(at);
-    case TorchDtype::kUInt16:
-      return load<uint16_t>(at);
-    default:
-      return read_byte(load<uint8_t>(at), dtype);
   }
 }
 

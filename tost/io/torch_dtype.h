@@ -53,12 +53,7 @@ const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
 const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);
 
-// Elements of torch's types as numbers.
-
-// Whether read_element() knows the type: every one but the complex, quantised, 4-bit and raw ones.
+// Whether its elements are numbers of their own: not the complex, quantised, 4-bit and raw types.
 bool is_real(TorchDtype dtype);
-
-// The element at `at`, which need not be aligned. 64-bit integers beyond 2^53 are rounded.
-double read_element(const char* at, TorchDtype dtype);
 
 }  // namespace tost

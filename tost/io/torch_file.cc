@@ -1,13 +1,14 @@
 #include "tost/io/torch_file.h"
 
+#include <charconv>
 #include <utility>
 
+#include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/io/crc.h"
 #include "tost/io/mapped_file.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/torch_layout.h"
 #include "tost/io/zip_archive.h"
-#include "tost/io/zip_crc32.h"
 
 namespace tost {
 namespace {
@@ -16,16 +17,156 @@ bool looks_like_tar(std::string_view bytes) {
   return bytes.size() > 262 && bytes.substr(257, 5) == "ustar";
 }
 
-TorchParts read_parts(std::string_view bytes, const std::string& name) {
-  if (looks_like_zip(bytes)) return read_torch_zip(bytes, name);
-  if (looks_like_tar(bytes)) {
-    fail_torch(name,
-               "it has the tar layout of torch 0.1; load and save it with a torch before 2.9");
+// The magic number in the first of the pickles that torch.save wrote before 1.6.
+bool looks_like_old_pickles(std::string_view bytes) {
+  constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
+  return bytes.substr(0, 32).find(kMagic) != std::string_view::npos;
+}
+
+class ArchiveReader {
+ public:
+  ArchiveReader(std::string_view bytes, const std::string& file)
+      : file_(file), archive_(bytes, file), tree_(parts_.tree) {}
+
+  TorchParts run() {
+    find_folder();
+    if (archive_.find(folder_ + "constants.pkl") != nullptr) {
+      fail_torch(file_, "it is a TorchScript program (torch.jit.save), not a checkpoint");
+    }
+    const ZipEntry* pickle = archive_.find(folder_ + "data.pkl");
+    if (pickle == nullptr) fail_torch(file_, cat("it has no entry ", shown(folder_ + "data.pkl")));
+    read_version();
+    check_byte_order();
+    tree_ = read_pickle(archive_.read(*pickle), cat("'", file_, "'"));
+    for (PickleId id = 0; id < tree_.size(); ++id) {
+      if (tree_.is(id, PickleKind::kPersistentId)) add_storage(id);
+    }
+    return std::move(parts_);
   }
-  if (looks_like_torch_legacy(bytes)) return read_torch_legacy(bytes, name);
-  fail_torch(name, bytes.empty()
-                       ? "it is empty"
-                       : "it is neither a zip archive nor begins with torch's magic number");
+
+ private:
+  // The folder all entries share, with its slash.
+  void find_folder() {
+    if (archive_.entries().empty()) fail_torch(file_, "its archive is empty");
+    const std::string_view first = archive_.entries().front().name;
+    const size_t slash = first.find('/');
+    if (slash == first.npos) {
+      fail_torch(file_, cat("its entry ", shown(first), " lies in no folder"));
+    }
+    folder_ = first.substr(0, slash + 1);
+    for (const ZipEntry& entry : archive_.entries()) {
+      if (!entry.name.starts_with(folder_)) {
+        fail_torch(file_, cat("its entries ", shown(first), " and ", shown(entry.name),
+                              " lie in different folders"));
+      }
+    }
+  }
+
+  void read_version() {
+    const ZipEntry* entry = archive_.find(folder_ + "version");
+    if (entry == nullptr) entry = archive_.find(folder_ + ".data/version");
+    if (entry == nullptr) fail_torch(file_, "it has no version");
+    std::string_view text = archive_.read(*entry);
+    while (text.ends_with('\n')) text.remove_suffix(1);
+    int version = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+    if (error != std::errc() || stop != text.data() + text.size() || version < 1 || version > 10) {
+      fail_torch(file_, cat("its version is ", shown(text, 20), "; 1 to 10 are known"));
+    }
+    parts_.version = text;
+  }
+
+  void check_byte_order() const {
+    const ZipEntry* entry = archive_.find(folder_ + "byteorder");
+    if (entry == nullptr) return;  // torch before 2.1, little-endian machines
+    const std::string_view order = archive_.read(*entry);
+    if (order == "big") {
+      fail_torch(file_,
+                 "it was saved on a big-endian machine; load and save it on a little-endian one");
+    }
+    if (order != "little") fail_torch(file_, cat("its byte order is ", shown(order, 20)));
+  }
+
+  // Of a persistent id ("storage", class, key, location, elements).
+  void add_storage(PickleId id) {
+    const PickleId tuple = tree_.items(id).front();
+    const auto& items = tree_.items(tuple);
+    if (!tree_.is(tuple, PickleKind::kTuple) || items.empty()) {
+      fail_torch(file_, "a persistent id is not a tuple");
+    }
+    const bool view = items.size() == 6 && !tree_.is(items[5], PickleKind::kNone);
+    if (tree_.is_string(items[0], "module") || view) {
+      fail_torch(file_, "a persistent id is of the layout before torch 1.6");
+    }
+    if (!tree_.is_string(items[0], "storage") || items.size() < 5 || items.size() > 6) {
+      fail_torch(file_, cat("a persistent id at byte ", tree_[tuple].offset,
+                            " of the pickle does not describe a storage"));
+    }
+    const TorchDtypeInfo& dtype = storage_class(items[1]);
+    const PickleValue &key = tree_[items[2]], &count = tree_[items[4]];
+    if (key.kind != PickleKind::kString || key.text.empty() || key.text.size() > 256) {
+      fail_torch(file_, "a storage has a key that is not a short string");
+    }
+    if (!tree_.is(items[3], PickleKind::kString)) {
+      fail_torch(file_, cat("storage ", shown(key.text), " has no location"));
+    }
+    if (count.kind != PickleKind::kInt || count.integer < 0) {
+      fail_torch(file_,
+                 cat("the size of a storage is ", kind_name(count.kind), " and should be a count"));
+    }
+    const std::string name = cat("storage ", shown(key.text));
+    const int64_t bytes = checked_mul(count.integer, dtype.bytes, cat("'", file_, "': ", name));
+    const size_t index = index_of(key.text);
+    if (static_cast<size_t>(bytes) != parts_.storages[index].bytes.size()) {
+      fail_torch(file_, cat(name, " should have ", bytes, " bytes and has ",
+                            parts_.storages[index].bytes.size()));
+    }
+    parts_.storage_of.emplace(id, TorchStorageRef{index, dtype.dtype});
+  }
+
+  const TorchDtypeInfo& storage_class(PickleId id) const {
+    if (!tree_.is(id, PickleKind::kGlobal)) {
+      fail_torch(file_, cat("the class of a storage is ", kind_name(tree_[id].kind)));
+    }
+    const PickleGlobal& named = tree_.global(id);
+    const bool known_module =
+        named.module == "torch" || named.module == "torch.storage" || named.module == "torch.cuda";
+    const TorchDtypeInfo* info = known_module ? find_torch_storage(named.name) : nullptr;
+    if (info == nullptr) {
+      fail_torch(file_, cat("there is no class of storages ", shown(named.full_name())));
+    }
+    return *info;
+  }
+
+  size_t index_of(std::string_view key) {
+    const auto [found, fresh] = by_key_.emplace(key, parts_.storages.size());
+    if (fresh) {
+      const ZipEntry* entry = archive_.find(cat(folder_, "data/", key));
+      if (entry == nullptr) fail_torch(file_, cat("storage ", shown(key), " is missing"));
+      parts_.storages.push_back({key, entry->bytes, entry->crc});
+    }
+    return found->second;
+  }
+
+  const std::string& file_;
+  ZipArchive archive_;
+  std::string folder_;
+  TorchParts parts_;
+  PickleTree& tree_;
+  std::unordered_map<std::string_view, size_t> by_key_;
+};
+
+TorchParts read_parts(std::string_view bytes, const std::string& file) {
+  if (looks_like_zip(bytes)) return ArchiveReader(bytes, file).run();
+  if (looks_like_old_pickles(bytes)) {
+    fail_torch(file,
+               "it has the layout of torch before 1.6, which is not read; save it again with a "
+               "later torch: torch.save(torch.load(FILE, weights_only=True), FILE)");
+  }
+  if (looks_like_tar(bytes)) {
+    fail_torch(file, "it has the tar layout of torch 0.1; load and save it with a torch before 2.9");
+  }
+  fail_torch(file, bytes.empty() ? "it is empty" : "it is not a zip archive, as torch.save writes");
 }
 
 }  // namespace
@@ -65,7 +206,7 @@ std::shared_ptr<const TorchFile> TorchFile::parse(std::string_view bytes, const 
 
 std::string_view TorchFile::storage_bytes(size_t storage) const {
   const TorchStorage& block = parts_.storages.at(storage);
-  if (block.has_crc && !checked_[storage].load(std::memory_order_acquire)) {
+  if (!checked_[storage].load(std::memory_order_acquire)) {
     if (zip_crc32(block.bytes) != block.crc) {
       fail_torch(name_, cat("the checksum of storage ", shown(block.key),
                             " does not fit its bytes; the file is damaged"));
@@ -80,13 +221,12 @@ const TorchTensor* TorchFile::tensor(PickleId id) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-const size_t* TorchFile::storage(PickleId id) const {
-  const auto found = parts_.storage_of.find(id);
-  return found == parts_.storage_of.end() ? nullptr : &found->second;
+bool looks_like_torch_file(std::string_view bytes) {
+  return looks_like_zip(bytes) || looks_like_old_pickles(bytes) || looks_like_tar(bytes);
 }
 
-bool looks_like_torch_file(std::string_view bytes) {
-  return looks_like_zip(bytes) || looks_like_torch_legacy(bytes) || looks_like_tar(bytes);
+void fail_torch(const std::string& file, const std::string& what) {
+  fail_data("'", file, "' is not a valid torch file: ", what, ".");
 }
 
 }  // namespace tost

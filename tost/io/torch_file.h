@@ -2,8 +2,8 @@
 // Nothing of them is ever executed, imported or looked up, and nothing is allocated because a file
 // claims a size. Free of torch; torch_tensors.h makes tensors of it.
 //
-// Both layouts are read: the zip archive (torch 1.6 and later) and the row of pickles before it.
-// The tar files of torch 0.1, TorchScript programs and big-endian files are refused.
+// The zip archive of torch 1.6 and later is read: NAME/data.pkl, NAME/data/KEY, NAME/version and
+// NAME/byteorder. Files of earlier versions, TorchScript programs and big-endian files are refused.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,22 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tost/io/pickle_tree.h"
+#include "tost/io/pickle.h"
 #include "tost/io/torch_dtype.h"
 
 namespace tost {
 
-// A block of bytes in the file. Tensors on the same storage, or on views of it, share it.
+// A block of bytes in the file. Tensors on the same storage share it.
 struct TorchStorage {
   std::string_view key;
-  std::string_view location;  // the device it was saved from: "cpu", "cuda:0"
-  std::string_view bytes;     // unchecked; TorchFile::storage_bytes() gives them checked
-  bool has_crc = false;
+  std::string_view bytes;  // unchecked; TorchFile::storage_bytes() gives them checked
   uint32_t crc = 0;
+};
+
+// What a persistent id of the pickle names.
+struct TorchStorageRef {
+  size_t storage = 0;  // index of it
+  TorchDtype dtype = TorchDtype::kFloat32;
 };
 
 // Elements offset + sum(index * stride) of a storage, for every index within `shape`; all of them
@@ -46,15 +50,12 @@ struct TorchTensor {
 // A tensor may claim more elements than its storage holds (strides of 0 do that), up to this many.
 inline constexpr int64_t kMaxExpandedElements = int64_t{1} << 24;
 
-enum class TorchLayout { kZip, kLegacy };
-
-// What the readers of the two layouts hand over.
+// What an archive holds, before tensors are made of it.
 struct TorchParts {
-  TorchLayout layout = TorchLayout::kZip;
-  std::string version;  // the zip archive's own; else the protocol of the legacy layout
+  std::string version;
   PickleTree tree;
   std::vector<TorchStorage> storages;
-  std::unordered_map<PickleId, size_t> storage_of;  // index by persistent id
+  std::unordered_map<PickleId, TorchStorageRef> storage_of;  // by persistent id
 };
 
 class TorchFile {
@@ -68,7 +69,6 @@ class TorchFile {
                                                 std::shared_ptr<const void> owner = nullptr);
 
   const std::string& name() const { return name_; }
-  TorchLayout layout() const { return parts_.layout; }
   const std::string& version() const { return parts_.version; }
   const PickleTree& tree() const { return parts_.tree; }
   PickleId root() const { return parts_.tree.root(); }
@@ -79,8 +79,6 @@ class TorchFile {
 
   // What the value is as a tensor; nullptr where it is none.
   const TorchTensor* tensor(PickleId id) const;
-  // Index of the storage a persistent id names; nullptr for any other value.
-  const size_t* storage(PickleId id) const;
 
  private:
   TorchFile() = default;
@@ -92,7 +90,13 @@ class TorchFile {
   mutable std::unique_ptr<std::atomic<bool>[]> checked_;
 };
 
-// Whether the bytes begin as one of the layouts does (the tar files of torch 0.1 included).
+// Whether the bytes begin as files of torch.save do, those of versions before 1.6 included.
 bool looks_like_torch_file(std::string_view bytes);
+
+[[noreturn]] void fail_torch(const std::string& file, const std::string& what);
+
+// Every tensor among the objects of the tree, checked against its storage.
+std::unordered_map<PickleId, TorchTensor> rebuild_tensors(const TorchParts& parts,
+                                                          const std::string& file);
 
 }  // namespace tost

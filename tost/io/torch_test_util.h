@@ -122,14 +122,4 @@ inline std::string torch_zip(const std::string& object,
   return make_zip(torch_items(object, data)).bytes;
 }
 
-// The layout before torch 1.6, with the storages of `keys` and their counts and bytes.
-inline std::string torch_legacy(const std::string& object, const std::string& keys,
-                                const std::string& storages) {
-  const std::string machine =
-      dict({str("protocol_version"), integer(1001), str("little_endian"), "\x88"});
-  return proto() + std::string("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 13) + proto() +
-         integer(1001) + "." + proto() + machine + "." + proto() + object + "." + proto() + keys +
-         "." + storages;
-}
-
 }  // namespace tost::testing

@@ -2,8 +2,6 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safe_text.h"
-#include "tost/io/torch_dtype.h"
-#include "tost/io/torch_numpy.h"
 
 namespace tost {
 namespace {
@@ -22,25 +20,10 @@ std::optional<PickleId> attributes(const PickleTree& tree, const PickleObject& m
   return std::nullopt;
 }
 
-// OrderedDict([[key, value], …]), as Python 2 wrote it.
-std::vector<PickleId> pairs_of_argument(const PickleTree& tree, const PickleObject& made) {
-  std::vector<PickleId> pairs;
-  const auto& args = tree.items(made.args);
-  if (args.size() != 1 || !tree.is(args[0], PickleKind::kList)) return pairs;
-  for (const PickleId pair : tree.items(args[0])) {
-    if (tree.items(pair).size() != 2 || tree.is(pair, PickleKind::kDict)) return {};
-    pairs.insert(pairs.end(), tree.items(pair).begin(), tree.items(pair).end());
-  }
-  return pairs;
-}
-
-// The value that torch_fields() are read from: the dict itself, an object's state or argument.
+// The value that torch_fields() are read from: the dict itself, or an object's state.
 PickleId fields_holder(const PickleTree& tree, PickleId id) {
-  if (!tree.is(id, PickleKind::kObject)) return id;
-  const PickleObject& made = tree.object(id);
-  if (!is_torch_dict(tree, id)) return attributes(tree, made).value_or(id);
-  const auto& args = tree.items(made.args);
-  return made.dict_items.empty() && args.size() == 1 ? args[0] : id;
+  if (!tree.is(id, PickleKind::kObject) || is_torch_dict(tree, id)) return id;
+  return attributes(tree, tree.object(id)).value_or(id);
 }
 
 std::string key_name(const PickleTree& tree, PickleId key) {
@@ -159,7 +142,7 @@ std::vector<PickleId> torch_fields(const PickleTree& tree, PickleId id) {
     const auto state = attributes(tree, made);
     return state ? tree.items(*state) : std::vector<PickleId>();
   }
-  return made.dict_items.empty() ? pairs_of_argument(tree, made) : made.dict_items;
+  return made.dict_items;
 }
 
 std::optional<PickleId> torch_field(const PickleTree& tree, PickleId id, std::string_view key) {
@@ -174,28 +157,11 @@ std::vector<NamedTorchTensor> list_torch_tensors(const TorchFile& file, PickleId
   return TensorLister(file).run(from);
 }
 
-std::optional<double> torch_number(const TorchFile& file, PickleId id) {
-  const PickleValue& value = file.tree()[id];
-  switch (value.kind) {
-    case PickleKind::kBool:
-    case PickleKind::kInt:
-      return static_cast<double>(value.integer);
-    case PickleKind::kFloat:
-      return value.number;
-    case PickleKind::kObject:
-      break;
-    default:
-      return std::nullopt;
-  }
-  if (const TorchTensor* tensor = file.tensor(id)) {
-    const int64_t width = dtype_info(tensor->dtype).bytes;
-    if (tensor->elements() != 1 || !is_real(tensor->dtype)) return std::nullopt;
-    return read_element(file.storage_bytes(tensor->storage).data() + tensor->offset * width,
-                        tensor->dtype);
-  }
-  const auto array = read_numpy(file.tree(), id);
-  if (!array || !array->scalar || !array->dtype || !is_real(*array->dtype)) return std::nullopt;
-  return read_element(array->bytes.data(), *array->dtype);
+std::optional<double> torch_number(const PickleTree& tree, PickleId id) {
+  const PickleValue& value = tree[id];
+  if (value.kind == PickleKind::kFloat) return value.number;
+  if (value.kind != PickleKind::kBool && value.kind != PickleKind::kInt) return std::nullopt;
+  return static_cast<double>(value.integer);
 }
 
 }  // namespace tost

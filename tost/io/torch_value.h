@@ -32,8 +32,7 @@ struct NamedTorchTensor {
 // Throws a data Error beyond 200,000 tensors or 64 MiB of names.
 std::vector<NamedTorchTensor> list_torch_tensors(const TorchFile& file, PickleId from);
 
-// A number that the value is: an int, float or bool, a numpy scalar or a tensor of one element of a
-// real type. nullopt for everything else.
-std::optional<double> torch_number(const TorchFile& file, PickleId id);
+// The number that an int, float or bool is; nullopt for everything else.
+std::optional<double> torch_number(const PickleTree& tree, PickleId id);
 
 }  // namespace tost

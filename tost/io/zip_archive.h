@@ -14,20 +14,12 @@
 
 namespace tost {
 
-inline constexpr int64_t kMaxZipEntries = 1'000'000;
+inline constexpr uint64_t kMaxZipEntries = 1'000'000;
 
 struct ZipEntry {
   std::string_view name;
   std::string_view bytes;  // not checked; ZipArchive::read() gives them checked
   uint32_t crc = 0;
-};
-
-// The local header's place too, while an archive is being read.
-struct ZipRecord {
-  ZipEntry entry;
-  uint64_t header = 0;  // of the local header, from the start of the file
-  uint64_t size = 0;
-  uint16_t flags = 0;
 };
 
 class ZipArchive {

@@ -12,7 +12,6 @@
 
 #include "tost/bench/bench_model.h"
 #include "tost/data/dataset.h"
-#include "tost/io/onnx_graph.h"
 #include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
 #include "tost/torch.h"
@@ -61,9 +60,6 @@ struct Kind {
   // Scores a model file by the engine at the file's precision: "precision", what it scored, and
   // "per_second"; null once stopped.
   std::function<nlohmann::json(const ScoreRequest& request)> score;
-  // The opened model as an ONNX graph; null for kinds without one. Throws a usage Error for models
-  // that have none.
-  std::function<OnnxGraph(torch::nn::Module& model, bool memberships)> onnx;
   std::function<std::unique_ptr<BenchModel>(const BenchModelSource& source, bool file)> open_bench;
 
   std::vector<std::string> presets() const {

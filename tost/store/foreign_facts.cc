@@ -27,7 +27,7 @@ std::optional<int64_t> integer_argument(const TorchFile& file, const char* group
                                         const char* name) {
   const auto id = argument(file, group, name);
   if (!id || *id == PickleTree::kNoneId) return std::nullopt;
-  const auto value = torch_number(file, *id);
+  const auto value = torch_number(file.tree(), *id);
   if (value && *value >= 0 && *value <= double(kMost) && std::floor(*value) == *value) {
     return static_cast<int64_t>(*value);
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/io/torch_model.h"
+#include "tost/store/recognise.h"
 
 namespace tost {
 

@@ -4,7 +4,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
-#include "tost/io/crc32c.h"
+#include "tost/io/crc.h"
 #include "tost/io/protobuf.h"
 
 namespace tost {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/io/crc32c.h"
+#include "tost/io/crc.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {

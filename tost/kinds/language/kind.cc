@@ -9,7 +9,6 @@
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/language/loss.h"
 #include "tost/kinds/language/model.h"
-#include "tost/kinds/language/onnx.h"
 #include "tost/kinds/language/task.h"
 #include "tost/kinds/language/text.h"
 #include "tost/nn/state_dict.h"
@@ -87,10 +86,6 @@ Kind language_kind() {
   kind.decodes = true;
   kind.open = open_language;
   kind.score = score_language;
-  kind.onnx = [](torch::nn::Module& model, bool memberships) {
-    if (memberships) fail_usage("--memberships goes with image models; leave it out.");
-    return language_onnx(dynamic_cast<LanguageModel&>(model));
-  };
   kind.open_bench = open_bench_language;
   return kind;
 }

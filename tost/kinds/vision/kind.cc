@@ -8,7 +8,6 @@
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/evaluate.h"
 #include "tost/kinds/vision/model_file.h"
-#include "tost/kinds/vision/onnx.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/task.h"
 #include "tost/kinds/vision/train_config.h"
@@ -164,9 +163,6 @@ Kind vision_kind() {
                 .describe = describe_vision};
   kind.open = open_vision;
   kind.score = score_vision;
-  kind.onnx = [](torch::nn::Module& model, bool memberships) {
-    return vision_onnx(dynamic_cast<ImageClassifier&>(model), memberships);
-  };
   kind.open_bench = open_bench_vision;
   return kind;
 }

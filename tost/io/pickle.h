@@ -1,0 +1,148 @@
+// Just enough of Python's pickle to read checkpoints: protocols 2 to 5 as plain data. Nothing is
+// ever called, imported or looked up; where Python would, the tree holds what was named and with
+// which arguments.
+//
+// The tree is a flat list of values that refer to each other by number. Shared values are stored
+// once, circles are possible, and nothing about the tree recurses, not even its destruction; who
+// walks it has to remember where he has been. Text lies in the pickle's own bytes, which must
+// outlive the tree.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tost {
+
+using PickleId = uint32_t;
+
+enum class PickleKind : uint8_t {
+  kNone,
+  kBool,
+  kInt,
+  kBigInt,  // beyond 64 bits
+  kFloat,
+  kString,  // UTF-8
+  kBytes,
+  kTuple,
+  kList,
+  kDict,
+  kSet,
+  kFrozenSet,
+  kGlobal,        // the name of a class or function
+  kObject,        // what a call would have made
+  kPersistentId,  // a name for something outside of the pickle
+};
+
+// "a list", "an object", …
+const char* kind_name(PickleKind kind);
+
+struct PickleValue {
+  PickleKind kind = PickleKind::kNone;
+  uint32_t offset = 0;  // of the opcode that made it
+  union {
+    int64_t integer = 0;  // kBool, kInt; the index of a kGlobal or kObject
+    double number;        // kFloat
+  };
+  std::string_view text;  // kString, kBytes; kBigInt: two's complement, little-endian
+  uint32_t items = UINT32_MAX;
+};
+
+// A class or function the pickle names.
+struct PickleGlobal {
+  std::string_view module, name;
+  uint32_t offset = 0;  // where first
+  int64_t calls = 0;    // how often it would be called
+  std::string full_name() const { return std::string(module) + "." + std::string(name); }
+};
+
+// callee(*args, **kwargs), then changed by what follows it in the pickle.
+struct PickleObject {
+  PickleId callee = 0;
+  PickleId args = 0;                 // a tuple
+  PickleId kwargs = 0;               // a dict, or None
+  std::vector<PickleId> list_items;  // appended
+  std::vector<PickleId> dict_items;  // key, value, key, value, …
+  std::vector<PickleId> states;      // set as attributes
+};
+
+class PickleTree {
+ public:
+  static constexpr PickleId kNoneId = 0, kTrueId = 1, kFalseId = 2, kEmptyTupleId = 3;
+  PickleTree();
+
+  PickleId root() const { return root_; }
+  size_t size() const { return values_.size(); }
+  const PickleValue& operator[](PickleId id) const { return values_[id]; }
+  // Of a tuple, list, set, or a persistent id (one); of a dict key, value, key, value, …
+  const std::vector<PickleId>& items(PickleId id) const;
+  const PickleObject& object(PickleId id) const { return objects_[index_of(id)]; }
+  const PickleGlobal& global(PickleId id) const { return globals_[index_of(id)]; }
+  // Every class and function named anywhere, reachable or not, in the order of appearance.
+  const std::vector<PickleGlobal>& globals() const { return globals_; }
+
+  bool is(PickleId id, PickleKind kind) const { return values_[id].kind == kind; }
+  bool is_string(PickleId id, std::string_view text) const {
+    return is(id, PickleKind::kString) && values_[id].text == text;
+  }
+  // Whether the value is the global, or an object made by calling it.
+  bool is_global(PickleId id, std::string_view module, std::string_view name) const;
+  bool is_call(PickleId id, std::string_view module, std::string_view name) const;
+  // Everything the value refers to directly, in order.
+  void append_children(PickleId id, std::vector<PickleId>& out) const;
+
+ private:
+  friend class PickleMachine;
+  size_t index_of(PickleId id) const { return static_cast<size_t>(values_[id].integer); }
+  PickleId add(PickleKind kind, uint32_t offset);
+  PickleId add_container(PickleKind kind, uint32_t offset, std::vector<PickleId> items);
+  PickleId add_global(std::string_view module, std::string_view name, uint32_t offset);
+  PickleId add_object(PickleObject object, uint32_t offset);
+
+  PickleId root_ = kNoneId;
+  std::vector<PickleValue> values_;
+  std::vector<std::vector<PickleId>> items_;
+  std::vector<PickleObject> objects_;
+  std::vector<PickleGlobal> globals_;
+  using FullName = std::pair<std::string_view, std::string_view>;
+  struct HashName {
+    size_t operator()(const FullName& name) const {
+      const std::hash<std::string_view> hash;
+      return hash(name.first) * 31 + hash(name.second);
+    }
+  };
+  std::unordered_map<FullName, size_t, HashName> global_index_;
+};
+
+// What a pickle may take. One byte of it can make a value of 40 bytes, a container of about 100 or
+// an object of about 200, so that memory has a limit of its own. It is counted without what growing
+// vectors hold while they move, which is as much again.
+struct PickleLimits {
+  int64_t values = 4'000'000;
+  int64_t items = 16'000'000;  // references in all containers
+  int64_t stack = 4'000'000;
+  int64_t memo = 4'000'000;
+  int64_t depth = 1000;  // of marks, and of values in each other by the longest path
+  int64_t memory = int64_t{256} << 20;
+};
+
+// Reads `bytes`, which must outlive the tree and hold one pickle of at most 1 GiB and nothing after
+// it. `where` names file and entry in messages.
+//
+// Throws a data Error naming the byte for: an opcode that protocols 2 to 5 do not write, extension
+// codes, buffers outside of the pickle, frames that do not fit, a missing STOP, a stack or memo
+// used before it was filled, a mark in the wrong place, keys that cannot be keys or have more than
+// 64 KiB, a key twice in a dict, classes with names of more than 512 bytes or more than 100,000 of
+// them, strings that are not UTF-8, changes to what cannot be changed (a tuple, a class), and
+// whatever goes over a limit.
+PickleTree read_pickle(std::string_view bytes, const std::string& where,
+                       const PickleLimits& limits = {});
+
+// Throws a data Error where values lie in each other more than `most` deep by the longest path, or
+// where a dict has a key twice.
+void check_pickle_tree(const PickleTree& tree, const std::string& where, int64_t most);
+[[noreturn]] void fail_pickle(const std::string& where, size_t offset, const std::string& what);
+
+}  // namespace tost

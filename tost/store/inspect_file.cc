@@ -1,0 +1,195 @@
+#include <algorithm>
+
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/io/safe_text.h"
+#include "tost/io/safetensors.h"
+#include "tost/io/safetensors_probe.h"
+#include "tost/io/torch_names.h"
+#include "tost/io/torch_outline.h"
+#include "tost/io/torch_tensors.h"
+#include "tost/io/torch_value.h"
+#include "tost/store/inspect.h"
+#include "tost/store/metadata.h"
+#include "tost/store/recognise.h"
+
+namespace tost {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// How many elements statistics read; sides of stride 0 repeat the others.
+int64_t distinct_elements(const TorchTensor& tensor) {
+  int64_t count = 1;
+  for (size_t d = 0; d < tensor.shape.size(); ++d) {
+    if (tensor.strides[d] != 0 || tensor.shape[d] == 0) count *= tensor.shape[d];
+  }
+  return count;
+}
+
+void add_statistics(Json& row, torch::Tensor tensor) {
+  constexpr int64_t kPiece = 1 << 22;
+  int64_t repeats = 1, nans = 0, infinities = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) != 0 || tensor.size(d) < 2) continue;
+    repeats *= tensor.size(d);
+    tensor = tensor.narrow(d, 0, 1);
+  }
+  Json least, greatest;
+  for (const torch::Tensor& piece : tensor.reshape({-1}).split(kPiece)) {
+    const torch::Tensor values = piece.to(torch::kDouble);
+    nans += values.isnan().sum().item<int64_t>();
+    infinities += values.isinf().sum().item<int64_t>();
+    const torch::Tensor finite = values.masked_select(values.isfinite());
+    if (finite.numel() == 0) continue;
+    const double low = finite.min().item<double>(), high = finite.max().item<double>();
+    least = least.is_null() ? low : std::min(low, least.get<double>());
+    greatest = greatest.is_null() ? high : std::max(high, greatest.get<double>());
+  }
+  row.update({{"min", least}, {"max", greatest}});
+  row.update({{"nan", nans * repeats}, {"inf", infinities * repeats}});
+}
+
+// The tensors of a report, with what is added up over them.
+class TensorTable {
+ public:
+  // Statistics stop where overlapping tensors would make them cost far more than the file.
+  TensorTable(const InspectOptions& options, int64_t file_bytes)
+      : statistics_(options.statistics), budget_(16 * file_bytes + (int64_t{1} << 26)) {}
+
+  // `read` gives the tensor itself.
+  template <class Read>
+  Json& add(const std::string& name, const TorchTensor& tensor, const Read& read) {
+    const TorchDtypeInfo& type = dtype_info(tensor.dtype);
+    Json row = {{"name", escaped(name, 1024)},
+                {"dtype", type.name},
+                {"shape", tensor.shape},
+                {"bytes", tensor.elements() * type.bytes}};
+    if (!tensor.contiguous()) row["strides"] = tensor.strides;
+    if (tensor.parameter) row["parameter"] = true;
+    if (statistics_ && is_real(tensor.dtype)) {
+      budget_ -= distinct_elements(tensor);
+      if (budget_ >= 0) add_statistics(row, read());
+    }
+    elements_ += tensor.elements();
+    shapes_.emplace(name, tensor.shape);
+    rows_.push_back(std::move(row));
+    return rows_.back();
+  }
+
+  void finish(Json& report) {
+    report["models"] = recognise_models(shapes_);
+    report["elements"] = elements_;
+    report["tensors"] = std::move(rows_);
+  }
+
+ private:
+  bool statistics_;
+  int64_t budget_;
+  int64_t elements_ = 0;
+  NamedShapes shapes_;
+  Json rows_ = Json::array();
+};
+
+// Training arguments, where training scripts put them.
+void add_arguments(Json& report, const TorchFile& file) {
+  Json found = Json::object();
+  for (const char* key : {"args", "config", "model_args", "hyper_parameters", "cfg", "hparams"}) {
+    const auto value = torch_field(file.tree(), file.root(), key);
+    if (value && !torch_fields(file.tree(), *value).empty()) {
+      found[key] = outline(file, *value, {.depth = 3, .length = 200, .values = 1000});
+    }
+  }
+  if (!found.empty()) report["arguments"] = std::move(found);
+}
+
+void add_classes(Json& report, const PickleTree& tree) {
+  constexpr size_t kMost = 10'000;
+  report["classes"] = Json::array();
+  for (const PickleGlobal& named : tree.globals()) {
+    const bool harmless = is_harmless_name(named.module, named.name);
+    if (!harmless) report["suspicious"] = true;
+    if (report["classes"].size() >= kMost) continue;
+    report["classes"].push_back({{"name", escaped(named.module) + "." + escaped(named.name)},
+                                 {"harmless", harmless},
+                                 {"byte", named.offset},
+                                 {"calls", named.calls}});
+  }
+}
+
+void describe_torch(Json& report, const fs::path& path, const InspectOptions& options) {
+  const auto file = TorchFile::open(path);
+  report["format"] = "torch zip";
+  report["version"] = file->version();
+  add_arguments(report, *file);
+  report["contents"] = outline(*file, file->root());
+  TorchTensorReader reader(file);
+  TensorTable table(options, report["bytes"]);
+  const auto tensors = list_torch_tensors(*file, file->root());
+  std::vector<size_t> uses(file->storages().size());
+  for (const NamedTorchTensor& named : tensors) ++uses[named.tensor->storage];
+  for (const NamedTorchTensor& named : tensors) {
+    Json& row = table.add(named.name, *named.tensor, [&] { return reader.tensor(named.id); });
+    const size_t storage = named.tensor->storage;
+    if (uses[storage] > 1) row["shares"] = escaped(file->storages()[storage].key);
+  }
+  table.finish(report);
+  report["storages"] = file->storages().size();
+  add_classes(report, file->tree());
+}
+
+// A model file of this program states its patch; of others the widths of the stem tell it.
+void correct_patch(Json& report, const std::map<std::string, std::string>& metadata,
+                   const std::string& where) {
+  if (!describes_itself(metadata) || report["models"].size() != 1) return;
+  const auto config = metadata_json(metadata, kConfigKey, where);
+  if (config.is_object() && config.contains("patch") && report["models"][0].contains("patch")) {
+    report["models"][0]["patch"] = config["patch"];
+  }
+}
+
+void describe_safetensors(Json& report, const fs::path& path, const InspectOptions& options) {
+  const SafetensorsHeader header = read_safetensors_header(path);
+  report["format"] = "safetensors";
+  if (!header.metadata.empty()) report["metadata"] = Json::object();
+  for (const auto& [key, value] : header.metadata) {
+    report["metadata"][escaped(key)] = escaped(value, 100'000);
+  }
+  SafetensorsFile file;
+  if (options.statistics) file = load_safetensors(path);
+  TensorTable table(options, report["bytes"]);
+  for (const auto& [name, entry] : header.entries) {
+    TorchTensor tensor;
+    tensor.dtype = find_safetensors_dtype(entry.dtype)->dtype;
+    tensor.shape = entry.shape;
+    tensor.strides.assign(entry.shape.size(), 1);
+    // Strides of an empty tensor mean nothing, and their products need not fit.
+    for (size_t d = entry.shape.size(); entry.begin < entry.end && d-- > 1;) {
+      tensor.strides[d - 1] = tensor.strides[d] * entry.shape[d];
+    }
+    table.add(name, tensor, [&file, &name = name] { return file.tensors.at(name); });
+  }
+  table.finish(report);
+  correct_patch(report, header.metadata, cat("'", path.string(), "'"));
+}
+
+}  // namespace
+
+Json inspect_weight_file(const fs::path& path, const InspectOptions& options) {
+  const std::string beginning = read_beginning(path, 512);
+  Json report = {
+      {"file", escaped(path.string(), 4096)}, {"bytes", file_bytes(path)}, {"suspicious", false}};
+  if (looks_like_torch_file(beginning)) {
+    describe_torch(report, path, options);
+  } else if (beginning.size() > 8 && beginning[8] == '{') {
+    describe_safetensors(report, path, options);
+  } else {
+    fail_data("'", escaped(path.string(), 4096),
+              "' is neither a file of torch.save nor a safetensors file; tost inspect reads these, "
+              "and run and checkpoint folders.");
+  }
+  return report;
+}
+
+}  // namespace tost
