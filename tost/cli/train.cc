@@ -181,14 +181,17 @@ void print_result(const TrainResult& result, const TrainFlags& options, int64_t 
 std::unique_ptr<Group> meet(TrainRun& run) {
   const std::optional<GroupPlace> place = place_from_environment();
   if (!place) return nullptr;
-  run.restarted = restarts_from_environment() > 0;
   run.noise_by_batch = true;
   run.build = cat(build_version(), " ", build_commit());
-  if (place->world == 1) return nullptr;
+  if (place->world == 1) {
+    run.launch = launch_from_environment();
+    return nullptr;
+  }
   const auto timeout = run.values.find("peer_timeout");
   const bool given = timeout != run.values.end() && timeout->is_number();
   auto group = std::make_unique<Group>(*place, given ? timeout->get<double>() : kUsualPeerTimeout);
   run.group = group.get();
+  if (group->first()) run.launch = launch_from_environment();
   return group;
 }
 

@@ -180,6 +180,43 @@ TEST(RunFolder, ALinkToCheckpointsElsewhereIsMovedAlone) {
   fs::rename(run / kCheckpointFolder, disk);
   fs::create_directory_symlink(disk, run / kCheckpointFolder);
   RunFolder folder(run, RunMode::kOverwrite);
+// What a launch made is told from what lay there before, whatever becomes of either.
+TEST(RunFolder, KnowsTheLaunchThatMadeTheRun) {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run", fresh = dir.path() / "fresh";
+  make_old(run);
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  EXPECT_TRUE(mentions(testing::usage_error_of([&] { RunFolder(run, RunMode::kNew, "a"); }),
+                       "already holds a run"));
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  {
+    RunFolder folder(run, RunMode::kResume, "a");
+    folder.open();
+  }
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  {
+    RunFolder folder(run, RunMode::kOverwrite, "a");
+    folder.open();
+    EXPECT_FALSE(made_by_launch(run, "a")) << "nothing is there yet";
+    begin_run(run, 2);
+    EXPECT_TRUE(made_by_launch(run, "a"));
+    EXPECT_FALSE(made_by_launch(run, "b"));
+    EXPECT_TRUE(folder.settle());
+  }
+  EXPECT_EQ(seed_of(run), "old");
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  {
+    RunFolder folder(fresh, RunMode::kNew, "a");
+    folder.open();
+    begin_run(fresh, 1);
+  }
+  EXPECT_TRUE(made_by_launch(fresh, "a"));
+  RunFolder folder(fresh, RunMode::kOverwrite);
+  folder.open();
+  begin_run(fresh, 2);
+  EXPECT_FALSE(made_by_launch(fresh, "a")) << "replaced by hand";
+}
+
   folder.open();
   begin_run(run, 2);
   EXPECT_EQ(newest_step(run), -1);
