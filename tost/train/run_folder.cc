@@ -120,6 +120,10 @@ bool stopped_half_way(const fs::path& run) {
 RunFolder::RunFolder(fs::path run, RunMode mode, std::string launch)
     : run_(std::move(run)), mode_(mode), launch_(std::move(launch)) {
   if (run_.empty()) fail_usage("The name of the run folder is empty; give one with --out.");
+  if (const fs::path whole = canonical_path(absolute_path(run_)); whole == whole.root_path()) {
+    fail_usage("'", run_.string(), "' is the root of the file system; give a run a folder of its ",
+               "own with --out.");
+  }
   if (is_taken(run_ / kReplaced)) {
     lock();
     if (stopped_half_way(run_)) put_back();
@@ -208,14 +212,14 @@ bool RunFolder::settle() {
   return true;
 }
 
-void remove_replaced_run(const fs::path& run) {
-  const fs::path aside = run / kReplaced;
-  // Under another name first, so that half of it is not taken for a run to be put back.
-  const fs::path doomed = fs::path(aside) += ".partial";
 bool made_by_launch(const fs::path& run, const std::string& launch) {
   return is_taken(run / kConfigFile) && content(run / kLaunchMark) == launch + "\n";
 }
 
+void remove_replaced_run(const fs::path& run) {
+  const fs::path aside = run / kReplaced;
+  // Under another name first, so that half of it is not taken for a run to be put back.
+  const fs::path doomed = fs::path(aside) += ".partial";
   remove_tree(doomed);
   if (!is_taken(aside)) return;
   rename_durably(aside, doomed);

@@ -82,6 +82,13 @@ TEST(RunFolder, SaysWhatIsThereAndLeavesOthersFoldersAlone) {
   const fs::path none = dir.path() / "none", old = dir.path() / "old", other = dir.path() / "other",
                  bare = dir.path() / "bare";
   EXPECT_TRUE(mentions(refusal("", RunMode::kNew), "name of the run folder is empty"));
+  const fs::path link = dir.path() / "link";
+  fs::create_directory_symlink("/", link);
+  for (const fs::path& root : {fs::path("/"), fs::path("/proc/.."), link}) {
+    EXPECT_TRUE(mentions(testing::usage_error_of([&] { RunFolder(root, RunMode::kNew); }),
+                         "is the root of the file system"))
+        << root;
+  }
   EXPECT_TRUE(mentions(refusal(none, RunMode::kResume), "holds no run to resume"));
   EXPECT_FALSE(fs::exists(none));
   make_old(old);
@@ -173,13 +180,6 @@ TEST(RunFolder, AKilledReplacementKeepsBoth) {
   EXPECT_EQ(files_below(run), before);
 }
 
-TEST(RunFolder, ALinkToCheckpointsElsewhereIsMovedAlone) {
-  const testing::TempDir dir;
-  const fs::path run = dir.path() / "run", disk = dir.path() / "disk";
-  make_old(run);
-  fs::rename(run / kCheckpointFolder, disk);
-  fs::create_directory_symlink(disk, run / kCheckpointFolder);
-  RunFolder folder(run, RunMode::kOverwrite);
 // What a launch made is told from what lay there before, whatever becomes of either.
 TEST(RunFolder, KnowsTheLaunchThatMadeTheRun) {
   const testing::TempDir dir;
@@ -217,6 +217,13 @@ TEST(RunFolder, KnowsTheLaunchThatMadeTheRun) {
   EXPECT_FALSE(made_by_launch(fresh, "a")) << "replaced by hand";
 }
 
+TEST(RunFolder, ALinkToCheckpointsElsewhereIsMovedAlone) {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run", disk = dir.path() / "disk";
+  make_old(run);
+  fs::rename(run / kCheckpointFolder, disk);
+  fs::create_directory_symlink(disk, run / kCheckpointFolder);
+  RunFolder folder(run, RunMode::kOverwrite);
   folder.open();
   begin_run(run, 2);
   EXPECT_EQ(newest_step(run), -1);
