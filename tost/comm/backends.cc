@@ -1,4 +1,4 @@
-// Opens Gloo, and NCCL in builds with it (TOST_WITH_NCCL).
+// Opens Gloo, and NCCL in builds with it (TOST_WITH_NCCL); reads stores and waits for calls.
 #define USE_C10D_GLOO 1
 #if defined(TOST_WITH_NCCL)
 #define USE_C10D_NCCL 1
