@@ -195,8 +195,19 @@ std::unique_ptr<Group> meet(TrainRun& run) {
   return group;
 }
 
+// Throws on one process, before anything is measured.
+void check_minutes(const TrainRun& run) {
+  const auto check = [&] {
+    if (run.group == nullptr && run.mode != RunMode::kResume) return std::string();
+    fail_usage("--minutes is for a new run of one process; give --max-steps instead.");
+  };
+  run.group == nullptr ? check() : run.group->by_first(check);
+}
+
 // Sets max_steps; false where the user stopped it.
 bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
+  check_minutes(run);
+  if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps
   view.note("Measuring the speed of the first steps ...");
   const std::optional<int64_t> steps = steps_of_time(run, minutes, stop_flag());
   if (!steps) {
