@@ -234,8 +234,13 @@ std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
     fail_usage("A time is turned into steps by a new run of one process; give max_steps instead.");
   std::optional<RunFolder> folder;
   TrainListener silent;
-  const Prepared prepared = prepare(run, look(run, folder), silent);
-  return steps_within(minutes, prepared.loop, *prepared.task, stop);
+  Prepared prepared = prepare(run, look(run, folder), silent);
+  try {
+    return steps_within(minutes, prepared.loop, *prepared.task, stop);
+  } catch (const DataTimeout&) {
+    (void)prepared.task.release();  // a thread that cannot be ended still reads from it
+    throw;
+  }
 }
 
 // The others are told before this process is gone.
