@@ -8,6 +8,8 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/softmax.h>
 
+#include <limits>
+
 #include "tost/ops/tssa_check.h"
 
 namespace tost {
@@ -33,12 +35,15 @@ std::tuple<at::Tensor, at::Tensor> tssa_plain(const at::Tensor& w, const at::Ten
     padding = own_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
     split = split.masked_fill(padding.unsqueeze(-1), 0);
   }
-  const auto norm = split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true).clamp_min(1e-12);
+  // A channel of zeros adds nothing to the logits, and nothing to their derivatives of any order.
+  const auto squares = split.pow(2), energy = squares.sum(-2, /*keepdim=*/true);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto norm = energy.masked_fill(energy.eq(0), infinity).sqrt().clamp_min(1e-12);
   const auto logits = (split / norm).pow(2).sum(-1);  // [B, H, N]
   auto pi = at::softmax(logits * temp.to(dtype), 1);  // over heads
   if (padding.defined()) pi = pi.masked_fill(padding, 0);
   const auto weights = (pi / (pi.sum(-1, /*keepdim=*/true) + 1e-8)).unsqueeze(-2);  // [B, H, 1, N]
-  const auto moment = at::matmul(weights, split.pow(2));                            // [B, H, 1, P]
+  const auto moment = at::matmul(weights, squares);                                 // [B, H, 1, P]
   const auto damping = at::reciprocal(1 + moment);
   const auto y = -((split * pi.unsqueeze(-1)) * damping);
   return {y.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type()), pi};
