@@ -91,6 +91,15 @@ class Help(cli_test.Case):
         for command in every:
             self.assertRegex(run(*command, "--help").stdout, r"(?m)^  --json ", command)
 
+    def test_serve_gives_its_address_as_json(self):
+        server = subprocess.Popen([cli_test.TOST, "serve", "shapes", "--port", "0", "--json"], stdout=subprocess.PIPE,
+                                  text=True)
+        try:
+            self.assertRegex(json.loads(server.stdout.readline())["url"], r"^http://127\.0\.0\.1:\d+/$")
+        finally:
+            server.terminate()
+            server.communicate(timeout=600)
+
     def test_the_help_of_train_fits_a_screen(self):
         for recipe in RECIPES:
             text = run("train", "--recipe", recipe, "--help").stdout

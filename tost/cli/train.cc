@@ -293,12 +293,12 @@ void add_train_command(CLI::App& app) {
       ->add_option("--minutes", options->minutes,
                    "Train for about so long: max_steps follows from the speed of the first steps")
       ->check(CLI::Range(0.05, 1e6))
+      ->option_text("FLOAT")
       ->excludes(fields.at("epochs"), fields.at("max_steps"))
       ->group("What");
   set_train_help(*command, fields,
                  "Example:\n"
                  "  tost train --data shapes --epochs 2 --out run\n"
-                 "  tost train --data README.md --recipe char --max-steps 300 --out lm\n"
                  "config.json in the run folder holds what was used.");
   command->callback([options] { run_train(*options); });
 }
