@@ -1,5 +1,6 @@
 // tost train: a run from flags or a configuration file to a run folder, with progress.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
@@ -240,6 +241,16 @@ void run_train(const TrainFlags& options) {
                   : print_result(result, options, view.steps_per_epoch());
 }
 
+// Empty for a number of minutes that a run can last.
+std::string why_no_minutes(const std::string& text) {
+  double minutes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minutes);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && minutes >= 0.05 && minutes <= 1e6
+             ? ""
+             : cat("'", text, "' is not a number from 0.05 to 1,000,000");
+}
+
 // Every setting once, with the widest range of all kinds that have it; the chosen kind checks its
 // value by its own range.
 std::vector<FieldInfo> widest_fields() {
@@ -292,7 +303,7 @@ void add_train_command(CLI::App& app) {
   command
       ->add_option("--minutes", options->minutes,
                    "Train for about so long: max_steps follows from the speed of the first steps")
-      ->check(CLI::Range(0.05, 1e6))
+      ->check(CLI::Validator(why_no_minutes, ""))
       ->option_text("FLOAT")
       ->excludes(fields.at("epochs"), fields.at("max_steps"))
       ->group("What");
