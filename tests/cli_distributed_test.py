@@ -162,6 +162,14 @@ class Case(cli_test.Case):
         return self.file("a.txt", b"the cat sees the dog and the bird .\nthe bird sees no cat .\n" * 60)
 
 
+class Refusals(Case):
+    def test_minutes_are_refused_once_and_before_anything_is_measured(self):
+        out, err = self.train(2, "run", "--data", self.text(), "--recipe", "char", "--minutes", 1, expect=2)
+        self.assertEqual((out, err[1]), (["", ""], ""))
+        self.assertRegex(err[0], r"^tost train: --minutes is for a new run of one process; .*\n$")
+        self.assertFalse((self.dir / "run").exists())
+
+
 class SameLosses(Case):
     def compare(self, *args):
         self.train(1, "1x4", *args, "--accumulate", 4)

@@ -5,6 +5,7 @@ usage: cli_faults_test.py TOST [unittest arguments]; needs only Python's standar
 TOST_TEST_FAULTS is the number of faults in a run (3), TOST_TEST_SEED chooses their places. What the machine does not
 offer is skipped: torchrun, or namespaces of a network of its own.
 """
+import json
 import os
 import pathlib
 import random
@@ -40,9 +41,9 @@ def step_of(latest):
 
 @unittest.skipUnless(TORCHRUN, "torchrun is not there")
 class Launcher(runs.Case):
-    def torchrun(self, *args, restarts=0):
-        words = [TORCHRUN, "--standalone", "--nproc-per-node", RANKS, "--max-restarts", restarts, "--no-python",
-                 cli_test.TOST, "train", *args, *runs.EVERY_STEP]
+    def torchrun(self, *args, restarts=0, ranks=RANKS, program=None):
+        words = [TORCHRUN, "--standalone", "--nproc-per-node", ranks, "--max-restarts", restarts, "--no-python",
+                 program or cli_test.TOST, "train", *args, *runs.EVERY_STEP]
         # Between SIGTERM and SIGKILL, which alone ends a stopped process.
         quick = dict(os.environ, OMP_NUM_THREADS="1", TORCH_ELASTIC_SHUTDOWN_TIMEOUT="3")
         launcher = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -106,6 +107,35 @@ class Launcher(runs.Case):
         self.assertIn("was lost", err)
         self.assertEqual(runs.losses(self.dir / "whole"), runs.losses(self.dir / "parts"))
         self.same_bits("whole", "parts")
+
+    def test_a_restart_takes_up_only_what_its_launch_made(self):
+        def settings(seed):
+            return ["--data", self.text(), *runs.TEXT, "--max-steps", 10, "--seed", seed]
+
+        def config(name):
+            return json.loads((self.dir / name / "config.json").read_text())
+
+        self.train(1, "old", *settings(1))
+        before = {file: file.read_bytes() for file in (self.dir / "old").rglob("*") if file.is_file()}
+        for ranks in (1, 2):
+            launcher = self.torchrun(*settings(2), "--out", self.dir / "old", restarts=1, ranks=ranks)
+            _, err = launcher.communicate(timeout=900)
+            self.assertNotEqual(launcher.returncode, 0, err)
+            self.assertEqual(err.count("already holds a run"), 2, err)
+            for file, content in before.items():
+                if file.name != ".lock":
+                    self.assertEqual(file.read_bytes(), content, file)
+        # Its first attempt ends before it begins.
+        late = self.dir / "late"
+        late.write_text(f"#!/bin/sh\n[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 1\nexec '{cli_test.TOST}' \"$@\"\n")
+        late.chmod(0o755)
+        for ranks in (1, 2):
+            launcher = self.torchrun(*settings(2 + ranks), "--out", self.dir / "old", "--overwrite", restarts=1,
+                                     ranks=ranks, program=late)
+            out, err = launcher.communicate(timeout=900)
+            self.assertEqual(launcher.returncode, 0, err)
+            self.assertIn("trained 10 steps", out)
+            self.assertEqual(config("old")["seed"], 2 + ranks)
 
     def test_pictures_with_a_divided_optimiser(self):
         self.compare(*PICTURES)

@@ -86,6 +86,27 @@ class Values(cli_test.Case):
 
 
 class Help(cli_test.Case):
+    def test_commands_are_few_and_all_print_json(self):
+        every = commands()
+        self.assertLessEqual(len({command[0] for command in every}), 14)
+        for command in every:
+            self.assertRegex(run(*command, "--help").stdout, r"(?m)^  --json ", command)
+
+    def test_serve_gives_its_address_as_json(self):
+        server = subprocess.Popen([cli_test.TOST, "serve", "shapes", "--port", "0", "--json"], stdout=subprocess.PIPE,
+                                  text=True)
+        try:
+            self.assertRegex(json.loads(server.stdout.readline())["url"], r"^http://127\.0\.0\.1:\d+/$")
+        finally:
+            server.terminate()
+            server.communicate(timeout=600)
+
+    def test_the_help_of_train_fits_a_screen(self):
+        for recipe in RECIPES:
+            text = run("train", "--recipe", recipe, "--help").stdout
+            self.assertLessEqual(text.count("\n"), 40, text)
+        self.assertLessEqual(run("train", "--help").stdout.count("\n"), 40)
+
     def settings(self, *args):
         return set(re.findall(r"^  (--[\w-]+)", run("train", *args).stdout, re.M))
 

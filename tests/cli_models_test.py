@@ -82,7 +82,13 @@ class Listing(cli_test.Case):
         data = bytearray(file.read_bytes())
         data[-100] ^= 1
         file.write_bytes(data)
-        for command in (["models"], ["models", "shapes"], ["predict", "shapes", "x.png"], ["inspect", "shapes"],
+        done = run("models", env=environment, expect=1)
+        self.assertEqual(re.findall(r"(?m)^[\w-]+", done.stdout.split("\n", 1)[1])[:-1],
+                         [name for name in NAMES if name != "shapes"])
+        self.assertRegex(done.stderr, r"^tost models: .*shapes.safetensors' is damaged.*install tost again\.\n$")
+        listed = json.loads(run("models", "--json", env=environment, expect=1).stdout)
+        self.assertEqual([model["name"] for model in listed["models"]], [name for name in NAMES if name != "shapes"])
+        for command in (["models", "shapes"], ["predict", "shapes", "x.png"], ["inspect", "shapes"],
                         ["serve", "--port", "0"]):
             self.error(*command, exit_code=1, says=["shapes.safetensors' is damaged", "install tost again"], env=environment)
         run("info", env=environment)

@@ -220,10 +220,11 @@ class Minutes(Runs):
         self.assertEqual(self.saved(out).name, f"step-{config['max_steps']:09}")
         again = ["train", *tiny, "--minutes", "0.05", "--quiet", "--out"]
         self.error(*again, out, exit_code=2, says="--resume")
-        self.error(*again, out, "--resume", exit_code=2, says="by a new run")
+        self.error(*again, out, "--resume", exit_code=2, says="is for a new run of one process")
         for more in (["--epochs", "2"], ["--max-steps", "2"]):
             self.error(*again, self.dir / "other", *more, exit_code=2, says="--minutes")
-        self.error("train", *tiny, "--minutes", "0", "--quiet", "--out", self.dir / "other", exit_code=2, says="--minutes")
+        self.error("train", *tiny, "--minutes", "0", "--quiet", "--out", self.dir / "other", exit_code=2,
+                   says=["--minutes", "'0' is not a number from 0.05 to 1,000,000"])
         self.assertFalse((self.dir / "other").exists())
 
 

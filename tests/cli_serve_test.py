@@ -15,6 +15,7 @@ import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -210,8 +211,10 @@ class Language(Case):
         answer = self.server.post("/v1/embeddings", {"input": ["the cat", "the dog"], "model": "lm"}).json
         vectors = [item["embedding"] for item in answer["data"]]
         self.assertAlmostEqual(sum(x * x for x in vectors[0]), 1, places=4)
+        self.assertGreater(max(abs(a - b) for a, b in zip(*vectors)), 1e-3)
         coded = self.server.post("/v1/embeddings", {"input": "the cat", "encoding_format": "base64"}).json["data"][0]["embedding"]
-        self.assertEqual(len(base64.b64decode(coded)), 4 * len(vectors[0]))
+        for a, b in zip(struct.unpack(f"<{len(vectors[0])}f", base64.b64decode(coded)), vectors[0], strict=True):
+            self.assertAlmostEqual(a, b, places=6)
 
     def test_wrong_fields(self):
         post = lambda **fields: self.server.post("/v1/completions", {"prompt": "the", **fields})

@@ -376,7 +376,12 @@ class BadFiles(Case):
         self.error("eval", self.run_dir, "--data", self.idx("two"), exit_code=2, says="class")
         self.error("eval", self.run_dir, "--data", "shapes", "--split", "tset", exit_code=2, says="test")
         result = json.loads(run("eval", self.run_dir, "--data", "shapes", "--json").stdout)
-        self.assertEqual(result["images"], 2000)
+        self.assertEqual(result["images"], 64, "as many as the run's own")
+        result = json.loads(run("eval", self.run_dir, "--data", "shapes", "--test-size", 40, "--json").stdout)
+        self.assertEqual(result["images"], 40)
+        own = json.loads((self.run_dir / "metrics.jsonl").read_text().splitlines()[-1])
+        result = json.loads(run("eval", self.run_dir, "--data", "shapes", "--split", "validation", "--json").stdout)
+        self.assertAlmostEqual(result["top1"], own["top1"], delta=1.5 / 64)
         self.assertLessEqual(result["top1"], result["top5"])
 
 

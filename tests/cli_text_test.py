@@ -188,7 +188,11 @@ class Generation(cli_test.Case):
         self.assertEqual(self.text("--seed", "3"), self.text("--seed", "3"))
         self.assertNotEqual(self.text("--seed", "3"), self.text("--seed", "4"))
         self.assertNotIn("e", self.text("--stop", "e", "--stop", "zz").rstrip("\n"))
-        self.assertEqual(len(self.text("--max-tokens", "40", "--past-block", "slide", model="bound")), 41)
+        for flags, notes in (([], 1), (["--past-block", "slide"], 0)):
+            done = run("generate", self.folder / "bound", "--prompt", "the cat", "--max-tokens", "40", *flags)
+            self.assertEqual(len(done.stdout), 41)
+            self.assertEqual(done.stderr.count("learned positions for 16 tokens"), notes, done.stderr)
+        self.assertEqual(run("generate", self.folder / "bound", "--prompt", "the", "--max-tokens", "14").stderr, "")
         many = self.file("prompts", b"the dog\nthe\nthe cat\n")
         report = json.loads(run("generate", self.folder / "free", "--prompts", many, "--samples", "2", "--max-tokens", "5",
                                 "--json").stdout)
@@ -197,6 +201,14 @@ class Generation(cli_test.Case):
         self.assertEqual(report["stats"]["new_tokens"], 30)
         piped = run("generate", self.folder / "free", "--prompt-file", "-", "--max-tokens", "3", input="the")
         self.assertEqual(len(piped.stdout), 4)
+
+    def test_stats_follow_the_text_where_both_go_to_one_file(self):
+        with open(self.dir / "both", "w+") as both:
+            subprocess.run([cli_test.TOST, "generate", str(self.folder / "free"), "--max-tokens", "5", "--stats"],
+                           stdout=both, stderr=both, check=True)
+            both.seek(0)
+            lines = both.read().splitlines()
+        self.assertEqual([line.split()[0] for line in lines[-3:]], ["prefill", "decode", "memory"], lines)
 
     def test_session(self):
         greedy = ["--temperature", "0", "--threads", "1"]
@@ -240,7 +252,8 @@ class Generation(cli_test.Case):
         self.refused("--prompt", "a", "--temperature", "-1", exit_code=2, says="temperature is -1")
         self.refused("--prompt", "a", "--temperature", "nan", exit_code=2, says="not a finite number")
         self.refused("--prompt", "a", "--past-block", "sline", exit_code=2, says="'slide'")
-        self.refused("--prompt", "a", "--max-tokens", "17", model="bound", exit_code=2, says="learned positions for 16")
+        self.refused("--prompt", "a", "--max-tokens", "17", "--past-block", "stop", model="bound", exit_code=2,
+                     says="learned positions for 16")
         self.refused("--prompt", "a", "--prompts", self.file("p", b"a"), exit_code=2, says="exclude each other")
         self.refused("--prompts", self.file("q", b""), exit_code=1, says="no prompt")
         self.refused("--prompt-file", self.file("e", b""), exit_code=1, says="is empty")

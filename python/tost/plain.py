@@ -28,7 +28,9 @@ def tssa(w, temp, lengths=None):
         padding = (torch.arange(w.shape[1], device=w.device) >= lengths.unsqueeze(1)).unsqueeze(1)  # [B, 1, N]
         x = x.masked_fill(padding.unsqueeze(-1), 0)
     squares = x * x
-    norm = torch.linalg.vector_norm(x, dim=2, keepdim=True).clamp_min(1e-12)  # of a feature, over the tokens
+    energy = squares.sum(2, keepdim=True)  # of a feature, over the tokens
+    # A feature that is 0 everywhere adds nothing to the logits, and nothing to their derivatives of any order.
+    norm = energy.masked_fill(energy == 0, torch.inf).sqrt().clamp_min(1e-12)
     logits = (x / norm).square().sum(-1)
     pi = torch.softmax(logits * temp.to(x.dtype), 1)  # over the heads
     if padding is not None:

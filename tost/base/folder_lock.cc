@@ -33,7 +33,7 @@ void write_holder(int fd) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::filesystem::path& folder) {
+FolderLock::FolderLock(const std::filesystem::path& folder, const char* flag) {
   const std::filesystem::path path = folder / ".lock";
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
   if (fd_ < 0) fail_data("'", path.string(), "' cannot be written: ", system_reason(errno), ".");
@@ -47,7 +47,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
   fd_ = -1;
   if (why != EWOULDBLOCK) return;  // a file system without locks
   fail_usage("Another process", who, " is at work in '", folder.string(),
-             "'; wait for it to end, or choose another --out.");
+             "'; wait for it to end, or choose another folder with ", flag, ".");
 }
 
 FolderLock::~FolderLock() {

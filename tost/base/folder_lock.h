@@ -7,10 +7,11 @@ namespace tost {
 
 // Held while in scope; the system lets go when a process dies. Leaves a file `.lock` with the
 // holder's process number in the folder, which exists. Throws a usage Error when another holder is
-// there, a data Error when the file cannot be made.
+// there, which asks for another folder by the flag that named this one; a data Error when the file
+// cannot be made.
 class FolderLock {
  public:
-  explicit FolderLock(const std::filesystem::path& folder);
+  explicit FolderLock(const std::filesystem::path& folder, const char* flag = "--out");
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

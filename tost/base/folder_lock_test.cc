@@ -24,6 +24,10 @@ TEST(FolderLock, HoldsOthersOffAndNamesTheHolder) {
         << refusal();
     std::ofstream(dir.path() / ".lock") << "nonsense";
     EXPECT_TRUE(testing::mentions(refusal(), "Another process is at work in")) << refusal();
+    EXPECT_TRUE(testing::mentions(refusal(), "another folder with --out.")) << refusal();
+    const std::string sessions =
+        testing::usage_error_of([&] { const FolderLock second(dir.path(), "--sessions"); });
+    EXPECT_TRUE(testing::mentions(sessions, "another folder with --sessions.")) << sessions;
   }
   EXPECT_EQ(refusal(), "");
 }

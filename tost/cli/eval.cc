@@ -1,4 +1,5 @@
 // tost eval: scores a trained model on a data set.
+#include <algorithm>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -8,26 +9,103 @@
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/eval_command.h"
+#include "tost/cli/field_option.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/program.h"
 #include "tost/kinds/kinds.h"
-#include "tost/ops/device.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 
 namespace tost {
-using nlohmann::json;
-
 namespace {
 
-struct EvalKind {
-  const char* kind;
-  std::vector<CLI::Option*> (*add_options)(CLI::App&, EvalCommand&);
-  void (*run)(const CLI::App&, EvalCommand&);
-};
-constexpr EvalKind kKinds[] = {{"vision", add_vision_eval_options, run_vision_eval},
-                               {"language", add_language_eval_options, run_language_eval},
-                               {"sequence", add_sequence_eval_options, run_sequence_eval}};
+using nlohmann::json;
+
+// A line for a row that has a count and "top1", which is null where there is nothing to count.
+void print_share(const std::string& name, int64_t count, const json& top1) {
+  std::cout << "  " << std::left << std::setw(24) << name << std::right << std::setw(8) << count;
+  if (top1.is_number()) {
+    std::cout << std::setw(9) << std::fixed << std::setprecision(2) << 100 * top1.get<double>()
+              << " %";
+  }
+  std::cout << "\n";
+}
+
+std::string tokens_of(const json& row) {
+  const auto shortest = row["shortest"].get<int64_t>(), longest = row["longest"].get<int64_t>();
+  return shortest == longest ? cat(shortest, " tokens") : cat(shortest, " to ", longest, " tokens");
+}
+
+// What a classifier reads: the key of the report that counts it.
+std::string items_of(const json& report) {
+  return report.contains("images") ? "images" : "sequences";
+}
+
+void print_scores(const json& report) {
+  const std::string items = items_of(report);
+  const auto label = [&](const std::string& name) {
+    std::cout << std::left << std::setw(int(items.size()) + 2) << name << std::right << std::fixed;
+  };
+  for (const char* key : {"top1", "top5"}) {
+    if (!report.contains(key)) continue;
+    label(key);
+    std::cout << std::setprecision(2) << 100 * report[key].get<double>() << " %\n";
+  }
+  label("loss");
+  std::cout << std::setprecision(4) << plain_nan(report["loss"].get<double>()) << "\n";
+  const auto count = report[items].get<int64_t>();
+  label(items);
+  std::cout << human_number(count) << " (" << report["split"].get<std::string>() << "), "
+            << report["precision"].get<std::string>() << ", " << std::setprecision(0)
+            << double(count) / std::max(report["seconds"].get<double>(), 1e-9) << " a second\n";
+  label("model");
+  std::cout << report["checkpoint"].get<std::string>() << "\n";
+  if (report.contains("corruption")) {
+    label("damage");
+    std::cout << report["corruption"]["kind"].get<std::string>() << ", strength "
+              << report["corruption"]["strength"].get<int64_t>() << "\n";
+  }
+  for (const json& row : report.value("by_length", json::array()))
+    print_share(tokens_of(row), row[items], row["top1"]);
+  for (const json& row : report.value("per_class", json::array()))
+    print_share(row["class"], row[items], row["top1"]);
+}
+
+void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
+  require_data(app);
+  set_threads(command.run.threads);
+  ScoreRequest& request = command.score;
+  request.file = command.checkpoint;
+  request.weights = command.ema ? Weights::kEma : Weights::kRaw;
+  request.device = command.run.device;
+  request.precision = command.precision;
+  request.split = command.split;
+  request.batch = command.batch;
+  json given = command.data_values;
+  given["data"] = command.data.path;
+  if (app.count("--data-format") > 0) given["data_format"] = command.data.format;
+  if (app.count("--holdout") > 0) given["holdout"] = command.holdout;
+  request.data =
+      scored_data(given, find_model_file(command.checkpoint, request.weights), kind.data_keys);
+  ProgressLine progress(command.quiet || command.run.json);
+  request.progress = [&](int64_t done, int64_t total, const char* what) {
+    progress.update(done, total, what);
+  };
+  if (!command.run.json) {
+    request.warn = [](const std::string& sentence) {
+      std::cerr << "warning: " << sentence << "\n";
+    };
+  }
+  request.stop = stop_flag();
+  json report = kind.score(request);
+  progress.finish();
+  if (report.is_null()) {
+    std::cerr << "interrupted\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  report["data"] = command.data.path;
+  command.run.json ? print_json(report) : print_scores(report);
+}
 
 // Scores a run folder as its training was set: data, batch, precision and weights. False where
 // --data is given, or nothing tells the data.
@@ -43,7 +121,7 @@ bool score_run_data(const CLI::App& app, const EvalCommand& options) {
   }
   set_threads(options.run.threads);
   const std::string split = options.split.empty() ? "test" : options.split;
-  const Corruption& damage = options.corruption;
+  const Corruption& damage = options.score.corruption;
   json rule{{"split", split}, {"corruptions", nullptr}};
   if (damage.active()) {
     if (!kind.corruptible) fail_usage("--corrupt goes with image models; leave it out.");
@@ -73,40 +151,47 @@ bool score_run_data(const CLI::App& app, const EvalCommand& options) {
   return true;
 }
 
-void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& options) {
+void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& command) {
   const Kind& kind =
-      kind_named(model_kind(options.checkpoint, options.ema ? Weights::kEma : Weights::kRaw));
+      kind_named(model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw));
   check_kind(kind, flags);
-  if (score_run_data(app, options)) return;
-  if (app.count("--batch") > 0 && options.batch < 1) {
-    fail_usage("--batch is ", options.batch, "; at least 1 is needed.");
+  if (score_run_data(app, command)) return;
+  if (app.count("--batch") > 0 && command.batch < 1) {
+    fail_usage("--batch is ", command.batch, "; at least 1 is needed.");
   }
-  row_of_kind(kKinds, kind).run(app, options);
+  kind.name == "language" ? run_language_eval(app, command) : run_scores(app, kind, command);
+}
+
+// The settings of the data by which the kind scores, as flags.
+void add_data_settings(CLI::App& app, const Kind& kind, EvalCommand& command, KindFlags& flags) {
+  for (const std::string& key : kind.data_keys) {
+    CLI::Option* option = app.get_option_no_throw(flag_of(key));
+    if (option == nullptr) {
+      FieldInfo field = *std::ranges::find(kind.runs.front().fields, key, &FieldInfo::key);
+      field.help += " (default: the run's)";
+      option = add_field_option(app, field, command.data_values);
+      option->group(kind.label == "image" ? "Image models" : "Sequence models");
+    } else {
+      option->group("Image and sequence models");
+    }
+    flags[kind.name].push_back(option);
+  }
+}
+
+void add_picture_options(CLI::App& app, EvalCommand& command, KindFlags& flags) {
+  ScoreRequest& score = command.score;
+  std::vector<CLI::Option*> options{
+      add_value(app, "--workers", score.workers, "Loader threads"),
+      app.add_option("--corrupt", score.corruption.kind,
+                     "Damage the pictures, once they have the model's size: " +
+                         join(corruption_kinds(), ", "))};
+  options.push_back(add_value(app, "--strength", score.corruption.strength, "of --corrupt, 1 to 5")
+                        ->needs("--corrupt"));
+  for (CLI::Option* option : options) option->group("Image models");
+  flags["vision"] = options;
 }
 
 }  // namespace
-
-json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
-                const char* items) {
-  json rows = json::array();
-  for (size_t k = 0; k < classes.size(); ++k) {
-    const auto row = confusion[int64_t(k)];
-    const int64_t count = row.sum().item<int64_t>(), right = row[int64_t(k)].item<int64_t>();
-    rows.push_back({{"class", classes[k]},
-                    {items, count},
-                    {"top1", count > 0 ? json(double(right) / double(count)) : json()}});
-  }
-  return rows;
-}
-
-void print_share(const std::string& name, int64_t count, const json& top1) {
-  std::cout << "  " << std::left << std::setw(24) << name << std::right << std::setw(8) << count;
-  if (top1.is_number()) {
-    std::cout << std::setw(9) << std::fixed << std::setprecision(2) << 100 * top1.get<double>()
-              << " %";
-  }
-  std::cout << "\n";
-}
 
 void add_eval_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Score a trained model on a data set");
@@ -122,8 +207,7 @@ void add_eval_command(CLI::App& app) {
                       "text without one validation, of one file whole unless it is the run's own)");
   command->add_option(
       "--batch", options->batch,
-      "Images (default 100), sequences (default 32), windows or passages at a time (recall above "
-      "2,048 tokens: one)");
+      "Images (default 100), sequences (default 32), windows or passages at a time");
   command->add_option("--precision", options->precision,
                       "fp32 or bf16, of image models int8, of language models " +
                           list_of(integer_precisions(), " and ") + " (default: the file's)");
@@ -131,22 +215,25 @@ void add_eval_command(CLI::App& app) {
   command->add_flag("--quiet", options->quiet, "No progress");
   add_device_option(*command, options->run);
   add_run_options(*command, options->run);
-  command->add_flag("--per-class", options->per_class, "Accuracy of each class as well");
-  command->add_flag("--engine,!--no-engine", options->engine,
+  command->add_flag("--per-class", options->score.per_class, "Accuracy of each class as well");
+  command->add_flag("--engine,!--no-engine", options->score.engine,
                     "Through the inference engine, or layer by layer");
+  add_picture_options(*command, *options, *flags);
+  (*flags)["language"] = add_language_eval_options(*command, *options);
+  for (const Kind& kind : kinds()) add_data_settings(*command, kind, *options, *flags);
+  (*flags)["sequence"].push_back(command->get_option("--holdout"));
   for (const char* shared : {"--data-format", "--per-class"}) {
     command->get_option(shared)->group("Image and sequence models");
+    for (const char* kind : {"vision", "sequence"})
+      (*flags)[kind].push_back(command->get_option(shared));
   }
   command->get_option("--engine")->group("Image models");
-  for (const EvalKind& kind : kKinds) {
-    (*flags)[kind.kind] = kind.add_options(*command, *options);
-  }
+  (*flags)["vision"].push_back(command->get_option("--engine"));
   add_example(*command,
               "  tost eval run --data fashion-mnist\n"
               "  tost eval run --data fashion-mnist --corrupt noise --strength 3\n"
               "  tost eval run --data wikitext-2 --protocol official\n"
               "  tost eval run --data lambada --task lambada\n"
-              "  tost eval run --task needle --lengths 1k,16k --depths 0,0.5,1 --plot needle.svg\n"
               "  tost eval run --data listops --min-tokens 1000 --max-tokens 3000");
   command->callback([command, flags, options] { run_eval(*command, *flags, *options); });
 }

@@ -28,12 +28,17 @@ std::string type_shown(const FieldInfo& field) {
 }
 
 std::string flag_names(const FieldInfo& field) {
-  std::string name = field.key;
-  std::replace(name.begin(), name.end(), '_', '-');
-  return field.type == FieldType::kBool ? "--" + name + ",!--no-" + name : "--" + name;
+  const std::string flag = flag_of(field.key);
+  return field.type == FieldType::kBool ? flag + ",!--no-" + flag.substr(2) : flag;
 }
 
 }  // namespace
+
+std::string flag_of(const std::string& key) {
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
 
 CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, json& values) {
   CLI::Option* option = nullptr;

@@ -9,6 +9,9 @@
 
 namespace tost {
 
+// "--train-size" of train_size.
+std::string flag_of(const std::string& key);
+
 // The flag writes into `values`, which outlives the command; only the field checks its text.
 CLI::Option* add_field_option(CLI::App& command, const FieldInfo& field, nlohmann::json& values);
 

@@ -38,6 +38,7 @@ struct GenerateFlags {
   std::string precision;  // empty: the file's own
   std::string tokenizer;  // empty: the model's own
   bool ema = false, stats = false;
+  bool past_block_given = false;
   GenerateConfig generate;
 };
 
@@ -188,7 +189,22 @@ void print(const GenerateFlags& o, const std::string& file, const std::vector<Pr
   } else {
     print_texts(prompts, result);
   }
+  std::cout.flush();  // before what stderr says, which may go to the same place
   if (o.stats && !o.run.json) print_stats(result.stats);
+}
+
+// What the text will lose, said before it begins.
+void note_past_block(const LanguageModel& model, const GenerateFlags& o,
+                     const std::vector<std::vector<int64_t>>& prompts, const TextSession& session) {
+  if (o.past_block_given || model.config().positions != "learned") return;
+  const int64_t before = session.state.position + std::ssize(session.pending);
+  const bool past = std::ranges::any_of(prompts, [&](const auto& prompt) {
+    return before + std::ssize(prompt) + o.generate.max_tokens - 1 > model.max_context();
+  });
+  if (!past) return;
+  std::cerr << "note: the model has learned positions for " << model.max_context()
+            << " tokens; past them it reads the last half again and continues from there "
+               "(--past-block stop refuses such a text)\n";
 }
 
 void run_generate(const GenerateFlags& o) {
@@ -208,6 +224,7 @@ void run_generate(const GenerateFlags& o) {
     prompts.insert(prompts.end(), size_t(o.samples), prompt);
     ids.insert(ids.end(), size_t(o.samples), encode(prompt, *loaded.info.tokenizer, pending));
   }
+  note_past_block(*loaded.model, o, ids, session);
   const bool stream = !o.run.json && prompts.size() == 1;
   const OnText on_text = [](int64_t, const std::string& piece) {
     std::cout << piece << std::flush;
@@ -237,8 +254,10 @@ void add_text_options(CLI::App& command, GenerateFlags& o) {
                      "File that keeps the state: continues where it stopped (after --prompt, if "
                      "given), saves when "
                      "done");
+  o.generate.past_block = "slide";
   add_value(command, "--past-block", o.generate.past_block,
-            "With learned positions, past their number: stop or slide");
+            "With learned positions, past their number: slide (read the last half again), or stop")
+      ->each([&o](const std::string&) { o.past_block_given = true; });
 }
 
 void add_sampling_options(CLI::App& command, GenerateFlags& o) {

@@ -86,9 +86,24 @@ void print_card(const ShippedModel& model) {
   }
 }
 
+// The intact ones; each other one is told of on stderr.
+std::vector<ShippedModel> intact(const std::vector<ShippedModel>& all) {
+  std::vector<ShippedModel> models;
+  for (const ShippedModel& model : all) {
+    try {
+      check_shipped(model);
+      models.push_back(model);
+    } catch (const Error& error) {
+      std::cerr << "tost models: " << error.what() << "\n";
+      set_exit_code(kExitData);
+    }
+  }
+  return models;
+}
+
 void run_models(const ModelsCommand& c) {
-  const auto models = chosen(c.names);
-  for (const ShippedModel& model : models) check_shipped(model);
+  const auto models = intact(chosen(c.names));
+  if (models.empty()) return;
   if (c.json) {
     auto list = nlohmann::json::array();
     for (const ShippedModel& model : models) list.push_back(card_json(model));

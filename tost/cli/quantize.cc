@@ -1,6 +1,7 @@
 // tost quantize: a model file with its weights in fewer bits, and what that costs.
 #include "tost/kinds/quantize.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 
@@ -26,20 +27,32 @@ struct QuantizeCommand {
   bool ema = false, quiet = false;
 };
 
-json score(const QuantizeCommand& c, const Kind& kind, const std::string& file, Weights weights) {
+json score(const QuantizeCommand& c, const Kind& kind, const json& data, const std::string& file,
+           Weights weights) {
   ProgressLine line(c.quiet || c.run.json);
   ScoreRequest request;
   request.file = file;
   request.weights = weights;
-  request.data = c.data;
+  request.data = data;
   request.split = c.split;
   request.progress = [&](int64_t done, int64_t total, const char* what) {
     line.update(done, total, what);
   };
   request.stop = stop_flag();
-  json scores = kind.score(request);
+  const json scores = kind.score(request);
   line.finish();
-  return scores;
+  if (scores.is_null()) return scores;
+  json shown;
+  for (const char* key : {"precision", "top1", "loss", "bits_per_byte"}) {
+    if (scores.contains(key)) shown[key] = scores[key];
+  }
+  for (const char* items : {"images", "sequences", "tokens"}) {
+    if (!scores.contains(items)) continue;
+    shown[items] = scores[items];
+    shown["per_second"] =
+        scores[items].get<double>() / std::max(scores["seconds"].get<double>(), 1e-9);
+  }
+  return shown;
 }
 
 void print_row(const char* name, const json& before, const json& after, const char* key, int digits,
@@ -91,11 +104,13 @@ void run_quantize(const QuantizeCommand& c) {
   };
   // Before anything is written: the precision, or the data, may not fit.
   const Kind& kind = kind_named(model_kind(c.in, weights));
-  json before, products;
+  json before, products, data{{"data", c.data.path}};
   // A step of decoding reads fewer bytes whatever it multiplies by.
   if (!kind.decodes) products = product_way(packing_of(precision));
   if (!c.data.path.empty()) {
-    before = score(c, kind, c.in, weights);
+    if (c.data.format != "auto") data["data_format"] = c.data.format;
+    data = scored_data(data, find_model_file(c.in, weights), kind.data_keys);
+    before = score(c, kind, data, c.in, weights);
     if (before.is_null()) return interrupted();
   }
   const QuantizeResult result = quantize_model(c.in, c.out, precision, weights);
@@ -104,7 +119,7 @@ void run_quantize(const QuantizeCommand& c) {
   if (!c.data.path.empty()) {
     report["data"] = c.data.path;
     report["before"] = before;
-    report["after"] = score(c, kind, c.out, Weights::kRaw);
+    report["after"] = score(c, kind, data, c.out, Weights::kRaw);
     if (report["after"].is_null()) return interrupted();
   }
   c.run.json ? print_json(report) : print_quantize(c, precision, report);

@@ -202,7 +202,9 @@ void run_serve(ServeFlags& o) {
   app.connections = [&server] { return server.connections(); };
   const std::string shown_host =
       o.host.find(':') == std::string::npos ? o.host : "[" + o.host + "]";
-  std::cout << "Serving at http://" << shown_host << ":" << server.port() << "/" << std::endl;
+  const std::string url = cat("http://", shown_host, ":", server.port(), "/");
+  std::cout << (o.run.json ? json_text(nlohmann::json{{"url", url}}) : "Serving at " + url)
+            << std::endl;
   const Spiller spiller(app.sessions);
   server.run(*stop_flag(), std::max<int64_t>(1, o.io_threads), o.drain_s,
              [&app] { app.stop_models(); });
@@ -261,6 +263,7 @@ void add_serve_command(CLI::App& app) {
   add_limits(*command, o);
   command->add_option("--threads", o.run.threads, "Compute threads of each model; 0: all cores")
       ->capture_default_str();
+  command->add_flag("--json", o.run.json, "The address as one JSON object on stdout");
   add_example(*command, "  tost serve lm run --port 8080 --sessions sessions");
   command->callback([options] { run_serve(*options); });
 }

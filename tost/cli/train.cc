@@ -1,5 +1,6 @@
 // tost train: a run from flags or a configuration file to a run folder, with progress.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -186,19 +187,33 @@ void print_result(const TrainResult& result, const TrainFlags& options, int64_t 
 std::unique_ptr<Group> meet(TrainRun& run) {
   const std::optional<GroupPlace> place = place_from_environment();
   if (!place) return nullptr;
-  run.restarted = restarts_from_environment() > 0;
   run.noise_by_batch = true;
   run.build = cat(build_version(), " ", build_commit());
-  if (place->world == 1) return nullptr;
+  if (place->world == 1) {
+    run.launch = launch_from_environment();
+    return nullptr;
+  }
   const auto timeout = run.values.find("peer_timeout");
   const bool given = timeout != run.values.end() && timeout->is_number();
   auto group = std::make_unique<Group>(*place, given ? timeout->get<double>() : kUsualPeerTimeout);
   run.group = group.get();
+  if (group->first()) run.launch = launch_from_environment();
   return group;
+}
+
+// Throws on one process, before anything is measured.
+void check_minutes(const TrainRun& run) {
+  const auto check = [&] {
+    if (run.group == nullptr && run.mode != RunMode::kResume) return std::string();
+    fail_usage("--minutes is for a new run of one process; give --max-steps instead.");
+  };
+  run.group == nullptr ? check() : run.group->by_first(check);
 }
 
 // Sets max_steps; false where the user stopped it.
 bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
+  check_minutes(run);
+  if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps
   view.note("Measuring the speed of the first steps ...");
   const std::optional<int64_t> steps = steps_of_time(run, minutes, stop_flag());
   if (!steps) {
@@ -242,6 +257,16 @@ void run_train(const TrainFlags& options) {
   view.finish();
   options.as_json ? print_json(to_json(result, options, view.parameters(), cpu_seconds))
                   : print_result(result, options, view.steps_per_epoch());
+}
+
+// Empty for a number of minutes that a run can last.
+std::string why_no_minutes(const std::string& text) {
+  double minutes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minutes);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && minutes >= 0.05 && minutes <= 1e6
+             ? ""
+             : cat("'", text, "' is not a number from 0.05 to 1,000,000");
 }
 
 // Every setting once, with the widest range of all kinds that have it; the chosen kind checks its
@@ -301,13 +326,13 @@ void add_train_command(CLI::App& app) {
   command
       ->add_option("--minutes", options->minutes,
                    "Train for about so long: max_steps follows from the speed of the first steps")
-      ->check(CLI::Range(0.05, 1e6))
+      ->check(CLI::Validator(why_no_minutes, ""))
+      ->option_text("FLOAT")
       ->excludes(fields.at("epochs"), fields.at("max_steps"))
       ->group("What");
   set_train_help(*command, fields,
                  "Example:\n"
                  "  tost train --data shapes --epochs 2 --out run\n"
-                 "  tost train --data README.md --recipe char --max-steps 300 --out lm\n"
                  "config.json in the run folder holds what was used.");
   command->callback([options] { run_train(*options); });
 }

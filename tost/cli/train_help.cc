@@ -130,6 +130,15 @@ std::string joined_usual(const std::string& key) {
   return values.empty() ? "" : same ? values.front() : join(parts, ", ");
 }
 
+// One empty line in the place of several.
+std::string without_gaps(const std::string& text) {
+  std::string kept;
+  for (const char c : text) {
+    if (c != '\n' || !ends_with(kept, "\n\n")) kept += c;
+  }
+  return kept;
+}
+
 class TrainHelp : public CLI::Formatter {
  public:
   TrainHelp(CLI::App& command, std::map<std::string, CLI::Option*> options, std::string examples)
@@ -146,7 +155,7 @@ class TrainHelp : public CLI::Formatter {
     } else {
       show_kind(kind == nullptr ? run_kinds().front() : *kind, all);
     }
-    return CLI::Formatter::make_help(app, std::move(name), mode);
+    return without_gaps(CLI::Formatter::make_help(app, std::move(name), mode));
   }
 
  private:

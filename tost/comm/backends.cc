@@ -1,4 +1,4 @@
-// Opens Gloo, and NCCL in builds with it (TOST_WITH_NCCL).
+// Opens Gloo, and NCCL in builds with it (TOST_WITH_NCCL); reads stores and waits for calls.
 #define USE_C10D_GLOO 1
 #if defined(TOST_WITH_NCCL)
 #define USE_C10D_NCCL 1
@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #if defined(TOST_WITH_NCCL)
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
@@ -56,6 +57,38 @@ BackendPtr (*&gpu_backend())(const BackendPlace&) {
 
 bool built_with_nccl() {
   return gpu_backend() != nullptr;
+}
+
+std::string agreed_in_store(const std::string& address, int64_t port, const std::string& key,
+                            const std::string& value) {
+  c10d::TCPStoreOptions options;
+  options.port = uint16_t(port);
+  options.waitWorkers = false;
+  options.timeout = std::chrono::seconds(30);
+  try {
+    c10d::TCPStore store(address, options);
+    const std::vector<uint8_t> bytes = store.compareSet(
+        key, /*currentValue=*/{}, std::vector<uint8_t>(value.begin(), value.end()));
+    return {bytes.begin(), bytes.end()};
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+bool ends_within(c10d::Work& work, std::chrono::milliseconds turn) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    work.wait(turn);
+    return true;
+  } catch (const std::exception&) {
+    // The turn is over, or the call has failed. That of scattered sums never says that it is
+    // completed, and throws at once.
+    if (std::chrono::steady_clock::now() - start < turn) throw;
+    if (!work.isCompleted()) return false;
+  }
+  // It ended as the turn did, so that the exception may be that of the turn.
+  work.wait(turn);
+  return true;
 }
 
 WorkPtr reduce_scatter(c10d::Backend& backend, at::Tensor& part, at::Tensor& x) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -27,6 +28,14 @@ BackendPtr open_gloo(const BackendPlace& place);
 // Opens the backend of tensors on GPUs: NCCL, or null in a program without it. A test may put
 // another one here.
 BackendPtr (*&gpu_backend())(const BackendPlace&);
+
+// What a store of c10d holds under `key`, which is `value` where nobody was there before; empty
+// where no store answers.
+std::string agreed_in_store(const std::string& address, int64_t port, const std::string& key,
+                            const std::string& value);
+
+// Waits for `work`, at most so long; false where it runs on. Throws what it failed with.
+bool ends_within(c10d::Work& work, std::chrono::milliseconds turn);
 
 // Names that torch 2.15 changed.
 WorkPtr reduce_scatter(c10d::Backend& backend, at::Tensor& part, at::Tensor& x);

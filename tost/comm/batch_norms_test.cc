@@ -73,12 +73,19 @@ TEST_P(BatchNorms, RunningStatisticsAreThoseOfOneProcess) {
 }
 
 TEST(BatchNorms, AScopeEnds) {
-  EXPECT_EQ(BatchNormScope::group(), nullptr);
-  {
-    const BatchNormScope scope(nullptr);
+  in_processes({.world = 1}, [](Group& group) {
     EXPECT_EQ(BatchNormScope::group(), nullptr);
-  }
-  EXPECT_EQ(BatchNormScope::group(), nullptr);
+    {
+      const BatchNormScope scope(&group);
+      EXPECT_EQ(BatchNormScope::group(), &group);
+      {
+        const BatchNormScope none(nullptr);
+        EXPECT_EQ(BatchNormScope::group(), nullptr);
+      }
+      EXPECT_EQ(BatchNormScope::group(), &group);
+    }
+    EXPECT_EQ(BatchNormScope::group(), nullptr);
+  });
 }
 
 }  // namespace

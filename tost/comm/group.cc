@@ -166,18 +166,7 @@ struct Group::Impl {
   }
 
   void wait_for_gloo(const WorkPtr& work) {
-    wait([&] {
-      const auto start = Clock::now();
-      try {
-        work->wait(kTurn);
-        return true;
-      } catch (const std::exception&) {
-        // The turn is over, or the call has failed. That of scattered sums never says that it is
-        // completed, and throws at once.
-        if (work->isCompleted() || Clock::now() - start < kTurn) throw;
-        return false;
-      }
-    });
+    wait([&] { return ends_within(*work, kTurn); });
   }
 
   // On this thread, not in the queue of the GPU: that would wait for a lost process for ever.

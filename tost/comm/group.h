@@ -35,8 +35,9 @@ struct GroupPlace {
 // usage Error for variables that contradict each other.
 std::optional<GroupPlace> place_from_environment();
 
-// How often torchrun has started the run again.
-int64_t restarts_from_environment();
+// A name of torchrun's launch, drawn by its first attempt and kept for the others in the agent's
+// store; empty where there is no such store.
+std::string launch_from_environment();
 
 constexpr double kUsualPeerTimeout = 600;  // seconds
 

@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <csignal>
+#include <stdexcept>
 #include <thread>
 
+#include "tost/comm/backends.h"
 #include "tost/comm/processes_test_util.h"
 #include "tost/comm/sums.h"
 #include "tost/testing/errors.h"
@@ -206,6 +208,53 @@ TEST(Groups, APortInUseIsNamed) {
   EXPECT_EQ(message.find(cat("Port ", place.port, " of 127.0.0.1 cannot be opened")), 0u)
       << message;
   close(socket);
+}
+
+// Ends as the wait for it does: the wait throws, and the work is completed.
+class EndsWithTheTurn : public c10d::Work {
+ public:
+  explicit EndsWithTheTurn(const char* failure = nullptr) : failure_(failure) {}
+  bool wait(std::chrono::milliseconds turn) override {
+    if (!isCompleted()) {
+      std::this_thread::sleep_for(turn);
+      finish(failure_ == nullptr ? nullptr : std::make_exception_ptr(std::runtime_error(failure_)));
+      throw std::runtime_error("Operation timed out!");
+    }
+    if (exception_) std::rethrow_exception(exception_);
+    return true;
+  }
+
+ private:
+  const char* failure_;
+};
+
+struct RunsOn : c10d::Work {
+  bool wait(std::chrono::milliseconds turn) override {
+    std::this_thread::sleep_for(turn);
+    throw std::runtime_error("Operation timed out!");
+  }
+};
+
+struct FailsAtOnce : c10d::Work {
+  bool wait(std::chrono::milliseconds) override { throw std::runtime_error("broken pipe"); }
+};
+
+TEST(Waits, WorkThatEndsAsItsTurnDoesHasEnded) {
+  using namespace std::chrono_literals;
+  EndsWithTheTurn good, bad("broken pipe");
+  EXPECT_TRUE(ends_within(good, 2ms));
+  const auto message = [](c10d::Work& work, std::chrono::milliseconds turn) {
+    try {
+      return ends_within(work, turn) ? std::string("ended") : std::string("runs on");
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(message(bad, 2ms), "broken pipe");
+  RunsOn on;
+  EXPECT_EQ(message(on, 2ms), "runs on");
+  FailsAtOnce fails;
+  EXPECT_EQ(message(fails, 1h), "broken pipe");
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // What torchrun says of this process in the environment.
 #include <charconv>
 #include <cstdlib>
+#include <random>
 
+#include "tost/base/text.h"
+#include "tost/comm/backends.h"
 #include "tost/comm/group.h"
 
 namespace tost {
@@ -22,12 +25,21 @@ int64_t number_of(const char* name, int64_t low, int64_t high) {
              high, "; start the run with torchrun, which sets it.");
 }
 
-}  // namespace
-
+// How often torchrun has started the run again.
 int64_t restarts_from_environment() {
   return variable("TORCHELASTIC_RESTART_COUNT").empty()
              ? 0
              : number_of("TORCHELASTIC_RESTART_COUNT", 0, int64_t{1} << 30);
+}
+
+}  // namespace
+
+std::string launch_from_environment() {
+  if (variable("TORCHELASTIC_USE_AGENT_STORE") != "True") return "";
+  std::random_device random;
+  const std::string drawn = format_text("%08x%08x%08x%08x", random(), random(), random(), random());
+  return agreed_in_store(variable("MASTER_ADDR"), number_of("MASTER_PORT", 1, 65535),
+                         cat("tost/", variable("TORCHELASTIC_RUN_ID"), "/launch"), drawn);
 }
 
 std::optional<GroupPlace> place_from_environment() {

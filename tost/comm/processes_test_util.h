@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -40,6 +42,7 @@ inline int spawn_rank(const std::vector<std::string>& extra) {
 }
 
 // One call in a test. The processes run the test again, and with it `body`, each with its group.
+// Each leaves a mark that it came to `body`: a program that finds no such test ends well, too.
 inline void in_processes(const Processes& how, const std::function<void(Group&)>& body) {
   if (const char* rank = std::getenv("TOST_TEST_RANK")) {
     torch::set_num_threads(1);
@@ -48,6 +51,7 @@ inline void in_processes(const Processes& how, const std::function<void(Group&)>
                  .file = std::getenv("TOST_TEST_STORE"),
                  .local_rank = how.one_gpu ? 0 : std::atoi(rank)},
                 how.timeout);
+    std::ofstream(cat(std::getenv("TOST_TEST_STORE"), ".", rank)) << "here";
     return body(group);
   }
   const TempDir folder;
@@ -61,6 +65,8 @@ inline void in_processes(const Processes& how, const std::function<void(Group&)>
     ASSERT_EQ(waitpid(pids[rank], &status, 0), pids[rank]);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     EXPECT_EQ(code, how.codes.empty() ? 0 : how.codes[rank]) << "rank " << rank;
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / cat("store.", rank)))
+        << "rank " << rank << " has not run the test";
   }
 }
 

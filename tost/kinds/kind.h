@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "tost/bench/bench_model.h"
+#include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
 #include "tost/nn/precision.h"
+#include "tost/nn/prediction.h"
 #include "tost/store/weights_file.h"
 #include "tost/torch.h"
 #include "tost/train/run_kind.h"
@@ -25,13 +27,38 @@ struct OpenedModel {
   Precision precision = Precision::kFp32;       // that the file holds its weights in
 };
 
-struct ScoreRequest {
+// What the user may ask for whatever is done with the model.
+struct ModelRequest {
   std::string file;  // as for find_model_file()
   Weights weights = Weights::kRaw;
-  DataSpec data;
+  std::string precision;  // empty: the file's
+  std::string device = "cpu";
+  bool engine = true;
+};
+
+struct ScoreRequest : ModelRequest {
+  // Settings of the data under the keys of training, "data" among them; see scored_data().
+  nlohmann::json data = nlohmann::json::object();
   std::string split;  // empty: the kind's default
+  int64_t batch = 0;  // 0: the kind's default
+  bool per_class = false;
+  // Of pictures.
+  int64_t workers = 1;
+  Corruption corruption{"", 3};
   std::function<void(int64_t done, int64_t total, const char* what)> progress;
+  std::function<void(const std::string& sentence)> warn = [](const std::string&) {};
   const std::atomic<bool>* stop = nullptr;
+};
+
+struct PredictRequest : ModelRequest {
+  std::vector<std::string> pictures, texts, text_files;
+  std::string second;  // text of a pair
+  int64_t batch = 16, top = 5;
+};
+
+struct PredictReport {
+  std::filesystem::path file;
+  std::vector<Prediction> predictions;
 };
 
 // A column of the table of presets: what it is called there, and in the preset's description.
@@ -57,9 +84,12 @@ struct Kind {
   // A model file, of this program or of others. Throws data Errors as find_intact_model_file() and
   // for what does not fit.
   std::function<OpenedModel(const std::filesystem::path& path, Weights weights)> open;
-  // Scores a model file by the engine at the file's precision: "precision", what it scored, and
-  // "per_second"; null once stopped.
+  // Scores a model file: "checkpoint", "model", "precision", "split", the scores, what was scored
+  // ("images") and "seconds"; null once stopped.
   std::function<nlohmann::json(const ScoreRequest& request)> score;
+  std::vector<std::string> data_keys;  // of the settings that say which generated data is scored
+  // Labels pictures or texts; null for kinds that do not.
+  std::function<PredictReport(const PredictRequest& request)> predict;
   std::function<std::unique_ptr<BenchModel>(const BenchModelSource& source, bool file)> open_bench;
 
   std::vector<std::string> presets() const {

@@ -66,7 +66,7 @@ void put_back(std::optional<RunFolder>& folder, TrainListener& listener) {
 }
 
 RunMode mode_of(const TrainRun& run) {
-  return run.restarted && path_exists(run.out / kConfigFile) ? RunMode::kResume : run.mode;
+  return !run.launch.empty() && made_by_launch(run.out, run.launch) ? RunMode::kResume : run.mode;
 }
 
 // What process 0 found in the folder, which it alone reads.
@@ -77,7 +77,7 @@ struct Found {
 
 Found look(const TrainRun& run, std::optional<RunFolder>& folder) {
   Found found{.mode = mode_of(run), .saved = {}};
-  folder.emplace(run.out, found.mode);
+  folder.emplace(run.out, found.mode, run.launch);
   if (found.mode == RunMode::kResume) found.saved = read_saved(run.out);
   return found;
 }
@@ -231,8 +231,13 @@ std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
     fail_usage("A time is turned into steps by a new run of one process; give max_steps instead.");
   std::optional<RunFolder> folder;
   TrainListener silent;
-  const Prepared prepared = prepare(run, look(run, folder), silent);
-  return steps_within(minutes, prepared.loop, *prepared.task, stop);
+  Prepared prepared = prepare(run, look(run, folder), silent);
+  try {
+    return steps_within(minutes, prepared.loop, *prepared.task, stop);
+  } catch (const DataTimeout&) {
+    (void)prepared.task.release();  // a thread that cannot be ended still reads from it
+    throw;
+  }
 }
 
 // The others are told before this process is gone.

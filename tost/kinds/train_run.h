@@ -18,8 +18,9 @@ struct TrainRun {
       nlohmann::json::object();  // config file merged with flags; kResume: what is to change
   // Of several processes that train together, each of which makes this call; null: one process.
   Group* group = nullptr;
-  // The launcher started the run again: where `out` holds it, it is resumed, whatever the mode.
-  bool restarted = false;
+  // Name of the launch that makes this call, of process 0; empty: none. A run in `out` that the
+  // same launch made is resumed, whatever the mode.
+  std::string launch = {};
   // As with a group, whose runs one process can repeat in this way; see LoopState.
   bool noise_by_batch = false;
   std::string build = {};  // of the program, which must be the same in all processes

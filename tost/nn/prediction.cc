@@ -26,4 +26,18 @@ nlohmann::json to_json(const RankedClass& ranked) {
           {"probability", std::isfinite(p) ? nlohmann::json(p) : nlohmann::json()}};
 }
 
+nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
+                          const char* items) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    const auto row = confusion[int64_t(k)];
+    const int64_t count = row.sum().item<int64_t>(), right = row[int64_t(k)].item<int64_t>();
+    rows.push_back(
+        {{"class", classes[k]},
+         {items, count},
+         {"top1", count > 0 ? nlohmann::json(double(right) / double(count)) : nlohmann::json()}});
+  }
+  return rows;
+}
+
 }  // namespace tost

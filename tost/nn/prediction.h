@@ -36,4 +36,8 @@ std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
 // {"label", "class", "probability"}; a probability that is not a number is null.
 nlohmann::json to_json(const RankedClass& ranked);
 
+// {"class", `items`: how many, "top1"} for each class. `confusion`: [class, predicted], counts.
+nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
+                          const char* items);
+
 }  // namespace tost

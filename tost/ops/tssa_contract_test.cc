@@ -122,6 +122,28 @@ TEST(TssaContract, SecondDerivativesEqualThePlainForms) {
   }
 }
 
+// Its membership logits are constant there: gradients of every order are those without it.
+TEST(TssaContract, AChannelOfZerosHasFiniteSecondDerivatives) {
+  const auto second = [](const Tensor& values, const Tensor& factors) {
+    const auto w = values.clone().requires_grad_();
+    const auto temp = factors.clone().requires_grad_();
+    const auto [y, pi] = tssa(w, temp);
+    const auto first =
+        torch::autograd::grad({y.pow(3).sum() + pi.pow(2).sum()}, {w, temp}, {}, true, true);
+    return torch::autograd::grad({first[0].pow(2).sum() + first[1].pow(2).sum()}, {w, temp});
+  };
+  torch::manual_seed(3);
+  for (const auto dtype : {torch::kFloat32, torch::kFloat64}) {
+    const auto w = torch::randn({2, 6, 8}, dtype), temp = torch::rand({2, 1}, dtype);
+    w.select(2, 1).zero_();
+    const auto found = second(w, temp);
+    EXPECT_TRUE(found[0].isfinite().all().item<bool>()) << found[0];
+    EXPECT_TRUE(found[1].isfinite().all().item<bool>()) << found[1];
+    EXPECT_LT(found[0].abs().max().item<double>(), 1e3);
+    EXPECT_EQ(found[0].select(2, 1).abs().max().item<double>(), 0);
+  }
+}
+
 TEST(TssaContract, KeepsLittleForBackward) {
   if (!caching_allocator_enabled())
     GTEST_SKIP() << "TOST_ALLOCATOR=system: nothing counts the memory";

@@ -8,6 +8,8 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/softmax.h>
 
+#include <limits>
+
 #include "tost/ops/tssa_check.h"
 
 namespace tost {
@@ -24,9 +26,12 @@ namespace {
 
 // Over the tokens of split [B, H, N, P] and of the other places: [B, H, 1, P].
 at::Tensor norm_over_tokens(const at::Tensor& split, const TokenSums* sums) {
-  if (sums == nullptr) return split.norm(2, at::IntArrayRef{-2}, /*keepdim=*/true);
+  const auto energy = split.pow(2).sum(-2, /*keepdim=*/true);
   // The square root has no slope at 0, where the clamp on the norm lets none through.
-  return sums->total(split.pow(2).sum(-2, /*keepdim=*/true)).clamp_min(1e-24).sqrt();
+  if (sums != nullptr) return sums->total(energy).clamp_min(1e-24).sqrt();
+  // A channel of zeros adds nothing to the logits, and nothing to their derivatives of any order.
+  const double infinity = std::numeric_limits<double>::infinity();
+  return energy.masked_fill(energy.eq(0), infinity).sqrt();
 }
 
 // The means of split^2 weighted by pi [B, H, N]: [B, H, 1, P].

@@ -271,17 +271,20 @@ TEST(LanguageService, StoppingEndsEveryText) {
   EXPECT_EQ(waiting.wait().end.reason, "interrupted");
 }
 
-TEST(LanguageService, EmbeddingsAreDirections) {
+TEST(LanguageService, EmbeddingsAreDirectionsOfTheMeanOfTheLastLayer) {
   Metrics metrics;
   LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
-  std::promise<std::vector<float>> result;
-  service.run(
-      [&](LanguageModel&) { result.set_value(service.embed(std::vector<int64_t>(300, 5))); });
-  const auto vector = result.get_future().get();
-  double norm = 0;
-  for (const float v : vector) norm += double(v) * v;
-  EXPECT_EQ(vector.size(), 64u);
-  EXPECT_NEAR(norm, 1, 1e-5);
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 300; ++i) ids.push_back(i * i % 251);
+  std::promise<std::pair<torch::Tensor, torch::Tensor>> result;
+  service.run([&](LanguageModel& model) {
+    const torch::NoGradGuard no_grad;
+    const auto mean = model.hidden(torch::tensor(ids, torch::kLong).unsqueeze(0)).mean({0, 1});
+    result.set_value({torch::tensor(service.embed(ids)), mean / mean.norm()});
+  });
+  const auto [found, expected] = result.get_future().get();
+  EXPECT_EQ(found.numel(), 64);
+  EXPECT_TRUE(torch::allclose(found, expected, 1e-3, 1e-5)) << found << expected;
 }
 
 }  // namespace

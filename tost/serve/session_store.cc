@@ -84,7 +84,7 @@ class Failures {
 SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
   if (limits.folder.empty()) return;
   make_directories(limits.folder);
-  lock_.emplace(limits.folder);
+  lock_.emplace(limits.folder, "--sessions");
   adopt_folder();
 }
 

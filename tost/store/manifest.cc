@@ -110,28 +110,48 @@ Manifest read_manifest(const fs::path& file) {
   return parse_manifest(read_file(file, kMaxManifestBytes), cat("'", file.string(), "'"));
 }
 
-constexpr char kRemedy[] = "use another checkpoint";
+// What is wrong with the file, without a full stop; empty where nothing is.
+std::string fault_of(const fs::path& path, const ManifestEntry& expected) {
+  if (!is_plain_file(path)) return cat("'", path.string(), "' is missing");
+  const ManifestEntry found = manifest_entry_of(path);
+  if (found == expected) return "";
+  return cat("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
+             " but the file has ", json_text(to_json(found)));
+}
 
 }  // namespace
 
 void verify_entry(const fs::path& path, const ManifestEntry& expected, const char* remedy) {
-  if (!is_plain_file(path)) fail_data("'", path.string(), "' is missing; ", remedy, ".");
-  const ManifestEntry found = manifest_entry_of(path);
-  if (found == expected) return;
-  fail_data("'", path.string(), "' is damaged: its manifest says ", json_text(to_json(expected)),
-            " but the file has ", json_text(to_json(found)), "; ", remedy, ".");
+  const std::string fault = fault_of(path, expected);
+  if (!fault.empty()) fail_data(fault, "; ", remedy, ".");
 }
 
 void verify_checkpoint(const fs::path& folder) {
   const Manifest manifest = read_manifest(folder / kManifestFile);
-  for (const auto& [name, expected] : manifest) verify_entry(folder / name, expected, kRemedy);
+  for (const auto& [name, expected] : manifest) {
+    const std::string fault = fault_of(folder / name, expected);
+    if (!fault.empty()) fail_data(fault, ".");
+  }
   const fs::path index = folder / kOptimizerIndexFile;
   if (!manifest.contains(kOptimizerIndexFile)) return;
   for (const auto& [shard, tensors] : read_safetensors_index(index).shards) {
     if (manifest.contains(shard)) continue;
     fail_data("'", index.string(), "' names the shard ", shown(shard), ", which ", kManifestFile,
-              " does not list; ", kRemedy, ".");
+              " does not list.");
   }
+}
+
+std::string advice_on_damage(const fs::path& folder) {
+  if (checkpoint_step(folder.filename().string()) < 0) return "use another copy of it";
+  for (const fs::path& other : checkpoint_folders(folder.parent_path())) {
+    if (other.filename() == folder.filename()) continue;
+    try {
+      verify_checkpoint(other);
+      return cat("use '", other.string(), "', which is intact");
+    } catch (const Error&) {
+    }
+  }
+  return "its run has no other checkpoint that is intact: restore one from a copy, or train again";
 }
 
 void verify_file(const fs::path& file) {
@@ -139,7 +159,9 @@ void verify_file(const fs::path& file) {
   if (!path_exists(list)) return;
   const Manifest manifest = read_manifest(list);
   const auto entry = manifest.find(file.filename().string());
-  if (entry != manifest.end()) verify_entry(file, entry->second, kRemedy);
+  if (entry == manifest.end()) return;
+  const std::string fault = fault_of(file, entry->second);
+  if (!fault.empty()) fail_data(fault, "; ", advice_on_damage(file.parent_path()), ".");
 }
 
 fs::path find_checkpoint(const fs::path& checkpoints, std::initializer_list<const char*> pointers) {

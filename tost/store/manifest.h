@@ -47,6 +47,10 @@ void verify_entry(const std::filesystem::path& path, const ManifestEntry& expect
 // first file that is missing, of another size, or damaged.
 void verify_checkpoint(const std::filesystem::path& folder);
 
+// What to do about the checkpoint in this folder, which is damaged; looks for an intact one of the
+// same run.
+std::string advice_on_damage(const std::filesystem::path& folder);
+
 // Checks one file against the manifest in its folder, as above. A file without a manifest, or that
 // the manifest does not list, passes.
 void verify_file(const std::filesystem::path& file);

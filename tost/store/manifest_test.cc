@@ -96,6 +96,20 @@ TEST_F(Checkpoints, AFileIsWhatTheManifestBesideItSays) {
   verify_file(folder / kModelFile);
 }
 
+TEST_F(Checkpoints, AdviceNamesACheckpointThatIsIntact) {
+  const fs::path first = make(1), second = make(20), third = make(300);
+  damage(third);
+  const auto advice = [&] { return data_error_of([&] { verify_file(third / kModelFile); }); };
+  EXPECT_NE(advice().find("; use '" + second.string() + "', which is intact."), std::string::npos);
+  damage(second);
+  EXPECT_NE(advice().find("; use '" + first.string() + "', which is intact."), std::string::npos);
+  damage(first);
+  EXPECT_NE(advice().find("no other checkpoint that is intact"), std::string::npos) << advice();
+  const std::string all = data_error_of([&] { find(); });
+  EXPECT_EQ(all.find("use "), std::string::npos) << all;
+  EXPECT_NE(all.find("a copy of one is needed or a new run"), std::string::npos) << all;
+}
+
 TEST_F(Checkpoints, WithoutPointersTheNewestIntactOneIsFound) {
   EXPECT_EQ(find(), fs::path());
   const fs::path first = make(1), second = make(20), third = make(300);

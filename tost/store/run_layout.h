@@ -68,10 +68,12 @@ auto read_newest(const std::vector<std::filesystem::path>& folders,
   if (folders.empty()) return std::nullopt;
   const std::string directory = folders[0].parent_path().string();
   if (folders.size() == 1) {
-    fail_data("The only checkpoint in '", directory, "' is damaged: ", newest);
+    fail_data("The only checkpoint in '", directory,
+              "' is damaged, so that a copy of it is needed or a new run: ", newest);
   }
-  fail_data("All ", folders.size(), " checkpoints in '", directory,
-            "' are damaged; the newest one: ", newest);
+  fail_data(
+      "All ", folders.size(), " checkpoints in '", directory,
+      "' are damaged, so that a copy of one is needed or a new run; the newest one: ", newest);
 }
 
 }  // namespace tost

@@ -63,6 +63,19 @@ TEST_F(ShippedModels, UnknownNamesAreToldTheKnownOnes) {
   EXPECT_NE(message.find("(tiny) is expected. Did you mean 'tiny'?"), std::string::npos) << message;
 }
 
+TEST_F(ShippedModels, AFolderThatHidesOneIsNamed) {
+  const auto before = std::filesystem::current_path();
+  const testing::TempDir here;
+  std::filesystem::current_path(here.path());
+  std::filesystem::create_directory("tiny");
+  std::filesystem::create_directory("big");
+  const std::string hidden = data_error_of([] { find_model_file(model_path("tiny")); });
+  const std::string other = data_error_of([] { find_model_file(model_path("big")); });
+  std::filesystem::current_path(before);
+  EXPECT_NE(hidden.find("hides the shipped model tiny; "), std::string::npos) << hidden;
+  EXPECT_NE(other.find("'big' holds no checkpoint"), std::string::npos) << other;
+}
+
 TEST(NoShippedModels, EveryTextIsAPath) {
   EXPECT_TRUE(shipped_models().empty());  // there is no folder of them next to this test
   EXPECT_EQ(model_path("shapes"), "shapes");

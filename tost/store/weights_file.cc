@@ -59,6 +59,17 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
             join(shipped, ", "), ") is expected.", did_you_mean(path, shipped));
 }
 
+[[noreturn]] void fail_no_checkpoint(const std::string& path) {
+  const auto shipped = shipped_names();
+  if (std::find(shipped.begin(), shipped.end(), path) != shipped.end()) {
+    fail_data("The folder '", path, "' here holds no checkpoint and hides the shipped model ", path,
+              "; go to another folder, or give '",
+              (shipped_folder() / (path + ".safetensors")).string(), "'.");
+  }
+  fail_data("'", path, "' holds no checkpoint; give a run folder, a checkpoint folder or a ",
+            ".safetensors, .pth or .pt file.");
+}
+
 }  // namespace
 
 fs::path find_model_file(const fs::path& path, Weights weights) {
@@ -70,14 +81,11 @@ fs::path find_model_file(const fs::path& path, Weights weights) {
         find_checkpoint(path / kCheckpointFolder, {kBestPointer, kLatestPointer});
     if (!checkpoint.empty()) file = in_checkpoint(checkpoint, weights);
     if (!checkpoint.empty() && file.empty()) {
-      fail_data("'", (checkpoint / kModelFile).string(), "' is missing; use another checkpoint.");
+      fail_data("'", (checkpoint / kModelFile).string(), "' is missing; ",
+                advice_on_damage(checkpoint), ".");
     }
   }
-  if (file.empty()) {
-    fail_data("'", path.string(),
-              "' holds no checkpoint; give a run folder, a checkpoint folder or a ",
-              ".safetensors, .pth or .pt file.");
-  }
+  if (file.empty()) fail_no_checkpoint(path.string());
   return file;
 }
 

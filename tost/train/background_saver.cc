@@ -43,7 +43,7 @@ void BackgroundSaver::save(const Checkpoint& checkpoint, bool best) {
   if (failed_before()) return run_here(checkpoint, best);
   try {
     thread_ = start_thread([this, best, copy = copy_of(checkpoint)] { run(copy, best); });
-  } catch (const Error&) {  // no thread is to be had: then here
+  } catch (const std::exception&) {  // no thread or no memory for the copy is to be had: then here
     run_here(checkpoint, best);
   }
 }

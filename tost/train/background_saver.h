@@ -28,7 +28,8 @@ class BackgroundSaver {
 
   // Copies the tensors of `checkpoint`, so that they may change as soon as this returns, and
   // begins; waits for the save before. Where that one failed, its failure becomes a message and
-  // this one is written at once, on the caller's thread: throws where it fails too.
+  // this one is written at once, on the caller's thread: throws where it fails too. So is one whose
+  // copy has no room in memory.
   void save(const Checkpoint& checkpoint, bool best);
   // The same on this thread and without a copy in any case.
   void save_now(const Checkpoint& checkpoint, bool best);

@@ -1,5 +1,6 @@
 #include "tost/train/background_saver.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -113,6 +114,39 @@ TEST(BackgroundSaver, AFailedSaveDoesNotKeepTheNextOneFromDisk) {
   EXPECT_NE(news.messages[0].find("step 1"), std::string::npos);
   ASSERT_EQ(news.finished.size(), 1u);
   EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
+}
+
+// Refuses tensors above 1 MB.
+class LittleMemory : public c10::Allocator {
+ public:
+  explicit LittleMemory(c10::Allocator* rest) : rest_(rest) {}
+  c10::DataPtr allocate(size_t bytes) override {
+    TORCH_CHECK(bytes < (1 << 20), "can't allocate memory: you tried to allocate ", bytes);
+    return rest_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return rest_->raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    rest_->copy_data(to, from, bytes);
+  }
+
+ private:
+  c10::Allocator* rest_;
+};
+
+TEST(BackgroundSaver, WithoutMemoryForACopySavesAtOnce) {
+  const testing::TempDir dir;
+  CheckpointStore store(dir.path(), 2);
+  BackgroundSaver saver(store, {});
+  torch::Tensor w = torch::ones({1 << 20});
+  static LittleMemory little(c10::GetCPUAllocator());
+  c10::Allocator* usual = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(&little, /*priority=*/1);
+  EXPECT_NO_THROW(saver.save(checkpoint_of(1, w), true));
+  c10::SetCPUAllocator(usual, /*priority=*/1);
+  w.fill_(2);
+  EXPECT_NO_THROW(saver.wait());
+  EXPECT_EQ(saver.take_news().finished.size(), 1u);
+  EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({1 << 20})));
 }
 
 TEST(BackgroundSaver, PausesGrowToTenSeconds) {

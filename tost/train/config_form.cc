@@ -2,8 +2,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
+#include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/store/run_layout.h"
 
 namespace tost {
 
@@ -69,6 +71,22 @@ void check_resumed(const std::vector<FieldInfo>& fields, const json& before, con
     messages.push_back(cat("Resuming with ", field.key, " ", to, " where the run was started with ",
                            from, ": the result will differ from an uninterrupted run."));
   }
+}
+
+json scored_data(json given, const std::filesystem::path& model_file,
+                 std::vector<std::string> keys) {
+  const auto checkpoints = absolute_path(model_file).parent_path().parent_path();
+  const auto config = checkpoints.parent_path() / kConfigFile;
+  if (checkpoints.filename() != kCheckpointFolder || !is_plain_file(config)) return given;
+  const json saved = read_config_file(config);
+  const json data = saved.value("data", json());
+  if (data.is_string() && same_path(data, given.at("data"))) {
+    keys.insert(keys.end(), {"data_format", "holdout"});
+  }
+  for (const std::string& key : keys) {
+    if (saved.contains(key) && !given.contains(key)) given[key] = saved[key];
+  }
+  return given;
 }
 
 json read_config_file(const std::filesystem::path& path) {

@@ -94,6 +94,12 @@ Config resume_config(const ConfigForm<Config>& form, const Config& saved,
   return config;
 }
 
+// Which data a model is scored on: the settings `given`, "data" among them, and for those of `keys`
+// that are missing the settings of the run that the model file lies in, where it does. What tells
+// how the run's own data is read and divided counts for that data alone.
+nlohmann::json scored_data(nlohmann::json given, const std::filesystem::path& model_file,
+                           std::vector<std::string> keys);
+
 // A JSON object from a config file. Throws a usage Error when it is not one.
 nlohmann::json read_config_file(const std::filesystem::path& path);
 

@@ -1,5 +1,7 @@
 #include "tost/train/metrics_log.h"
 
+#include <functional>
+
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/io/parse_json.h"
@@ -10,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int64_t kMaxBytes = int64_t{1} << 30;
+constexpr size_t kMaxLine = size_t{64} << 20;
 
 // Null where the line is not JSON.
 json object_of(const std::string& line) {
@@ -29,39 +31,59 @@ bool stays(const json& line, int64_t last_step, int64_t rollbacks) {
   return line["step"].get<int64_t>() <= last_step;
 }
 
-// The part of `text` that a run at last_step had written.
-std::string lines_up_to(const std::string& text, int64_t last_step, int64_t rollbacks,
-                        const fs::path& path) {
-  std::string kept;
-  size_t begin = 0;
-  for (int64_t number = 1; begin < text.size(); ++number) {
-    const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;
-    const std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    const json object = object_of(line);
-    if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
-      fail_data("'", path.string(), "' line ", number,
-                " is not a JSON object with a step; move the file away to resume.");
+// Calls `line` with each line of the file that a line break ends.
+void each_line(const fs::path& path, size_t piece_bytes,
+               const std::function<void(const std::string&)>& line) {
+  InputFile file(path);
+  std::string piece(piece_bytes, '\0'), rest;
+  while (const size_t count = file.read(piece.data(), piece.size())) {
+    size_t begin = 0;
+    for (size_t end; (end = piece.find('\n', begin)) < count; begin = end + 1) {
+      line(rest.append(piece, begin, end - begin));
+      rest.clear();
     }
-    if (stays(object, last_step, rollbacks)) kept += line + "\n";
+    rest.append(piece, begin, count - begin);
+    if (rest.size() > kMaxLine) {
+      fail_data("'", path.string(), "' has a line of more than ", kMaxLine,
+                " bytes, which no run has written; move the file away to resume.");
+    }
   }
-  return kept;
 }
 
-OutputFile open_log(const fs::path& path, int64_t last_step, int64_t rollbacks) {
+// Whether the line is part of what a run at last_step had written.
+bool stays(const std::string& line, int64_t number, int64_t last_step, int64_t rollbacks,
+           const fs::path& path) {
+  const json object = object_of(line);
+  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
+    fail_data("'", path.string(), "' line ", number,
+              " is not a JSON object with a step; move the file away to resume.");
+  }
+  return stays(object, last_step, rollbacks);
+}
+
+// Only a file that loses lines is written again.
+OutputFile open_log(const fs::path& path, int64_t last_step, int64_t rollbacks, size_t piece) {
   if (path_exists(path)) {
-    const std::string text = read_file(path, kMaxBytes);
-    const std::string kept = lines_up_to(text, last_step, rollbacks, path);
-    if (kept.size() != text.size()) write_file_atomic(path, kept);
+    int64_t number = 0, kept = 0;
+    each_line(path, piece, [&](const std::string& line) {
+      if (stays(line, ++number, last_step, rollbacks, path)) kept += std::ssize(line) + 1;
+    });
+    if (kept != file_bytes(path)) {
+      AtomicFile file(path);
+      each_line(path, piece, [&](const std::string& line) {
+        if (stays(line, number, last_step, rollbacks, path)) file.write(line + "\n");
+      });
+      file.finish();
+    }
   }
   return OutputFile(path, OutputFile::Mode::kAppend);
 }
 
 }  // namespace
 
-MetricsLog::MetricsLog(const fs::path& path, int64_t last_step, int64_t rollbacks)
-    : file_(open_log(path, last_step, rollbacks)) {
+MetricsLog::MetricsLog(const fs::path& path, int64_t last_step, int64_t rollbacks,
+                       size_t piece_bytes)
+    : file_(open_log(path, last_step, rollbacks, piece_bytes)) {
   sync_directory(path.parent_path());  // else a crash can take the whole file, flushed or not
 }
 

@@ -25,6 +25,19 @@ TEST(MetricsLog, DropsLinesBeyondTheStepAndAHalfLine) {
             "{\"loss\":1.5,\"step\":10}\n{\"loss\":1.25,\"step\":20}\n{\"step\":25}\n");
 }
 
+TEST(MetricsLog, IsReadInPiecesOfAnySize) {
+  const testing::TempDir dir;
+  const auto path = dir.path() / "metrics.jsonl";
+  const std::string kept = "{\"step\":1}\n{\"step\":22}\n{\"step\":3}\n";
+  for (const char* dropped : {"", "{\"step\":99}\n", "{\"step\":2"}) {
+    for (size_t piece = 1; piece < 40; ++piece) {
+      write_file_atomic(path, kept + dropped);
+      MetricsLog(path, 50, 0, piece);
+      EXPECT_EQ(read_file(path, 1000), kept) << piece << " " << dropped;
+    }
+  }
+}
+
 TEST(MetricsLog, NamesALineThatIsNotALogLine) {
   const testing::TempDir dir;
   const auto path = dir.path() / "metrics.jsonl";

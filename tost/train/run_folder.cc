@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kReplaced[] = ".replaced";
+constexpr char kReplaced[] = ".replaced", kLaunchMark[] = ".launch";
 
 bool is_own_folder(const fs::path& path) {
   return !is_link(path) && is_folder(path);
@@ -42,7 +42,8 @@ bool is_checkpoint_entry(const fs::path& path) {
 std::vector<fs::path> run_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& name : names_in(folder)) {
-    if (name == kModelInfoFile || name == kMetricsFile || is_event_file(name)) {
+    if (name == kModelInfoFile || name == kMetricsFile || name == kLaunchMark ||
+        is_event_file(name)) {
       files.push_back(name);
     } else if (name == kCheckpointFolder && is_link(folder / name)) {
       files.push_back(name);  // of a larger disk, say: the link alone
@@ -116,8 +117,13 @@ bool stopped_half_way(const fs::path& run) {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path run, RunMode mode) : run_(std::move(run)), mode_(mode) {
+RunFolder::RunFolder(fs::path run, RunMode mode, std::string launch)
+    : run_(std::move(run)), mode_(mode), launch_(std::move(launch)) {
   if (run_.empty()) fail_usage("The name of the run folder is empty; give one with --out.");
+  if (const fs::path whole = canonical_path(absolute_path(run_)); whole == whole.root_path()) {
+    fail_usage("'", run_.string(), "' is the root of the file system; give a run a folder of its ",
+               "own with --out.");
+  }
   if (is_taken(run_ / kReplaced)) {
     lock();
     if (stopped_half_way(run_)) put_back();
@@ -161,7 +167,12 @@ void RunFolder::open() {
   lock();
   check();  // another process may have been quicker
   place_.emplace(run_);
-  if (mode_ != RunMode::kOverwrite || !is_taken(run_ / kConfigFile)) return;
+  if (mode_ == RunMode::kOverwrite && is_taken(run_ / kConfigFile)) clear();
+  if (mode_ != RunMode::kResume && !launch_.empty())
+    write_file_atomic(run_ / kLaunchMark, launch_ + "\n");
+}
+
+void RunFolder::clear() {
   if (has_checkpoint(run_)) remove_replaced_run(run_);
   if (is_taken(run_ / kReplaced)) return remove_run_files(run_);
   try {
@@ -199,6 +210,10 @@ bool RunFolder::settle() {
   }
   put_back();
   return true;
+}
+
+bool made_by_launch(const fs::path& run, const std::string& launch) {
+  return is_taken(run / kConfigFile) && content(run / kLaunchMark) == launch + "\n";
 }
 
 void remove_replaced_run(const fs::path& run) {

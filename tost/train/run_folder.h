@@ -1,9 +1,10 @@
 // Starting a run folder, or finding one to resume. Layout: tost/store/run_layout.h, and while a
-// process trains there RUN/.lock and RUN/.replaced.
+// process trains there RUN/.lock and RUN/.replaced. RUN/.launch names the launch that made the run.
 #pragma once
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "tost/base/folder_lock.h"
 #include "tost/base/folder_place.h"
@@ -23,8 +24,9 @@ class RunFolder {
  public:
   // Whether `mode` can be done there. Locks a run that is there, and finishes a replacement that
   // was stopped half-way; changes nothing else. Throws a usage Error naming what is there (or not)
-  // and the flag that helps, or that another process trains there.
-  RunFolder(std::filesystem::path run, RunMode mode);
+  // and the flag that helps, or that another process trains there. `launch` becomes the mark of a
+  // run that is made here; empty: none.
+  RunFolder(std::filesystem::path run, RunMode mode, std::string launch = "");
 
   // Makes the folder ready for a run that can start now: it is there and locked, and a run to be
   // replaced is set aside. Throws as the constructor, and a data Error when the folder cannot be
@@ -38,14 +40,19 @@ class RunFolder {
  private:
   void lock();
   void check() const;
+  void clear();
   void set_aside();
   void put_back();
 
   std::filesystem::path run_;
   RunMode mode_;
+  std::string launch_;
   std::optional<FolderLock> lock_;
   std::optional<FolderPlace> place_;
 };
+
+// Whether the run that is there was made by this launch, which is not empty.
+bool made_by_launch(const std::filesystem::path& run, const std::string& launch);
 
 // The first checkpoint of the run that replaces it stands.
 void remove_replaced_run(const std::filesystem::path& run);

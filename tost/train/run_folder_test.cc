@@ -82,6 +82,13 @@ TEST(RunFolder, SaysWhatIsThereAndLeavesOthersFoldersAlone) {
   const fs::path none = dir.path() / "none", old = dir.path() / "old", other = dir.path() / "other",
                  bare = dir.path() / "bare";
   EXPECT_TRUE(mentions(refusal("", RunMode::kNew), "name of the run folder is empty"));
+  const fs::path link = dir.path() / "link";
+  fs::create_directory_symlink("/", link);
+  for (const fs::path& root : {fs::path("/"), fs::path("/proc/.."), link}) {
+    EXPECT_TRUE(mentions(testing::usage_error_of([&] { RunFolder(root, RunMode::kNew); }),
+                         "is the root of the file system"))
+        << root;
+  }
   EXPECT_TRUE(mentions(refusal(none, RunMode::kResume), "holds no run to resume"));
   EXPECT_FALSE(fs::exists(none));
   make_old(old);
@@ -171,6 +178,43 @@ TEST(RunFolder, AKilledReplacementKeepsBoth) {
   folder.open();
   EXPECT_TRUE(folder.settle());
   EXPECT_EQ(files_below(run), before);
+}
+
+// What a launch made is told from what lay there before, whatever becomes of either.
+TEST(RunFolder, KnowsTheLaunchThatMadeTheRun) {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run", fresh = dir.path() / "fresh";
+  make_old(run);
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  EXPECT_TRUE(mentions(testing::usage_error_of([&] { RunFolder(run, RunMode::kNew, "a"); }),
+                       "already holds a run"));
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  {
+    RunFolder folder(run, RunMode::kResume, "a");
+    folder.open();
+  }
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  {
+    RunFolder folder(run, RunMode::kOverwrite, "a");
+    folder.open();
+    EXPECT_FALSE(made_by_launch(run, "a")) << "nothing is there yet";
+    begin_run(run, 2);
+    EXPECT_TRUE(made_by_launch(run, "a"));
+    EXPECT_FALSE(made_by_launch(run, "b"));
+    EXPECT_TRUE(folder.settle());
+  }
+  EXPECT_EQ(seed_of(run), "old");
+  EXPECT_FALSE(made_by_launch(run, "a"));
+  {
+    RunFolder folder(fresh, RunMode::kNew, "a");
+    folder.open();
+    begin_run(fresh, 1);
+  }
+  EXPECT_TRUE(made_by_launch(fresh, "a"));
+  RunFolder folder(fresh, RunMode::kOverwrite);
+  folder.open();
+  begin_run(fresh, 2);
+  EXPECT_FALSE(made_by_launch(fresh, "a")) << "replaced by hand";
 }
 
 TEST(RunFolder, ALinkToCheckpointsElsewhereIsMovedAlone) {

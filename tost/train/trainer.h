@@ -61,6 +61,9 @@ class Trainer {
   // What dropout and the like draw becomes what it is with a group, see LoopState. Before train().
   void draw_noise_by_batch() { state_.noise_by_batch = true; }
 
+  // Of a trial: no checkpoint is written. Before train().
+  void save_nothing() { saves_ = false; }
+
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
   // can reach the weights, unless the configuration's guards skip the step or roll back (guards.h).
@@ -166,6 +169,7 @@ class Trainer {
   int64_t waiting_lines_ = 0;  // of the log, in a row, with a high share of waiting
   nlohmann::json last_eval_;
   bool restored_ = false;
+  bool saves_ = true;
   bool in_epoch_ = false;     // the task stands at the place data_step() says
   bool stop_agreed_ = false;  // among the processes of the group
   bool unsaved_ = false;      // something happened since the last checkpoint

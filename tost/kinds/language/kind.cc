@@ -42,7 +42,8 @@ OpenedModel open_language(const std::filesystem::path& path, Weights weights) {
 json score_language(const ScoreRequest& request) {
   const LoadedLanguage loaded = load_language_file(request.file, request.weights);
   read_by_engine(loaded.model, loaded.precision);
-  const LanguageText text = load_language_text({request.data.path, request.split}, loaded.info);
+  const auto path = request.data.at("data").get<std::string>();
+  const LanguageText text = load_language_text({path, request.split}, loaded.info);
   LanguageLossOptions options;
   options.stop = request.stop;
   options.progress = [&](int64_t done, int64_t total) {
@@ -54,7 +55,7 @@ json score_language(const ScoreRequest& request) {
           {"loss", result->loss},
           {"bits_per_byte", result->bits_per_byte ? json(*result->bits_per_byte) : json()},
           {"tokens", result->tokens},
-          {"per_second", result->tokens_per_s}};
+          {"seconds", result->seconds}};
 }
 
 json describe_language(const std::string& name) {

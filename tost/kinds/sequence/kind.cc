@@ -3,14 +3,18 @@
 
 #include <algorithm>
 
+#include "tost/base/error.h"
+#include "tost/base/file.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/bench.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
+#include "tost/kinds/sequence/predict.h"
 #include "tost/kinds/sequence/task.h"
 #include "tost/kinds/sequence/train_config.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/device.h"
 #include "tost/store/quantized_file.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/run_kind.h"
@@ -58,27 +62,69 @@ OpenedModel open_sequence(const std::filesystem::path& path, Weights weights) {
   return {loaded.model, to_metadata(loaded.info), loaded.precision};
 }
 
+LoadedSequence open_for(const ModelRequest& request) {
+  LoadedSequence loaded = load_sequence_file(request.file, request.weights);
+  loaded.model->to(device_from_name(request.device));
+  loaded.precision = chosen_precision(request.precision, loaded.precision,
+                                      classifier_precisions(/*engine=*/false));
+  return loaded;
+}
+
+json by_length(const SequenceEvalResult& result) {
+  json rows = json::array();
+  for (const LengthQuarter& q : result.quarters) {
+    rows.push_back(TOST_MEMBERS(q, shortest, longest, sequences, top1));
+  }
+  return rows;
+}
+
 json score_sequence(const ScoreRequest& request) {
-  const LoadedSequence loaded = load_sequence_file(request.file, request.weights);
-  const json settings{{"data", request.data.path}, {"max_length", loaded.info.cut}};
-  const auto spec = sequence_spec(make_config(sequence_train_form(), settings));
-  const auto dataset = open_sequence_dataset(spec, request.split.empty() ? "test" : request.split);
-  check_sequence_data(loaded.info, *dataset, request.data.path);
+  const LoadedSequence loaded = open_for(request);
+  const std::string split = request.split.empty() ? "test" : request.split;
+  json settings = request.data;
+  if (!settings.contains("max_length")) settings["max_length"] = loaded.info.cut;
+  const auto dataset =
+      open_sequence_dataset(sequence_spec(make_config(sequence_train_form(), settings)), split);
+  check_sequence_data(loaded.info, *dataset, settings.at("data").get<std::string>());
   SequenceEvalOptions options;
-  options.precision =
-      chosen_precision("", loaded.precision, classifier_precisions(/*engine=*/false));
+  if (request.batch > 0) options.batch = request.batch;
+  options.precision = loaded.precision;
   options.stop = request.stop;
   options.progress = [&](int64_t done, int64_t total) {
     request.progress(done, total, "sequences scored");
   };
   const auto result = evaluate(*loaded.model, *dataset, options);
   if (!result) return {};
-  const double rate = result->seconds > 0 ? double(result->sequences) / result->seconds : 0;
-  return {{"precision", options.precision},
-          {"top1", result->top1},
-          {"loss", result->loss},
-          {"sequences", result->sequences},
-          {"per_second", rate}};
+  json report = to_json(*result);
+  report.update({{"by_length", by_length(*result)},
+                 {"checkpoint", loaded.file.string()},
+                 {"split", split},
+                 {"precision", loaded.precision},
+                 {"model", loaded.info.config.name}});
+  if (request.per_class)
+    report["per_class"] = class_rows(result->confusion, loaded.info.classes, "sequences");
+  return report;
+}
+
+constexpr char kReads[] =
+    "sequence models read --text or --text-file; pixel models are scored by tost eval.";
+
+PredictReport predict_sequences(const PredictRequest& request) {
+  constexpr int64_t kMaxTextBytes = int64_t{64} << 20;
+  if (!request.pictures.empty()) fail_usage("Pictures were given; ", kReads);
+  if (request.texts.empty() && request.text_files.empty())
+    fail_usage("No text was given; ", kReads);
+  const LoadedSequence loaded = open_for(request);
+  std::vector<SequenceText> texts;
+  for (const std::string& text : request.texts) texts.push_back({text, request.second});
+  for (const std::string& path : request.text_files)
+    texts.push_back({read_file(path, kMaxTextBytes), request.second});
+  const PredictOptions options{.top_k = request.top,
+                               .precision = loaded.precision};
+  PredictReport report{loaded.file, predict_texts(*loaded.model, loaded.info, texts, options)};
+  for (size_t i = 0; i < request.text_files.size(); ++i)
+    report.predictions[request.texts.size() + i].path = request.text_files[i];
+  return report;
 }
 
 json describe_sequence(const std::string& name) {
@@ -108,6 +154,9 @@ Kind sequence_kind() {
                 .describe = describe_sequence};
   kind.open = open_sequence;
   kind.score = score_sequence;
+  kind.data_keys = {"max_length", "data_seed", "train_size",    "test_size", "min_tokens",
+                    "max_tokens", "max_depth", "max_arguments", "side",      "contour_length"};
+  kind.predict = predict_sequences;
   kind.open_bench = open_bench_sequence;
   return kind;
 }

@@ -8,10 +8,12 @@
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/evaluate.h"
 #include "tost/kinds/vision/model_file.h"
+#include "tost/kinds/vision/predict.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/task.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/nn/state_dict.h"
+#include "tost/ops/device.h"
 #include "tost/store/quantized_file.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/run_kind.h"
@@ -108,28 +110,66 @@ OpenedModel open_vision(const std::filesystem::path& path, Weights weights) {
   return {loaded.model, to_metadata(loaded.info), loaded.precision};
 }
 
+// Names alone: evaluate() refuses another number of classes.
+void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
+                       const ScoreRequest& request) {
+  const auto& classes = dataset.classes();
+  if (info.classes == classes || info.classes.size() != classes.size()) return;
+  request.warn(cat("the classes of '", request.data.at("data").get<std::string>(),
+                   "' have other names than those the model was trained on (", classes.front(),
+                   ", ... against ", info.classes.front(), ", ...); they are matched by number"));
+}
+
+LoadedModel open_for(const ModelRequest& request) {
+  LoadedModel loaded = load_model_file(request.file, request.weights);
+  loaded.model->to(device_from_name(request.device));
+  const bool engine = request.engine && VisionEngine::supports(*loaded.model);
+  loaded.precision =
+      chosen_precision(request.precision, loaded.precision, classifier_precisions(engine));
+  return loaded;
+}
+
 json score_vision(const ScoreRequest& request) {
-  const LoadedModel loaded = load_model_file(request.file, request.weights);
+  if (request.corruption.active()) check_corruption(request.corruption);
+  const LoadedModel loaded = open_for(request);
+  const std::string split = request.split.empty() ? "test" : request.split;
+  const std::shared_ptr<const ImageDataset> dataset =
+      open_image_dataset(data_spec(make_config(vision_train_form(), request.data)), split);
+  check_class_names(loaded.info, *dataset, request);
   LoaderConfig config;
-  config.batch_size = 100;
+  config.batch_size = request.batch == 0 ? 100 : request.batch;
+  config.workers = request.workers;
   config.preprocess = loaded.info.preprocess;
-  ImageLoader loader(
-      open_image_dataset(request.data, request.split.empty() ? "test" : request.split), config);
+  config.corruption = request.corruption;
+  ImageLoader loader(dataset, config);
   EvalOptions options;
-  options.engine = true;
-  options.precision = chosen_precision(
-      "", loaded.precision, classifier_precisions(VisionEngine::supports(*loaded.model)));
+  options.precision = loaded.precision;
+  options.engine = request.engine;
   options.stop = request.stop;
   options.progress = [&](int64_t done, int64_t total) {
     request.progress(done, total, "images scored");
   };
   const auto result = evaluate(*loaded.model, loader, options);
   if (!result) return {};
-  return {{"precision", options.precision},
-          {"top1", result->top1},
-          {"loss", result->loss},
-          {"images", result->images},
-          {"per_second", result->images_per_s}};
+  json report = to_json(*result);
+  report.update({{"checkpoint", loaded.file.string()},
+                 {"split", split},
+                 {"precision", loaded.precision},
+                 {"model", loaded.info.config.name}});
+  if (request.corruption.active())
+    report["corruption"] = TOST_MEMBERS(request.corruption, kind, strength);
+  if (request.per_class)
+    report["per_class"] = class_rows(result->confusion, loaded.info.classes, "images");
+  return report;
+}
+
+PredictReport predict_vision(const PredictRequest& request) {
+  const LoadedModel loaded = open_for(request);
+  const PredictOptions options{.top_k = request.top,
+                               .batch_size = request.batch,
+                               .precision = loaded.precision,
+                               .engine = request.engine};
+  return {loaded.file, predict_images(*loaded.model, loaded.info, request.pictures, options)};
 }
 
 json describe_vision(const std::string& name) {
@@ -163,6 +203,8 @@ Kind vision_kind() {
                 .describe = describe_vision};
   kind.open = open_vision;
   kind.score = score_vision;
+  kind.data_keys = {"data_seed", "train_size", "test_size", "data_side"};
+  kind.predict = predict_vision;
   kind.open_bench = open_bench_vision;
   return kind;
 }
