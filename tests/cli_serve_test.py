@@ -6,6 +6,7 @@ usage: cli_serve_test.py TOST [unittest arguments]
 import base64
 import concurrent.futures
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -664,6 +666,44 @@ class Operation(Case):
         self.error("serve", self.lm, "--idle-seconds", "-1", exit_code=2, says="--idle-seconds")
         self.error("serve", self.lm, "--session-seconds", "-1", exit_code=2, says="--session-seconds")
         self.error("serve", self.lm, "--host", "192.0.2.1", "--port", "0", exit_code=1, says="--host")
+
+
+class Conformance(Case):
+    def compare(self, port):
+        script = pathlib.Path(__file__).parents[1] / "bench" / "conformance.py"
+        flags = ["--model", "lm", "--bits", "--most-words", "20", "--evict", "2", "--streams", "8", "--sessions", "3", "--tokens", "4"]
+        return subprocess.run([sys.executable, script, f"http://127.0.0.1:{port}", *flags], capture_output=True, text=True, timeout=900)
+
+    def test_states_change_no_text(self):
+        done = self.compare(self.server.port)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        for case in ("warm", "beginning", "company", "evicted", "evicting", "responses", "forked", "carried"):
+            self.assertRegex(done.stdout, rf"(?m)^{case} +[1-9]\d* equal +0 different")
+
+    def test_a_server_whose_texts_change_is_found(self):
+        class Forgetful(http.server.BaseHTTPRequestHandler):
+            asked = 0
+
+            def do_POST(self):
+                type(self).asked += 1
+                self.rfile.read(int(self.headers["Content-Length"]))
+                known = self.path == "/v1/completions"
+                body = json.dumps({"choices": [{"text": "again" if self.asked > 20 else "once"}]}).encode()
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Length", len(body))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forgetful) as other:
+            threading.Thread(target=other.serve_forever).start()
+            done = self.compare(other.server_port)
+            other.shutdown()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^company .* [1-9]\d* different  first: ")
+        self.assertIn("skipped: POST /v1/responses", done.stdout)
 
 
 class Page(Case):
