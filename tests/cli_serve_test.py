@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The server as clients meet it: over loopback, with Python's standard library (and openai's client where there is one).
+"""The server as clients meet it: over loopback, with Python's standard library.
 
 usage: cli_serve_test.py TOST [unittest arguments]
 """
 import base64
 import concurrent.futures
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -202,6 +204,18 @@ class Language(Case):
         deltas = [json.loads(e)["choices"][0]["delta"] for e in events]
         self.assertEqual(deltas[0]["role"], "assistant")
         self.assertEqual("".join(d.get("content", "") for d in deltas), text)
+        roles = [{"role": "developer", "content": "Be"}, {"role": "user", "content": "the"}, {"role": "assistant", "content": None},
+                 {"role": "user", "content": "cat"}]
+        said = self.server.post("/v1/chat/completions", {"messages": roles, "max_tokens": 10, "seed": 3}).json
+        self.assertEqual(said["choices"][0]["message"]["content"],
+                         self.server.complete(prompt="S: Be\nU: the\nA: \nU: cat\nA:", max_tokens=10, seed=3, stop="\nU:"))
+        plain = {"tool_choice": "auto", "parallel_tool_calls": True, "reasoning_effort": "low", "response_format": {"type": "text"}}
+        self.assertEqual(self.server.post("/v1/chat/completions", {**body, **plain}).json["choices"], answer["choices"])
+        for wrong in ({"tool_choice": "required"}, {"response_format": {"type": "json_object"}},
+                      {"tools": [{"type": "function", "function": {"name": "f"}}]},
+                      {"messages": [{"role": "user", "content": None}]},
+                      {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}):
+            self.refused(self.server.post("/v1/chat/completions", {**body, **wrong}), 400)
         self.refused(self.server.post("/v1/chat/completions", {"messages": [{"role": "x", "content": "y"}]}), 400, "role")
         self.refused(self.server.post("/v1/chat/completions", {"messages": "hello"}), 400, "list")
 
@@ -236,6 +250,18 @@ class Language(Case):
         self.refused(self.server.ask("GET", "/v1/completions"), 405, "POST")
         self.refused(self.server.ask("GET", "/nothing"), 404)
         self.refused(self.server.ask("GET", "/v1/models/nothing"), 404, "lm")
+
+    def test_prompts_have_a_limit_of_tokens(self):
+        server = Server(self.lm, "--max-prompt", 10, "--max-prompts", 30, "--max-texts", 20)
+        self.addCleanup(server.end)
+        said = self.refused(server.post("/v1/completions", {"prompt": [97] * 11}), 400, "10")
+        self.assertEqual(said["code"], "context_length_exceeded")
+        # One prompt is counted once, however many texts share it.
+        reply = server.post("/v1/completions", {"prompt": [97] * 10, "n": 16, "max_tokens": 1})
+        self.assertEqual((reply.status, reply.json["usage"]["prompt_tokens"]), (200, 10))
+        self.refused(server.post("/v1/completions", {"prompt": [[i] * 10 for i in range(4)]}), 429)
+        while server.metric("tost_held_prompt_tokens") > 0:  # until the texts that were answered are let go
+            time.sleep(0.01)
 
     def test_leaving_ends_a_text(self):
         before = self.server.metric("tost_abandoned_total")
@@ -275,6 +301,82 @@ class Sessions(Case):
         self.refused(self.server.post("/v1/completions", {"session": first}), 404, first)
         self.go_on(second)
 
+    def test_a_session_of_one_token_continues(self):
+        self.assertEqual(self.server.complete(session=self.new("t"), max_tokens=8, temperature=0),
+                         self.server.complete(prompt="t", max_tokens=8, temperature=0))
+
+    def test_events_tell_the_position(self):
+        session, show = self.new(), lambda: self.server.ask("GET", f"/v1/sessions/{session}").json
+        body = {"session": session, "max_tokens": 12, "stream": True, "logprobs": 0, "ignore_eos": True, "temperature": 0}
+        events = [json.loads(e) for e in self.server.post("/v1/completions", body).events[:-1]]
+        first = events[0]["position"]
+        self.assertEqual([e["position"] for e in events], [*range(first, first + 12), first + 11])
+        self.assertEqual(show()["position"], first + 11)
+        go_on = lambda place: self.server.post("/v1/completions", {"session": session, "max_tokens": 2, "from_position": place})
+        error = self.refused(go_on(first), 409, f"position {first + 11}")
+        self.assertEqual((error["param"], error["code"]), ("from_position", "session_moved"))
+        self.assertEqual(show()["position"], first + 11)
+        self.assertEqual(go_on(first + 11).json["position"], first + 13)
+        self.refused(self.server.post("/v1/completions", {"prompt": "the", "from_position": 3}), 400, "session")
+
+    def test_pages_of_sessions(self):
+        server = Server(self.lm)
+        self.addCleanup(server.end)
+        made = sorted(server.post("/v1/sessions", {"prompt": "the"}).json["id"] for _ in range(5))
+        pages, after, more = [], "", True
+        while more:
+            page = server.ask("GET", f"/v1/sessions?after={after}&limit=2").json
+            pages.append([s["id"] for s in page["data"]])
+            after, more = page["last_id"], page["has_more"]
+        self.assertEqual(pages, [made[:2], made[2:4], made[4:]])
+        self.assertEqual([s["id"] for s in server.ask("GET", "/v1/sessions").json["data"]], made)
+        for limit in ("0", "1001", "x", "-1", "99999999999999999999"):
+            self.refused(server.ask("GET", "/v1/sessions?limit=" + limit), 400, "limit")
+
+    def test_an_ending_leaves_waiting_sessions_as_they_are(self):
+        flags = [self.lm, "--sessions", self.dir / "kept", "--batch", 1, "--drain-seconds", 0.5, "--max-tokens", 10 ** 9]
+        server = Server(*flags)
+        self.addCleanup(server.end)
+        session = server.post("/v1/sessions", {"prompt": "the cat"}).json["id"]
+        state = server.ask("GET", f"/v1/sessions/{session}/state").body
+        waits = lambda count: server.metric("tost_waiting_texts") < count or server.metric("tost_running_texts") < 1
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            body = {"prompt": "the", "max_tokens": 10 ** 8, "ignore_eos": True}
+            running = [pool.submit(server.post, "/v1/completions", body) for _ in range(2)]
+            running.append(pool.submit(server.post, "/v1/completions", {**body, "stream": True}))
+            while waits(2):
+                time.sleep(0.01)
+            waiting = pool.submit(server.post, "/v1/completions", {"session": session, "max_tokens": 5})
+            stored = pool.submit(server.post, "/v1/responses", {"input": "the", "max_output_tokens": 5})
+            while waits(4):
+                time.sleep(0.01)
+            server.process.send_signal(signal.SIGTERM)
+            for reply in (waiting.result(), stored.result()):
+                self.refused(reply, 503, "shutting down")
+                self.assertEqual(reply.headers["Retry-After"], "1")
+            replies = [r.result() for r in running]
+        self.assertEqual(sorted(r.status for r in replies), [200, 503, 503])
+        cut = next(r for r in replies if r.status == 200)
+        last = json.loads(cut.events[-2]) if cut is replies[2] else cut.json
+        self.assertEqual(last["choices"][0]["finish_reason"], "abort")
+        self.assertEqual(server.process.wait(300), 0)
+        server = Server(*flags)
+        self.addCleanup(server.end)
+        self.assertEqual([s["id"] for s in server.ask("GET", "/v1/sessions").json["data"]], [session])
+        self.assertEqual(server.ask("GET", f"/v1/sessions/{session}/state").body, state)
+        server.complete(session=session, max_tokens=5)
+
+    def test_a_full_store_refuses_before_anything_is_written(self):
+        server = Server(self.lm, "--max-sessions", 1, "--session-seconds", 1000)
+        self.addCleanup(server.end)
+        session = server.post("/v1/sessions", {"prompt": "the"}).json
+        self.assertEqual(session["expires_at"], session["created"] + 1000)
+        before = server.metric("tost_prompt_tokens_total")
+        for path, body in (("/v1/responses", {"input": "the"}), ("/v1/sessions", {"prompt": "the"})):
+            self.assertEqual(self.refused(server.post(path, body), 429, "remove some")["code"], "sessions_full")
+        self.assertEqual(server.metric("tost_prompt_tokens_total"), before)
+        self.assertEqual(server.post("/v1/responses", {"input": "the", "store": False, "max_output_tokens": 2}).status, 200)
+
     def test_states_travel_and_are_checked(self):
         session = self.new()
         state = self.server.ask("GET", f"/v1/sessions/{session}/state").body
@@ -310,6 +412,14 @@ class Sessions(Case):
         self.assertEqual((events[0]["type"], events[-1]["type"]), ("response.created", "response.completed"))
         self.assertEqual("".join(e["delta"] for e in events if e["type"] == "response.output_text.delta"),
                          second["output"][0]["content"][0]["text"])
+        self.assertEqual(self.server.ask("GET", "/v1/responses/" + second["id"]).json, second)
+        self.assertEqual(self.server.ask("DELETE", "/v1/responses/" + second["id"]).status, 200)
+        for method in ("GET", "DELETE"):
+            for name in (second["id"], self.new()):
+                self.refused(self.server.ask(method, "/v1/responses/" + name), 404)
+        plain = {"text": {"format": {"type": "text"}}, "reasoning": {"effort": "low"}, "tool_choice": "auto"}
+        self.assertEqual(self.server.post("/v1/responses", {**more, **plain}).json["output"], second["output"])
+        self.refused(self.server.post("/v1/responses", {**more, "text": {"format": {"type": "json_object"}}}), 400, "text.format")
         loose = self.server.post("/v1/responses", {"input": "the", "store": False, "max_output_tokens": 2}).json
         self.refused(self.server.post("/v1/responses", {"input": "x", "previous_response_id": loose["id"]}), 404)
 
@@ -529,55 +639,46 @@ class Operation(Case):
         self.error("serve", self.lm, "--connections", "0", exit_code=2, says="at least 1")
         self.error("serve", self.lm, "--header-seconds", "0", exit_code=2, says="above 0")
         self.error("serve", self.lm, "--idle-seconds", "-1", exit_code=2, says="--idle-seconds")
+        self.error("serve", self.lm, "--session-seconds", "-1", exit_code=2, says="--session-seconds")
         self.error("serve", self.lm, "--host", "192.0.2.1", "--port", "0", exit_code=1, says="--host")
 
 
-class OpenAi(Case):
-    def test_the_official_client(self):
-        try:
-            import openai
-        except ImportError:
-            self.skipTest("Python has no openai")
-        client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="any", max_retries=0)
-        whole = client.completions.create(model="lm", prompt="the", max_tokens=8, seed=1).choices[0].text
-        parts = client.completions.create(model="lm", prompt="the", max_tokens=8, seed=1, stream=True)
-        self.assertEqual("".join(p.choices[0].text for p in parts), whole)
-        self.assertEqual([m.id for m in client.models.list()], ["lm", "pictures"])
-        self.assertTrue(client.embeddings.create(model="lm", input="the").data[0].embedding)
-        chat = client.chat.completions.create(model="lm", messages=[{"role": "user", "content": "the"}], max_tokens=5)
-        self.assertEqual(chat.choices[0].message.role, "assistant")
-        response = client.responses.create(model="lm", input="the", max_output_tokens=5)
-        next_one = client.responses.create(model="lm", input="the", max_output_tokens=5, previous_response_id=response.id)
-        self.assertEqual(next_one.previous_response_id, response.id)
-        with client.responses.stream(model="lm", input="the", max_output_tokens=5) as stream:
-            self.assertEqual(list(stream)[-1].type, "response.completed")
-        with self.assertRaises(openai.NotFoundError):
-            client.completions.create(model="nothing", prompt="the")
-        with self.assertRaises(openai.BadRequestError) as refused:
-            client.completions.create(model="lm", prompt="the", max_tokens=-1)
-        self.assertEqual(refused.exception.param, "max_tokens")
-        ask = {"model": "lm", "messages": [{"role": "user", "content": "the"}], "max_tokens": 5, "seed": 2}
-        parts = list(client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
-        self.assertEqual("".join(p.choices[0].delta.content or "" for p in parts if p.choices),
-                         client.chat.completions.create(**ask).choices[0].message.content)
-        self.assertEqual(parts[-1].usage.completion_tokens, 5)
-        self.assertEqual(client.models.retrieve("lm").id, "lm")
-        two = client.embeddings.create(model="lm", input=["the", "the cat"], encoding_format="float").data
-        coded = client.embeddings.create(model="lm", input="the").data[0].embedding
-        for a, b in zip(two[0].embedding, coded, strict=True):
-            self.assertAlmostEqual(a, b, places=5)
+class Conformance(Case):
+    def compare(self, port):
+        script = pathlib.Path(__file__).parents[1] / "bench" / "conformance.py"
+        flags = ["--model", "lm", "--bits", "--most-words", "20", "--evict", "2", "--streams", "8", "--sessions", "3", "--tokens", "4"]
+        return subprocess.run([sys.executable, script, f"http://127.0.0.1:{port}", *flags], capture_output=True, text=True, timeout=900)
 
-    def test_the_official_client_shows_its_key(self):
-        try:
-            import openai
-        except ImportError:
-            self.skipTest("Python has no openai")
-        server = Server(self.lm, env={"TOST_API_KEY": "secret"})
-        self.addCleanup(server.end)
-        client = lambda key: openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key=key, max_retries=0)
-        self.assertEqual([m.id for m in client("secret").models.list()], ["lm"])
-        with self.assertRaises(openai.AuthenticationError):
-            client("other").models.list()
+    def test_states_change_no_text(self):
+        done = self.compare(self.server.port)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        for case in ("warm", "beginning", "company", "evicted", "evicting", "responses", "forked", "carried"):
+            self.assertRegex(done.stdout, rf"(?m)^{case} +[1-9]\d* equal +0 different")
+
+    def test_a_server_whose_texts_change_is_found(self):
+        class Forgetful(http.server.BaseHTTPRequestHandler):
+            asked = 0
+
+            def do_POST(self):
+                type(self).asked += 1
+                self.rfile.read(int(self.headers["Content-Length"]))
+                known = self.path == "/v1/completions"
+                body = json.dumps({"choices": [{"text": "again" if self.asked > 20 else "once"}]}).encode()
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Length", len(body))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forgetful) as other:
+            threading.Thread(target=other.serve_forever).start()
+            done = self.compare(other.server_port)
+            other.shutdown()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^company .* [1-9]\d* different  first: ")
+        self.assertIn("skipped: POST /v1/responses", done.stdout)
 
 
 class Page(Case):

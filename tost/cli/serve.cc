@@ -164,7 +164,9 @@ void check_limits(const ServeFlags& o) {
                                     {"--max-body", o.http.body_bytes},
                                     {"--max-bodies", o.http.bodies_bytes},
                                     {"--max-tokens", o.app.most_new_tokens},
-                                    {"--max-texts", o.app.most_texts}}) {
+                                    {"--max-texts", o.app.most_texts},
+                                    {"--max-prompt", o.service.prompt_tokens},
+                                    {"--max-prompts", o.service.all_prompt_tokens}}) {
     if (value < 1) fail_usage(name, " is ", value, "; it must be at least 1.");
   }
   for (const auto& [name, value] : {std::pair{"--header-seconds", o.http.header_s},
@@ -173,8 +175,9 @@ void check_limits(const ServeFlags& o) {
                                     {"--request-seconds", o.app.request_s}}) {
     if (!(value > 0)) fail_usage(name, " is ", value, "; it must be above 0.");
   }
-  for (const auto& [name, value] :
-       {std::pair{"--idle-seconds", o.sessions.idle_s}, {"--drain-seconds", o.drain_s}}) {
+  for (const auto& [name, value] : {std::pair{"--idle-seconds", o.sessions.idle_s},
+                                    {"--session-seconds", o.sessions.age_s},
+                                    {"--drain-seconds", o.drain_s}}) {
     if (!(value >= 0)) fail_usage(name, " is ", value, "; it must not be below 0.");
   }
 }
@@ -206,8 +209,7 @@ void run_serve(ServeFlags& o) {
   std::cout << (o.run.json ? json_text(nlohmann::json{{"url", url}}) : "Serving at " + url)
             << std::endl;
   const Spiller spiller(app.sessions);
-  server.run(*stop_flag(), std::max<int64_t>(1, o.io_threads), o.drain_s,
-             [&app] { app.stop_models(); });
+  server.run(*stop_flag(), std::max<int64_t>(1, o.io_threads), o.drain_s, [&app] { app.end(); });
   app.sessions.save_all();
 }
 
@@ -218,6 +220,8 @@ void add_limits(CLI::App& command, ServeFlags& o) {
   add("--batch", o.service.batch, "Texts of a model that are written at a time");
   add("--queue", o.service.queue, "Texts that wait; more are refused with 429");
   add("--prefix-bytes", o.service.prefix_bytes, "Of states after beginnings of prompts; 0: none");
+  add("--max-prompt", o.service.prompt_tokens, "Tokens of a prompt");
+  add("--max-prompts", o.service.all_prompt_tokens, "Of all prompts of a model at a time");
   add("--max-tokens", o.app.most_new_tokens, "Most new tokens of a text");
   add("--max-texts", o.app.most_texts, "Most texts of a prompt (n)");
   add("--request-seconds", o.app.request_s, "A text ends after this time");
@@ -232,6 +236,7 @@ void add_limits(CLI::App& command, ServeFlags& o) {
   add("--session-bytes", o.sessions.bytes, "Of sessions in memory");
   add("--max-sessions", o.sessions.count, "In memory and in the folder");
   add("--idle-seconds", o.sessions.idle_s, "Then a session leaves memory for the folder");
+  add("--session-seconds", o.sessions.age_s, "Without use; then a session is removed. 0: never");
 }
 
 }  // namespace

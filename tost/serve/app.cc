@@ -1,8 +1,10 @@
 #include "tost/serve/app.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <sstream>
 
 #include "tost/base/process_memory.h"
 #include "tost/base/text.h"
@@ -48,6 +50,23 @@ Found find_route(const HttpRequest& request) {
   return found;
 }
 
+// Of a part of a query. What is not a code of two digits stays as it is.
+std::string percent_decoded(const std::string& text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned byte = 0;
+    const char* digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      plain += char(byte);
+      i += 2;
+    } else {
+      plain += text[i] == '+' ? ' ' : text[i];
+    }
+  }
+  return plain;
+}
+
 bool is_address(const std::string& host) {
   if (!host.empty() && host.front() == '[') return host.find(']') != std::string::npos;
   return !host.empty() && host.find_first_not_of("0123456789.") == std::string::npos;
@@ -61,6 +80,25 @@ std::string without_port(const std::string& host) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> query_of(const std::string& query,
+                                            const std::vector<std::string>& known) {
+  std::map<std::string, std::string> values;
+  std::istringstream parts(query);
+  for (std::string part; std::getline(parts, part, '&');) {
+    const size_t sign = std::min(part.find('='), part.size());
+    const auto name = percent_decoded(part.substr(0, sign));
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      fail_request("The query has the parameter ", shown(name, 60), "; this path takes ",
+                   known.empty() ? "none" : join(known, ", "), ".");
+    }
+    if (!values.emplace(name, percent_decoded(part.substr(std::min(sign + 1, part.size()))))
+             .second) {
+      fail_request("The query has the parameter '", name, "' twice; give it once.");
+    }
+  }
+  return values;
+}
 
 bool same_secret(const std::string& a, const std::string& b) {
   unsigned char different = a.size() != b.size();
@@ -88,6 +126,10 @@ ApiError queue_full() {
   return {429, "Too many requests wait; try again later.", {}, "queue_full"};
 }
 
+ApiError shutting_down() {
+  return {503, "The server is shutting down."};
+}
+
 void Call::answer(const json& body) const {
   exchange->answer({.body = json_text(body)});
 }
@@ -95,7 +137,8 @@ void Call::answer(const json& body) const {
 App::App(const AppConfig& c, const SessionLimits& s, const std::atomic<bool>& stop)
     : config(c), sessions(s), stop_(stop) {}
 
-void App::stop_models() {
+void App::end() {
+  ended_ = true;
   for (auto& model : models_) {
     if (model.language != nullptr) model.language->stop();
     if (model.pictures != nullptr) model.pictures->stop();
@@ -187,15 +230,16 @@ std::optional<HttpResponse> App::admit(const HttpRequest& request) const {
                            "invalid_api_key"});
   }
   if (draining() && !found.route->open) {
-    return error_response({503, "The server is shutting down."});
+    return error_response(shutting_down());
   }
   return std::nullopt;
 }
 
 void App::handle(std::shared_ptr<Exchange> exchange) {
   auto found = find_route(exchange->request);
-  const Call call{*this, std::move(exchange), std::move(found.argument)};
+  Call call{*this, std::move(exchange), std::move(found.argument)};
   try {
+    if (!found.route->open) call.query = query_of(call.request().query, found.route->query);
     found.route->run(call);
   } catch (...) {
     const auto error = current_error();
@@ -239,7 +283,7 @@ void health(const Call& call) {
 }
 
 void ready(const Call& call) {
-  if (call.app.draining()) throw ApiError(503, "The server is shutting down.");
+  if (call.app.draining()) throw shutting_down();
   call.answer({{"status", "ready"}});
 }
 
@@ -277,15 +321,17 @@ void show_model(const Call& call) {
 
 void show_metrics(const Call& call) {
   App& app = call.app;
-  double waiting = 0, running = 0;
+  double waiting = 0, running = 0, prompt_tokens = 0;
   for (const auto& model : app.models()) {
     if (model.language == nullptr) continue;
     waiting += double(model.language->waiting());
     running += double(model.language->running());
+    prompt_tokens += double(model.language->prompt_tokens());
   }
   Metrics::Gauges gauges{
       {"tost_waiting_texts", {"Texts that wait for a place.", waiting}},
       {"tost_running_texts", {"Texts that are read or written.", running}},
+      {"tost_held_prompt_tokens", {"Of prompts that are held.", prompt_tokens}},
       {"tost_sessions", {"Stored sessions.", double(app.sessions.count())}},
       {"tost_session_bytes", {"Of them in memory.", double(app.sessions.bytes_in_memory())}},
       {"tost_resident_bytes", {"Memory of the process.", double(resident_bytes())}}};
@@ -299,8 +345,8 @@ void show_metrics(const Call& call) {
 }  // namespace
 
 const std::vector<Route>& server_routes() {
-  static const std::vector<Route> routes{{"GET", "/health", health, true},
-                                         {"GET", "/ready", ready, true},
+  static const std::vector<Route> routes{{"GET", "/health", health, {}, true},
+                                         {"GET", "/ready", ready, {}, true},
                                          {"GET", "/metrics", show_metrics},
                                          {"GET", "/v1/models", list_models},
                                          {"GET", "/v1/models/*", show_model}};

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,8 +48,9 @@ class App {
 
   HttpHandler handler();
   bool draining() const { return stop_; }
-  // Ends all texts; sessions are given back.
-  void stop_models();
+  // Refuses the requests that wait and ends all texts; sessions are given back.
+  void end();
+  bool ended() const { return ended_; }
 
   const AppConfig config;
   Metrics metrics;
@@ -62,46 +64,61 @@ class App {
 
   std::vector<ServedModel> models_;
   const std::atomic<bool>& stop_;
+  std::atomic<bool> ended_{false};
 };
 
 // A request on its way to its function.
 struct Call {
   App& app;
   std::shared_ptr<Exchange> exchange;
-  std::string argument;  // what stands for the route's '*'
+  std::string argument;                           // what stands for the route's '*'
+  std::map<std::string, std::string> query = {};  // of the parameters that the route takes
 
+  // Empty where the query does not have it.
+  std::string parameter(const std::string& name) const {
+    const auto found = query.find(name);
+    return found == query.end() ? std::string() : found->second;
+  }
   const HttpRequest& request() const { return exchange->request; }
   void answer(const nlohmann::json& body) const;
   void fail(const ApiError& error) const { exchange->answer(error_response(error)); }
 };
 
-// What a request gets where too many wait already.
+// What a request gets where too many wait already, and where the server ends before its turn.
 ApiError queue_full();
+ApiError shutting_down();
 // Runs `work` on the thread of `service`; what it throws becomes the answer. Throws queue_full().
 template <class Service, class Work>
 void run_on(Service& service, const Call& call, Work work) {
   const bool taken = service.run([call, work](auto& model) {
     if (call.exchange->gone()) return;
     try {
+      if (call.app.ended()) throw shutting_down();
       work(model);
     } catch (...) {
       call.fail(current_error());
     }
   });
-  if (!taken) throw queue_full();
+  if (!taken) throw call.app.ended() ? shutting_down() : queue_full();
 }
 
 struct Route {
   const char* method;
   const char* path;  // '*' stands for one part
   void (*run)(const Call& call);
-  bool open = false;  // answered without the key
+  std::vector<std::string> query = {};  // parameters it takes; others are refused
+  bool open = false;                    // answered without the key, whatever the query
 };
 // The tables of the files of routes.
 const std::vector<Route>& language_routes();
 const std::vector<Route>& session_routes();
 const std::vector<Route>& picture_routes();
 const std::vector<Route>& server_routes();
+
+// The parameters of a query, decoded, in any order. Throws an ApiError for one that is not `known`
+// or comes twice.
+std::map<std::string, std::string> query_of(const std::string& query,
+                                            const std::vector<std::string>& known);
 
 // Whether both are the same, in a time that tells nothing of where they differ.
 bool same_secret(const std::string& a, const std::string& b);

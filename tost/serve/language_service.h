@@ -2,6 +2,7 @@
 // reads the weights once for one token of each.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,24 +29,29 @@ struct TokenLogprob {
   std::vector<std::pair<int64_t, double>> top = {};  // most likely first
 };
 
+// Ids of a prompt, which texts share and the service counts: see LanguageService::prompt().
+using Prompt = std::shared_ptr<const std::vector<int32_t>>;
+
 struct TextEnd {
   std::string reason;      // length, stop (or an end-of-text token), interrupted, failed
-  std::string error = {};  // a sentence, where it failed
+  std::string error = {};  // a sentence, where it failed or was interrupted
   int64_t prompt_tokens = 0, cached_tokens = 0, new_tokens = 0;
   TextSession session = {};  // the session from here on, if it was asked for
 };
 
 // Called on the model's thread, so each returns soon.
 struct TextEvents {
-  // After every token: text that is certain now (perhaps none), and of the token what was asked
-  // for.
-  std::function<void(const std::string& piece, const std::optional<TokenLogprob>&)> piece;
+  // After every token: text that is certain now (perhaps none), of the token what was asked for,
+  // and the position of the session if it ended here.
+  std::function<void(const std::string& piece, const std::optional<TokenLogprob>&,
+                     int64_t position)>
+      piece;
   std::function<void(TextEnd)> end;  // last, once
   std::function<bool()> gone;        // true ends the text before its next token
 };
 
 struct TextRequest {
-  std::vector<int64_t> prompt = {};         // read after the session
+  Prompt prompt = {};                       // read after the session; null: nothing
   std::optional<TextSession> session = {};  // none: a new text
   GenerateConfig config = {};               // past_block is not looked at
   uint64_t stream = 0;    // draws from Random(config.seed, stream, session's draws)
@@ -54,11 +60,14 @@ struct TextRequest {
   double seconds = 0;     // 0: no limit
   TextEvents events = {};
   std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
+  int64_t group = 0, turn = 0;  // the service's: its request, and when this one was served last
 };
 
 struct ServiceLimits {
-  int64_t batch = 32;   // texts at a time
-  int64_t queue = 256;  // that wait
+  int64_t batch = 32;                   // texts at a time
+  int64_t queue = 256;                  // that wait
+  int64_t prompt_tokens = 1 << 20;      // of a text
+  int64_t all_prompt_tokens = 4 << 20;  // of prompts that wait or are read
   int64_t prefix_bytes = 256 << 20;
   int64_t threads = 0;
 };
@@ -80,18 +89,33 @@ class LanguageService {
   const std::filesystem::path& file() const { return loaded_.file; }
   const SessionFormat& format() const { return *format_; }
   int64_t most_tokens() const;  // of a text: the block with learned positions, else the largest
+  // The most texts of a submit(): one request leaves room in the queue for others.
+  int64_t most_texts() const { return std::max<int64_t>(1, limits_.queue - limits_.queue / 4); }
+
+  // Counts `ids` until the last text that shares them has ended. Throws an ApiError where they are
+  // more than a text may have (400), or all that wait with them (429).
+  Prompt prompt(std::vector<int32_t> ids);
+  int64_t prompt_tokens() const { return *prompt_tokens_; }
 
   // Throws a usage Error for settings and texts the model cannot take. False where as many wait as
   // may; nothing was called then.
   bool submit(TextRequest request);
-  // The same for several that begin together: all of them or none.
+  // The same for several of one request: all of them or none. The request with the fewest running
+  // texts is served next, then the one that waited longest; none has more than half of the batch.
   bool submit(std::vector<TextRequest> requests);
   // Runs `work` on the model's thread between two steps. It must not throw. False as above.
   bool run(std::function<void(LanguageModel&)> work);
 
-  // Of the mean over the tokens after the final norm, the direction [C]. On the model's thread
-  // alone.
-  std::vector<float> embed(const std::vector<int64_t>& ids);
+  // Of the mean over the tokens after the final norm, the direction [C]: read piece by piece.
+  struct Embedding {
+    Prompt ids;
+    size_t read = 0;
+    LanguageState state = {};
+    torch::Tensor sum = {};
+    std::vector<float> direction = {};  // once all are read
+  };
+  // Reads as many tokens as may be read between two steps. On the model's thread alone.
+  void embed(Embedding& embedding);
 
   int64_t waiting() const { return waiting_; }
   int64_t running() const { return running_; }
@@ -101,11 +125,13 @@ class LanguageService {
 
   void check(const TextRequest& request) const;
   void loop();
+  bool take_turn(std::vector<TextRequest>& fresh);
   void start(TextRequest request);
+  void find_prefix(Row& row);
   void drop_gone();
   void advance();
   void read_prompts();
-  void read_piece(Row& row);
+  int64_t read_piece(Row& row);
   void step();
   void draw();
   void draw_one(Row& row);
@@ -118,12 +144,15 @@ class LanguageService {
   Metrics& metrics_;
   std::unique_ptr<SessionFormat> format_;
   PrefixCache prefixes_;
+  const std::shared_ptr<std::atomic<int64_t>> prompt_tokens_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   std::vector<std::unique_ptr<Row>> rows_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<TextRequest> queue_;
   std::deque<std::function<void(LanguageModel&)>> works_;
+  int64_t turn_ = 0;  // numbers what was submitted or began
   bool stopping_ = false;
   std::atomic<int64_t> waiting_{0}, running_{0};
   std::thread thread_;

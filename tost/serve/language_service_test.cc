@@ -7,6 +7,7 @@
 #include "tost/base/error.h"
 #include "tost/io/tokenizers.h"
 #include "tost/nn/state_dict.h"
+#include "tost/serve/api_error.h"
 
 namespace tost {
 namespace {
@@ -43,6 +44,7 @@ struct Written {
   std::string text;
   std::vector<int64_t> ids;
   std::vector<double> logprobs;
+  int64_t position = 0;  // as the last piece told it
   TextEnd end;
 };
 
@@ -55,14 +57,17 @@ struct Text {
   }
 };
 
-TextRequest request_of(Text& text, std::vector<int64_t> prompt, uint64_t seed, int64_t tokens) {
-  TextRequest r{.prompt = std::move(prompt), .logprobs = 2};
+TextRequest request_of(Text& text, const std::vector<int64_t>& prompt, uint64_t seed,
+                       int64_t tokens) {
+  TextRequest r{.prompt = std::make_shared<std::vector<int32_t>>(prompt.begin(), prompt.end()),
+                .logprobs = 2};
   r.config.seed = seed;
   r.config.max_tokens = tokens;
   r.config.ignore_end = true;
   r.events.piece = [w = text.written](const std::string& piece,
-                                      const std::optional<TokenLogprob>& token) {
+                                      const std::optional<TokenLogprob>& token, int64_t position) {
     w->text += piece;
+    w->position = position;
     if (!token) return;
     w->ids.push_back(token->id);
     w->logprobs.push_back(token->logprob);
@@ -168,6 +173,7 @@ TEST(LanguageService, ASessionGoesOnAsIfItHadNeverStopped) {
     service.submit(std::move(r));
     const auto& before = first.wait();
     EXPECT_EQ(before.end.session.state.position, 309);
+    EXPECT_EQ(before.position, 309);
     EXPECT_EQ(before.end.session.pending, std::vector<int64_t>{before.ids.back()});
     const auto a = after(before, false), b = after(before, true);
     EXPECT_EQ(a.ids.size(), 12u);
@@ -184,8 +190,9 @@ TEST(LanguageService, EndsWhereNobodyWaits) {
   std::atomic<int> tokens{0};
   std::atomic<bool> gone{false};
   auto inner = r.events.piece;
-  r.events.piece = [&, inner](const std::string& piece, const std::optional<TokenLogprob>& t) {
-    inner(piece, t);
+  r.events.piece = [&, inner](const std::string& piece, const std::optional<TokenLogprob>& t,
+                              int64_t position) {
+    inner(piece, t, position);
     if (++tokens == 5) gone = true;
   };
   r.events.gone = [&] { return gone.load(); };
@@ -224,17 +231,165 @@ TEST(LanguageService, AShortPromptDoesNotWaitForALongOne) {
 TEST(LanguageService, RefusesWhatDoesNotFit) {
   Metrics metrics;
   LanguageService service(model_of("tssa", "learned"), Precision::kFp32, {.queue = 0}, metrics);
-  const auto refuses = [&](std::vector<int64_t> prompt, int64_t tokens) {
+  const auto refuses = [&](const std::vector<int64_t>& prompt, int64_t tokens) {
     Text text;
-    EXPECT_THROW(service.submit(request_of(text, std::move(prompt), 1, tokens)), Error);
+    EXPECT_THROW(service.submit(request_of(text, prompt, 1, tokens)), Error);
   };
   refuses({}, 1);
-  refuses({257}, 1);
-  refuses({-1}, 1);
   refuses(std::vector<int64_t>(601, 1), 0);
   refuses(std::vector<int64_t>(500, 1), 102);
+  EXPECT_THROW(service.prompt({257}), Error);
+  EXPECT_THROW(service.prompt({-1}), Error);
   Text text;
   EXPECT_FALSE(service.submit(request_of(text, {1}, 1, 1)));  // the queue is full
+}
+
+TEST(LanguageService, CountsTheTokensOfPromptsUntilNobodyHoldsThem) {
+  Metrics metrics;
+  LanguageService service(model_of("tssa"), Precision::kFp32,
+                          {.prompt_tokens = 10, .all_prompt_tokens = 15}, metrics);
+  const auto status = [&](size_t tokens) {
+    try {
+      service.prompt(std::vector<int32_t>(tokens, 1));
+    } catch (const ApiError& error) {
+      return error.status;
+    }
+    return 200;
+  };
+  EXPECT_EQ(status(11), 400);
+  auto held = service.prompt(std::vector<int32_t>(10, 1));
+  const auto shared = held;
+  EXPECT_EQ(service.prompt_tokens(), 10);
+  EXPECT_EQ(status(6), 429);
+  EXPECT_EQ(status(5), 200);
+  held.reset();
+  EXPECT_EQ(service.prompt_tokens(), 10);
+}
+
+TEST(LanguageService, TextsOfOnePromptReadItOnce) {
+  Metrics metrics;
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  Random random(8);
+  const auto ids = prompt_of(random, 700);
+  std::vector<Text> texts(8);
+  std::vector<TextRequest> requests;
+  for (auto& text : texts) requests.push_back(request_of(text, ids, requests.size(), 5));
+  service.submit(std::move(requests));
+  for (auto& text : texts) text.wait();
+  EXPECT_EQ(metrics.cached_tokens, 7 * 700);
+}
+
+TEST(LanguageService, ManyTextsOfARequestLetOthersIn) {
+  for (const int64_t batch : {1, 4}) {
+    Metrics metrics;
+    LanguageService service(model_of("tssa"), Precision::kFp32, {.batch = batch}, metrics);
+    std::mutex mutex;
+    std::vector<int64_t> ended;  // 0: of the large request
+    const auto noted = [&](TextRequest r, int64_t who) {
+      r.events.end = [&, who, inner = r.events.end](TextEnd end) {
+        {
+          const std::lock_guard lock(mutex);
+          ended.push_back(who);
+        }
+        inner(std::move(end));
+      };
+      return r;
+    };
+    std::vector<Text> many(20);
+    Text others[2];
+    std::promise<void> all;  // are there when it begins
+    service.run([&](LanguageModel&) { all.get_future().wait(); });
+    std::vector<TextRequest> requests;
+    for (auto& text : many) requests.push_back(noted(request_of(text, {1}, 1, 30), 0));
+    ASSERT_TRUE(service.submit(std::move(requests)));
+    for (auto& text : others) service.submit(noted(request_of(text, {1}, 1, 30), 1));
+    all.set_value();
+    for (auto& text : many) text.wait();
+    for (auto& text : others) text.wait();
+    const auto last = std::find(ended.rbegin(), ended.rend(), 1);
+    EXPECT_LE(ended.rend() - last, 4) << batch;  // one of the large request before each at most
+  }
+}
+
+TEST(LanguageService, ALargeRequestLeavesRoomInTheQueue) {
+  Metrics metrics;
+  LanguageService service(model_of("tssa"), Precision::kFp32, {.batch = 1, .queue = 8}, metrics);
+  std::promise<void> go;
+  service.run([&](LanguageModel&) { go.get_future().wait(); });
+  std::vector<Text> many(7);
+  std::vector<TextRequest> requests;
+  for (auto& text : many) requests.push_back(request_of(text, {1}, 1, 1));
+  EXPECT_FALSE(service.submit(std::move(requests)));
+  Text one;
+  EXPECT_TRUE(service.submit(request_of(one, {1}, 1, 1)));
+  go.set_value();
+  one.wait();
+}
+
+TEST(LanguageService, TheTimeLimitIsNoLength) {
+  Metrics metrics;
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  Text text;
+  auto r = request_of(text, {1}, 1, 1'000'000'000);
+  r.seconds = 1e-9;
+  service.submit(std::move(r));
+  EXPECT_EQ(text.wait().end.reason, "interrupted");
+  EXPECT_EQ(text.written->end.new_tokens, 0);
+  EXPECT_NE(text.written->end.error, "");
+}
+
+TEST(LanguageService, ASessionOfOneTokenContinues) {
+  for (const char* positions : {"none", "learned"}) {
+    Metrics metrics;
+    LanguageService service(model_of("tssa", positions), Precision::kBf16, {}, metrics);
+    Text begun, going, whole;
+    auto r = request_of(begun, {65}, 1, 0);
+    r.keep = true;
+    service.submit(std::move(r));
+    const auto& session = begun.wait().end.session;
+    EXPECT_EQ(session.state.position, 0);
+    EXPECT_EQ(session.pending, std::vector<int64_t>{65});
+    const auto bytes = std::make_shared<std::string>(service.format().bytes(session));
+    auto s = request_of(going, {}, 1, 10);
+    s.prompt = nullptr;
+    s.config.sampling.temperature = 0;
+    s.session = service.format().read(parse_safetensors(bytes, "it"), "It");
+    service.submit(std::move(s));
+    auto t = request_of(whole, {65}, 1, 10);
+    t.config.sampling.temperature = 0;
+    service.submit(std::move(t));
+    expect_same(going.wait(), whole.wait());
+  }
+}
+
+// What no text can have led to.
+TEST(LanguageService, SessionsOutOfRangeAreRefused) {
+  Metrics metrics;
+  LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+  Text text;
+  auto r = request_of(text, {1, 2, 3}, 1, 2);
+  r.keep = true;
+  service.submit(std::move(r));
+  const auto session = text.wait().end.session;
+  const auto refused = [&](const TextSession& changed) {
+    const auto bytes = std::make_shared<std::string>(service.format().bytes(changed));
+    try {
+      service.format().read(parse_safetensors(bytes, "it"), "It");
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused(session));
+  auto far = session, empty = TextSession(), large = session;
+  far.state.position = int64_t{1} << 50;
+  EXPECT_TRUE(refused(far));
+  EXPECT_TRUE(refused(empty));
+  large.state.blocks[0] = copy_of(session.state).blocks[0];
+  for (auto& [name, tensor] : large.state.blocks[0]) {
+    tensor.view(-1)[0].fill_(tensor.scalar_type() == torch::kDouble ? 1e300 : 3e38);
+  }
+  EXPECT_TRUE(refused(large));
 }
 
 TEST(LanguageService, BrokenStatesEndTheirTextAlone) {
@@ -269,20 +424,55 @@ TEST(LanguageService, StoppingEndsEveryText) {
   }
   EXPECT_EQ(running.wait().end.reason, "interrupted");
   EXPECT_EQ(waiting.wait().end.reason, "interrupted");
+  EXPECT_EQ(waiting.written->end.new_tokens, 0);
+  EXPECT_NE(waiting.written->end.error, "");
+}
+
+// So that each can answer that the server ends.
+TEST(LanguageService, WorksThatWaitAtTheEndAreRun) {
+  Metrics metrics;
+  std::promise<void> go, begun;
+  bool second = false;
+  std::thread stopping;
+  {
+    LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
+    service.run([&](LanguageModel&) {
+      begun.set_value();
+      go.get_future().wait();
+    });
+    begun.get_future().wait();
+    service.run([&](LanguageModel&) { second = true; });
+    stopping = std::thread([&] { service.stop(); });
+    while (service.run([](LanguageModel&) {})) std::this_thread::yield();
+    go.set_value();
+    stopping.join();
+  }
+  EXPECT_TRUE(second);
 }
 
 TEST(LanguageService, EmbeddingsAreDirectionsOfTheMeanOfTheLastLayer) {
   Metrics metrics;
   LanguageService service(model_of("tssa"), Precision::kFp32, {}, metrics);
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < 300; ++i) ids.push_back(i * i % 251);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 3000; ++i) ids.push_back(i * i % 251);
   std::promise<std::pair<torch::Tensor, torch::Tensor>> result;
-  service.run([&](LanguageModel& model) {
+  int pieces = 0;
+  std::function<void(LanguageModel&)> work;
+  LanguageService::Embedding embedding{.ids = service.prompt(ids)};
+  work = [&](LanguageModel& model) {
+    const auto before = embedding.read;
+    service.embed(embedding);
+    EXPECT_LE(embedding.read - before, size_t(2 * kPrefixPiece));  // others write in between
+    ++pieces;
+    if (embedding.direction.empty()) return void(service.run(work));
     const torch::NoGradGuard no_grad;
-    const auto mean = model.hidden(torch::tensor(ids, torch::kLong).unsqueeze(0)).mean({0, 1});
-    result.set_value({torch::tensor(service.embed(ids)), mean / mean.norm()});
-  });
+    const auto all = torch::tensor(std::vector<int64_t>(ids.begin(), ids.end())).unsqueeze(0);
+    const auto mean = model.hidden(all).mean({0, 1});
+    result.set_value({torch::tensor(embedding.direction), mean / mean.norm()});
+  };
+  service.run(work);
   const auto [found, expected] = result.get_future().get();
+  EXPECT_EQ(pieces, 6);
   EXPECT_EQ(found.numel(), 64);
   EXPECT_TRUE(torch::allclose(found, expected, 1e-3, 1e-5)) << found << expected;
 }

@@ -49,7 +49,7 @@ PictureRequest picture_request(const Call& call, const char* field) {
   const auto& request = call.request();
   PictureRequest result;
   if (starts_with(request.content_type, "image/")) {
-    if (starts_with(request.query, "model=")) result.model = request.query.substr(6);
+    result.model = call.parameter("model");
     result.files.push_back(request.body);
     return result;
   }
@@ -140,7 +140,7 @@ void explain_picture(const Call& call, const PictureRequest& request) {
       });
 }
 
-json trace_json(const ServedModel& model, const std::vector<int64_t>& ids, const TextTrace& trace) {
+json trace_json(const ServedModel& model, const std::vector<int32_t>& ids, const TextTrace& trace) {
   json tokens = json::array(), layers = json::array();
   for (const auto id : ids) tokens.push_back(tokenizer_of(model).piece(int32_t(id)));
   for (const auto& layer : trace.layers) {
@@ -192,11 +192,11 @@ void page(const Call& call) {
 }  // namespace
 
 const std::vector<Route>& picture_routes() {
-  static const std::vector<Route> routes{{"POST", "/v1/classify", classify},
-                                         {"POST", "/v1/explain", explain},
-                                         {"GET", "/", page, true},
-                                         {"GET", "/page.css", page, true},
-                                         {"GET", "/page.js", page, true}};
+  static const std::vector<Route> routes{{"POST", "/v1/classify", classify, {"model"}},
+                                         {"POST", "/v1/explain", explain, {"model"}},
+                                         {"GET", "/", page, {}, true},
+                                         {"GET", "/page.css", page, {}, true},
+                                         {"GET", "/page.js", page, {}, true}};
   return routes;
 }
 

@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace tost {
+namespace {
+
+// Of a tensor without its numbers: its object, that of its storage, and its place in a block's map.
+constexpr int64_t kTensorBytes = 512;
+
+}  // namespace
 
 LanguageState copy_of(const LanguageState& state) {
   LanguageState copy{.position = state.position, .blocks = state.blocks};
@@ -27,16 +33,16 @@ PrefixCache::PrefixCache(int64_t most_bytes)
 
 PrefixCache::~PrefixCache() = default;
 
-PrefixCache::Piece PrefixCache::piece_at(const std::vector<int64_t>& ids, int64_t index) {
+PrefixCache::Piece PrefixCache::piece_at(std::span<const int32_t> ids, int64_t index) {
   const auto begin = ids.begin() + index * kPrefixPiece;
-  return {begin, begin + std::min(kPrefixPiece, ids.end() - begin)};
+  return {begin, begin + std::min<int64_t>(kPrefixPiece, ids.end() - begin)};
 }
 
 void PrefixCache::use(Node& node) {
   recent_.splice(recent_.begin(), recent_, node.place);
 }
 
-PrefixCache::Hit PrefixCache::find(const std::vector<int64_t>& ids) {
+PrefixCache::Hit PrefixCache::find(std::span<const int32_t> ids) {
   Node* node = root_.get();
   for (int64_t i = 0; i * kPrefixPiece < int64_t(ids.size()); ++i) {
     const auto found = node->next.find(piece_at(ids, i));
@@ -57,29 +63,36 @@ PrefixCache::Hit PrefixCache::find(const std::vector<int64_t>& ids) {
           .logits = whole ? torch::Tensor() : node->last};
 }
 
-void PrefixCache::add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
+void PrefixCache::add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
                       const torch::Tensor& last) {
-  const int64_t bytes = state_bytes(state) + int64_t(last.nbytes()) + kPrefixPiece * 4;
+  const int64_t before = (tokens - 1) / kPrefixPiece;
+  auto piece = piece_at(ids, before);
+  int64_t bytes = int64_t(sizeof(Node) + sizeof(Piece) + piece.size() * sizeof(piece[0])) +
+                  int64_t(last.nbytes()) + 2 * kTensorBytes;
+  for (const auto& block : state.blocks) {
+    for (const auto& [name, tensor] : block) bytes += int64_t(tensor.nbytes()) + kTensorBytes;
+  }
   if (bytes > most_bytes_) return;
   Node* parent = root_.get();
-  const int64_t before = (tokens - 1) / kPrefixPiece;
   for (int64_t i = 0; i < before; ++i) {
     const auto found = parent->next.find(piece_at(ids, i));
     if (found == parent->next.end()) return;
     parent = found->second.get();
   }
-  const auto [at, fresh] = parent->next.try_emplace(piece_at(ids, before));
-  if (!fresh) return;
-  at->second = std::make_unique<Node>();
-  Node& node = *at->second;
-  node.parent = parent;
-  node.piece = &at->first;
-  node.tokens = tokens;
-  node.state = copy_of(state);
-  node.last = last.clone();
-  node.bytes = bytes;
-  node.place = recent_.insert(recent_.begin(), &node);
-  bytes_ += node.bytes;
+  if (parent->next.count(piece) != 0) return;
+  // Whole before it is in the trie: memory may end on the way.
+  auto node = std::make_unique<Node>();
+  node->parent = parent;
+  node->tokens = tokens;
+  node->state = copy_of(state);
+  node->last = last.clone();
+  node->bytes = bytes;
+  std::list<Node*> place{node.get()};
+  const auto at = parent->next.emplace(std::move(piece), std::move(node)).first;
+  at->second->piece = &at->first;
+  at->second->place = place.begin();
+  recent_.splice(recent_.begin(), place);
+  bytes_ += bytes;
   shrink();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tost/kinds/language/model.h"
@@ -21,7 +22,7 @@ LanguageState copy_of(const LanguageState& state);
 // Not thread-safe.
 class PrefixCache {
  public:
-  // Bytes of tensors and keys; 0 keeps nothing.
+  // Bytes of tensors, keys and what the allocator and the trie take for them; 0 keeps nothing.
   explicit PrefixCache(int64_t most_bytes);
   ~PrefixCache();
 
@@ -32,13 +33,13 @@ class PrefixCache {
     torch::Tensor logits;  // that follow the whole prompt, where it ends within a piece
   };
   // All of `ids`, or the longest beginning of whole pieces that is known.
-  Hit find(const std::vector<int64_t>& ids);
+  Hit find(std::span<const int32_t> ids);
 
   // The first `tokens` of `ids`, a multiple of kPrefixPiece, or all of them; shorter beginnings are
   // expected to be there, otherwise nothing happens, as for what is larger than all the bytes.
   // Leaves used least recently go where the bytes are spent. `last`: the hidden vector of a
   // multiple, else the logits.
-  void add(const std::vector<int64_t>& ids, int64_t tokens, const LanguageState& state,
+  void add(std::span<const int32_t> ids, int64_t tokens, const LanguageState& state,
            const torch::Tensor& last);
 
   int64_t bytes() const { return bytes_; }
@@ -47,7 +48,7 @@ class PrefixCache {
  private:
   struct Node;
   using Piece = std::vector<int32_t>;
-  static Piece piece_at(const std::vector<int64_t>& ids, int64_t index);
+  static Piece piece_at(std::span<const int32_t> ids, int64_t index);
   void use(Node& node);
   void shrink();
 

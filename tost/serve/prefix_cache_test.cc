@@ -11,13 +11,13 @@ LanguageState state_of(int64_t position, double value) {
   return state;
 }
 
-std::vector<int64_t> text(int64_t pieces, int64_t last = 1) {
-  std::vector<int64_t> ids(size_t(pieces * kPrefixPiece), 1);
+std::vector<int32_t> text(int64_t pieces, int32_t last = 1) {
+  std::vector<int32_t> ids(size_t(pieces * kPrefixPiece), 1);
   if (!ids.empty()) ids.back() = last;
   return ids;
 }
 
-void add(PrefixCache& cache, const std::vector<int64_t>& ids) {
+void add(PrefixCache& cache, const std::vector<int32_t>& ids) {
   for (int64_t n = kPrefixPiece; n <= int64_t(ids.size()); n += kPrefixPiece) {
     cache.add(ids, n, state_of(n, double(n)), torch::full({1, 4}, double(n)));
   }
@@ -60,10 +60,11 @@ TEST(PrefixCache, KnowsTheEndOfAPromptForThatPromptAlone) {
     EXPECT_EQ(before.tokens, 2 * kPrefixPiece);
     EXPECT_TRUE(before.hidden.defined() && !before.logits.defined());
   }
-  cache.add({1, 2}, 2, state_of(2, 7), torch::zeros({1, 9}));  // less than a piece
-  EXPECT_EQ(cache.find({1, 2}).tokens, 2);
-  EXPECT_EQ(cache.find({1, 2, 3}).tokens, 0);
-  EXPECT_EQ(cache.find({1}).tokens, 0);
+  using Ids = std::vector<int32_t>;
+  cache.add(Ids{1, 2}, 2, state_of(2, 7), torch::zeros({1, 9}));  // less than a piece
+  EXPECT_EQ(cache.find(Ids{1, 2}).tokens, 2);
+  EXPECT_EQ(cache.find(Ids{1, 2, 3}).tokens, 0);
+  EXPECT_EQ(cache.find(Ids{1}).tokens, 0);
 }
 
 TEST(PrefixCache, GivesCopies) {
@@ -105,6 +106,27 @@ TEST(PrefixCache, WhatNeverFitsDropsNothing) {
   cache.add(text(1, 7), kPrefixPiece, large, torch::zeros({1, 4}));
   EXPECT_EQ(cache.find(text(1, 7)).tokens, 0);
   EXPECT_EQ(cache.find(text(1)).tokens, kPrefixPiece);
+}
+
+TEST(PrefixCache, IsAsItWasWhereMemoryEnds) {
+  PrefixCache cache(int64_t{1} << 60);
+  auto state = state_of(kPrefixPiece, 5);
+  state.blocks[0]["statistics"] = torch::zeros({1}, torch::kByte).expand({int64_t{1} << 52});
+  EXPECT_THROW(cache.add(text(1), kPrefixPiece, state, torch::zeros({1, 4})), std::exception);
+  EXPECT_EQ(cache.find(text(1)).tokens, 0);
+  EXPECT_EQ(cache.bytes(), 0);
+  add(cache, text(1));
+  EXPECT_EQ(cache.find(text(1)).tokens, kPrefixPiece);
+}
+
+TEST(PrefixCache, CountsWhatSmallEntriesTakeBesideTheirNumbers) {
+  PrefixCache cache(1 << 20);
+  for (int32_t id = 0; id < 100; ++id) {
+    cache.add(std::vector<int32_t>{id}, 1, state_of(1, 1), torch::zeros({1, 4}));
+  }
+  // Two tensors of 64 and 16 bytes, each with an object of its own and one of its storage.
+  const auto objects = int64_t(2 * (sizeof(at::TensorImpl) + sizeof(c10::StorageImpl)));
+  EXPECT_GT(cache.bytes(), 100 * (80 + objects));
 }
 
 TEST(PrefixCache, WithoutBytesKeepsNothing) {

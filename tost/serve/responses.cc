@@ -1,5 +1,7 @@
 // /v1/responses: an answer is stored as the state after it, and the next one continues from it.
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
+#include "tost/io/safetensors.h"
 #include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
 
@@ -8,10 +10,12 @@ namespace {
 
 using nlohmann::json;
 
+constexpr char kResponseKey[] = "tost.response";  // of the answer, in the file of its state
+
 class ResponseAnswer : public TextAnswer {
  public:
   ResponseAnswer(const Call& call, const ServedModel& model, bool stream)
-      : TextAnswer(call, model, 1, stream) {}
+      : TextAnswer(call, model, 1, {.stream = stream}) {}
 
   std::string id = "resp-none", previous;
   bool store = true;
@@ -44,13 +48,17 @@ class ResponseAnswer : public TextAnswer {
     if (choices_[0].end.reason != "failed") event("response.completed", {{"response", whole()}});
   }
   json whole() const override {
-    auto result = object(finish_reason(0) == std::string("stop") ? "completed" : "incomplete");
-    if (result["status"] == "incomplete") {
-      result["incomplete_details"] = {{"reason", "max_output_tokens"}};
-    }
+    const std::string reason = finish_reason(0);
+    auto result = object(reason == "stop"     ? "completed"
+                         : reason == "length" ? "incomplete"
+                                              : "cancelled");
+    if (reason == "length") result["incomplete_details"] = {{"reason", "max_output_tokens"}};
     result["output"] = json::array({message()});
     result["usage"] = usage("input_tokens", "output_tokens");
     return result;
+  }
+  std::map<std::string, std::string> notes() const override {
+    return {{kResponseKey, json_text(whole())}};
   }
 
  private:
@@ -122,7 +130,16 @@ void respond(const Call& call) {
   auto config = generate_config(fields, app, "max_output_tokens", 256);
   const auto text = input_text(fields, app);
   fields.neutral("tools", {json::array()});
-  for (const char* name : {"truncation", "parallel_tool_calls", "include"}) fields.ignore(name);
+  fields.neutral("tool_choice", {"none", "auto"});
+  fields.neutral("background", {false});
+  const auto& form = fields.take("text");
+  if (form.is_object() && form.contains("format") && form["format"] != json{{"type", "text"}}) {
+    throw ApiError(400, "'text.format' is not supported here but as {\"type\": \"text\"}.", "text");
+  }
+  for (const char* name : {"truncation", "parallel_tool_calls", "include", "reasoning",
+                           "stream_options", "top_logprobs", "max_tool_calls"}) {
+    fields.ignore(name);
+  }
   fields.finish();
   if (app.config.chat) {
     config.stop.insert(config.stop.end(), app.config.chat->stop.begin(),
@@ -131,30 +148,35 @@ void respond(const Call& call) {
   const auto answer = std::make_shared<ResponseAnswer>(call, model, stream);
   answer->previous = previous;
   answer->store = store;
-  TextRequest request{.prompt = encode_text(model, text),
-                      .config = config,
-                      .keep = store,
-                      .seconds = app.config.request_s};
+  TextRequest request{.prompt = model.language->prompt(encode_text(model, text)), .config = config};
   if (!previous.empty()) {
     const auto bytes = app.sessions.read(previous, model.id);
     request.session = session_from(model, *bytes, cat("Response '", previous, "'"));
   }
-  if (store) {
-    answer->id = app.sessions.reserve("resp");
-    answer->on_end = [&app, &model, id = answer->id](TextEnd& end) {
-      if (end.reason == "failed" || end.session.state.position == 0) return;
-      app.sessions.add_as(id, model.id, end.session.state.position,
-                          model.language->format().bytes(end.session));
-    };
+  if (store) answer->id = answer->store_as("resp", request);
+  answer->submit(std::move(request));
+}
+
+// The name of a stored response: a session's is none.
+const std::string& response_id(const Call& call) {
+  if (!starts_with(call.argument, "resp-")) {
+    throw ApiError(404, cat("There is no response ", shown(call.argument, 60), "."), "response_id");
   }
-  request.events = answer->events(0);
-  std::vector<TextRequest> one;
-  one.push_back(std::move(request));
-  answer->submit(std::move(one));
+  return call.argument;
+}
+
+void show_response(const Call& call) {
+  auto& store = call.app.sessions;
+  const auto& id = response_id(call);
+  const auto bytes = std::make_shared<std::string>(*store.read(id, store.info(id).model));
+  const auto notes = parse_safetensors(bytes, cat("Response '", id, "'")).metadata;
+  const auto found = notes.find(kResponseKey);
+  if (found == notes.end()) throw ApiError(404, cat("Of '", id, "' the state alone is stored."));
+  call.exchange->answer({.body = found->second});
 }
 
 void remove_response(const Call& call) {
-  call.app.sessions.remove(call.argument);
+  call.app.sessions.remove(response_id(call));
   call.answer({{"id", call.argument}, {"object", "response"}, {"deleted", true}});
 }
 
@@ -162,6 +184,7 @@ void remove_response(const Call& call) {
 
 void add_response_routes(std::vector<Route>& routes) {
   routes.push_back({"POST", "/v1/responses", respond});
+  routes.push_back({"GET", "/v1/responses/*", show_response});
   routes.push_back({"DELETE", "/v1/responses/*", remove_response});
 }
 

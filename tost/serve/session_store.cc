@@ -1,10 +1,9 @@
 #include "tost/serve/session_store.h"
 
-#include <malloc.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <ctime>
-#include <optional>
 #include <random>
 
 #include "tost/base/error.h"
@@ -17,12 +16,11 @@ namespace tost {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
+using WallClock = std::chrono::system_clock;  // which a restart does not set back
 
 constexpr char kSuffix[] = ".safetensors";
 constexpr size_t kIdLength = 37;  // kind, '-' and 128 bits
 constexpr int64_t kMostFileBytes = int64_t{1} << 32;
-constexpr int64_t kTrimBytes = 16 << 20;
 
 // `kind` and what cannot be guessed.
 std::string new_id(const std::string& kind) {
@@ -58,27 +56,6 @@ auto on_disk(const Work& work) {
   }
 }
 
-// What could not be saved does not keep the rest from being saved.
-class Failures {
- public:
-  template <class Work>
-  void run(const Work& work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      if (count_++ == 0) first_ = error.what();
-    }
-  }
-  void report() const {
-    if (count_ == 0) return;
-    fail_data(count_, count_ == 1 ? " session" : " sessions", " could not be saved: ", first_);
-  }
-
- private:
-  int64_t count_ = 0;
-  std::string first_;
-};
-
 }  // namespace
 
 SessionStore::SessionStore(const SessionLimits& limits) : limits_(limits) {
@@ -104,9 +81,11 @@ void SessionStore::adopt_folder() {
       entry.info = {.id = *id,
                     .model = model.path.filename().string(),
                     .bytes = file_bytes(file.path),
-                    .created = std::time(nullptr),
                     .saved = true};
-      entry.used = Clock::now();
+      struct stat file_info {};
+      const bool known = ::stat(file.path.c_str(), &file_info) == 0;
+      entry.used = known ? WallClock::from_time_t(file_info.st_mtime) : WallClock::now();
+      entry.info.created = WallClock::to_time_t(entry.used);
       entries_.emplace(*id, std::move(entry));
     }
   }
@@ -118,7 +97,7 @@ fs::path SessionStore::file_of(const SessionInfo& info) const {
 
 SessionStore::Entry& SessionStore::entry(const std::string& id) {
   const auto found = entries_.find(id);
-  if (found == entries_.end()) {
+  if (found == entries_.end() || found->second.reserved > 0) {
     throw ApiError(404, cat("There is no session ", shown(id, 60), "."), "session",
                    "session_not_found");
   }
@@ -136,7 +115,7 @@ SessionStore::Entry& SessionStore::entry_of(const std::string& id, const std::st
 }
 
 void SessionStore::load(Entry& e) {
-  e.used = Clock::now();
+  e.used = WallClock::now();
   if (e.bytes != nullptr) return;
   e.bytes = on_disk([&] {
     return std::make_shared<const std::string>(read_file(file_of(e.info), kMostFileBytes));
@@ -165,9 +144,27 @@ void SessionStore::drop(Entry& e) {
   e.info.in_memory = false;
 }
 
+void SessionStore::erase(Entries::iterator at) {
+  Entry& e = at->second;
+  bytes_ -= e.reserved;
+  drop(e);
+  if (lock_ && e.reserved == 0) discard(file_of(e.info));
+  entries_.erase(at);
+}
+
+SessionInfo SessionStore::info_of(const Entry& e) const {
+  auto info = e.info;
+  if (limits_.age_s > 0) info.expires_at = WallClock::to_time_t(e.used) + int64_t(limits_.age_s);
+  return info;
+}
+
+bool SessionStore::idle(const Entry& e, double seconds) const {
+  return !e.info.busy && WallClock::now() - e.used >= std::chrono::duration<double>(seconds);
+}
+
 // Of those that may leave memory for the folder, or, as stored answers, for good, the one used
 // least recently.
-std::map<std::string, SessionStore::Entry>::iterator SessionStore::oldest(bool spill) {
+SessionStore::Entries::iterator SessionStore::oldest(bool spill) {
   auto oldest = entries_.end();
   for (auto at = entries_.begin(); at != entries_.end(); ++at) {
     const auto& e = at->second;
@@ -187,46 +184,57 @@ bool SessionStore::spill_oldest(const Entry* but) {
   return true;
 }
 
+// Refuses before anything leaves, where that would not do.
 void SessionStore::make_room(int64_t bytes) {
-  while (bytes_ + bytes > limits_.bytes || int64_t(entries_.size()) >= limits_.count) {
-    const bool many = int64_t(entries_.size()) >= limits_.count;
-    if (!many && spill_oldest(nullptr)) continue;
-    const auto leaving = many || !lock_ ? oldest(false) : entries_.end();
-    if (leaving == entries_.end()) {
-      throw ApiError(429, cat("The server holds ", entries_.size(), " sessions of ", bytes_,
-                              " bytes, as many as it may; remove some."));
-    }
-    drop(leaving->second);
-    if (leaving->second.info.saved) discard(file_of(leaving->second.info));
-    entries_.erase(leaving);
+  const auto many = [this] { return int64_t(entries_.size()) >= limits_.count; };
+  const auto full = [&] { return many() || bytes_ + bytes > limits_.bytes; };
+  if (!full()) return;
+  int64_t freed = 0, responses = 0;
+  for (const auto& [id, e] : entries_) {
+    if (e.info.busy) continue;
+    const bool response = starts_with(id, "resp-");
+    responses += response;
+    if ((lock_ || response) && e.bytes != nullptr) freed += e.info.bytes;
+  }
+  if ((many() && responses == 0) || bytes_ - freed + bytes > limits_.bytes) {
+    throw ApiError(429,
+                   cat("The server holds ", entries_.size(), " sessions of ", bytes_,
+                       " bytes, as many as it may; remove some."),
+                   {}, "sessions_full");
+  }
+  while (full()) {
+    if (!many() && spill_oldest(nullptr)) continue;
+    erase(oldest(false));
   }
 }
 
 void SessionStore::insert(const std::string& id, Entry e) {
   e.info.id = id;
   e.info.created = std::time(nullptr);
-  e.info.saved = e.info.busy = false;
-  e.info.in_memory = true;
-  e.info.bytes = int64_t(e.bytes->size());
-  e.used = Clock::now();
+  e.info.saved = false;
+  e.info.busy = e.reserved > 0;
+  e.info.in_memory = e.bytes != nullptr;
+  e.info.bytes = e.bytes != nullptr ? int64_t(e.bytes->size()) : e.reserved;
+  e.used = WallClock::now();
   make_room(e.info.bytes);
   bytes_ += e.info.bytes;
   entries_.emplace(id, std::move(e));
 }
 
-std::string SessionStore::reserve(const std::string& kind) {
-  return new_id(kind);
+std::string SessionStore::reserve(const std::string& kind, const std::string& model,
+                                  int64_t bytes) {
+  auto id = new_id(kind);
+  Entry e;
+  e.info.model = model;
+  e.reserved = std::max<int64_t>(1, bytes);
+  const Lock lock(mutex_);
+  insert(id, std::move(e));
+  return id;
 }
 
 std::string SessionStore::add(const std::string& kind, const std::string& model, int64_t position,
                               std::string bytes) {
   auto id = new_id(kind);
-  add_as(id, model, position, std::move(bytes));
-  return id;
-}
-
-void SessionStore::add_as(const std::string& id, const std::string& model, int64_t position,
-                          std::string bytes) {
   bytes.shrink_to_fit();
   Entry e;
   e.info.model = model;
@@ -234,6 +242,7 @@ void SessionStore::add_as(const std::string& id, const std::string& model, int64
   e.bytes = std::make_shared<const std::string>(std::move(bytes));
   const Lock lock(mutex_);
   insert(id, std::move(e));
+  return id;
 }
 
 SessionBytes SessionStore::read(const std::string& id, const std::string& model) {
@@ -254,23 +263,25 @@ std::string SessionStore::fork(const std::string& id) {
 
 SessionInfo SessionStore::info(const std::string& id) {
   const Lock lock(mutex_);
-  return entry(id).info;
+  return info_of(entry(id));
 }
 
-std::vector<SessionInfo> SessionStore::list() {
+std::pair<std::vector<SessionInfo>, bool> SessionStore::list(const std::string& after,
+                                                             int64_t limit) const {
+  std::vector<SessionInfo> page;
   const Lock lock(mutex_);
-  std::vector<SessionInfo> all;
-  for (const auto& [id, e] : entries_) all.push_back(e.info);
-  return all;
+  auto at = entries_.upper_bound(after);
+  for (; at != entries_.end() && int64_t(page.size()) < limit; ++at) {
+    if (at->second.reserved == 0) page.push_back(info_of(at->second));
+  }
+  return {std::move(page), at != entries_.end()};
 }
 
 void SessionStore::remove(const std::string& id) {
   const Lock lock(mutex_);
   Entry& e = entry(id);
   if (e.info.busy) throw ApiError(409, cat("Session '", id, "' is being continued."), "session");
-  drop(e);
-  if (lock_) discard(file_of(e.info));
-  entries_.erase(id);
+  erase(entries_.find(id));
 }
 
 void SessionStore::save(const std::string& id) {
@@ -296,73 +307,26 @@ SessionBytes SessionStore::take(const std::string& id, const std::string& model)
 
 void SessionStore::give_back(const std::string& id, int64_t position, std::string bytes) {
   bytes.shrink_to_fit();
+  auto fresh = std::make_shared<const std::string>(std::move(bytes));
   const Lock lock(mutex_);
-  Entry& e = entry(id);
+  Entry& e = entries_.at(id);
   drop(e);
-  e.bytes = std::make_shared<const std::string>(std::move(bytes));
+  bytes_ -= std::exchange(e.reserved, 0);
+  e.bytes = std::move(fresh);
   e.info.bytes = int64_t(e.bytes->size());
   e.info.position = position;
   e.info.in_memory = true;
   e.info.saved = e.info.busy = false;
-  e.used = Clock::now();
+  e.used = WallClock::now();
   bytes_ += e.info.bytes;
 }
 
 void SessionStore::give_back(const std::string& id) {
   const Lock lock(mutex_);
-  entry(id).info.busy = false;
-}
-
-void SessionStore::save_all() {
-  const Lock lock(mutex_);
-  if (!lock_) return;
-  Failures failures;
-  for (auto& [id, e] : entries_) {
-    failures.run([&] { save(e); });
-  }
-  failures.report();
-}
-
-// The allocator keeps freed sessions for itself until it is asked.
-void SessionStore::trim() {
-  {
-    const Lock lock(mutex_);
-    most_ = std::max(most_, bytes_);
-    if (most_ - bytes_ < kTrimBytes) return;
-    most_ = bytes_;
-  }
-  malloc_trim(0);
-}
-
-void SessionStore::spill_idle() {
-  trim();
-  if (!lock_) return;
-  const auto idle = std::chrono::duration<double>(limits_.idle_s);
-  std::vector<std::string> ids;
-  {
-    const Lock lock(mutex_);
-    for (const auto& [id, e] : entries_) {
-      if (e.bytes != nullptr && !e.info.busy && Clock::now() - e.used >= idle) ids.push_back(id);
-    }
-  }
-  // One at a time, so that nobody waits for the disk longer than a file takes.
-  Failures failures;
-  for (const auto& id : ids) {
-    const Lock lock(mutex_);
-    const auto found = entries_.find(id);
-    if (found == entries_.end() || found->second.info.busy) continue;
-    failures.run([&] {
-      save(found->second);
-      drop(found->second);
-    });
-  }
-  // What was given back is larger than what was taken, and may have spent the bytes.
-  for (bool spilled = true; spilled;) {
-    spilled = false;
-    const Lock lock(mutex_);
-    if (bytes_ > limits_.bytes) failures.run([&] { spilled = spill_oldest(nullptr); });
-  }
-  failures.report();
+  const auto at = entries_.find(id);
+  if (at->second.reserved > 0) return erase(at);
+  at->second.info.busy = false;
+  at->second.used = WallClock::now();
 }
 
 int64_t SessionStore::bytes_in_memory() const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <sstream>
 
@@ -182,7 +183,86 @@ TEST(SessionStore, WhereBytesAreSpentTheOldestGo) {
   few.add("sess", "m", 1, "1");
   few.add("resp", "m", 1, "2");
   few.add("sess", "m", 1, "3");
-  EXPECT_EQ(status_of([&] { few.fork(few.list()[0].id); }), 429);
+  EXPECT_EQ(status_of([&] { few.fork(few.list({}, 1).first[0].id); }), 429);
+}
+
+TEST(SessionStore, WhatNeverFitsDropsNothing) {
+  SessionStore store({.bytes = 10});
+  const auto answer = store.add("resp", "m", 1, "12345");
+  store.add("sess", "m", 1, "67890");
+  EXPECT_EQ(status_of([&] { store.add("sess", "m", 1, "123456"); }), 429);
+  EXPECT_EQ(*store.read(answer, "m"), "12345");
+}
+
+TEST(SessionStore, RoomIsTakenBeforeThereIsASession) {
+  SessionStore store({.bytes = 10, .count = 2});
+  const auto id = store.reserve("resp", "m", 8);
+  EXPECT_EQ(status_of([&] { store.add("sess", "m", 1, "123"); }), 429);
+  for (const auto& work : std::vector<std::function<void()>>{
+           [&] { store.read(id, "m"); }, [&] { store.info(id); }, [&] { store.fork(id); },
+           [&] { store.take(id, "m"); }, [&] { store.remove(id); }}) {
+    EXPECT_EQ(status_of(work), 404);
+  }
+  EXPECT_TRUE(store.list({}, 10).first.empty());
+  store.give_back(id, 5, "12345678901");  // larger than was thought: kept all the same
+  EXPECT_EQ(store.info(id).position, 5);
+  EXPECT_EQ(store.bytes_in_memory(), 11);
+  store.remove(id);
+  store.give_back(store.reserve("sess", "m", 8));
+  EXPECT_EQ(store.count(), 0);
+  EXPECT_EQ(store.bytes_in_memory(), 0);
+}
+
+TEST(SessionStore, PagesFollowOneAnother) {
+  SessionStore store({});
+  std::vector<std::string> ids, seen;
+  for (int i = 0; i < 7; ++i) ids.push_back(store.add("sess", "m", 1, "s"));
+  std::sort(ids.begin(), ids.end());
+  std::string after;
+  for (bool more = true; more;) {
+    const auto page = store.list(after, 3);
+    for (const auto& info : page.first) seen.push_back(info.id);
+    after = seen.back();
+    more = page.second;
+  }
+  EXPECT_EQ(seen, ids);
+  EXPECT_EQ(store.list(ids[2], 1).first[0].id, ids[3]);
+  EXPECT_FALSE(store.list(ids[6], 3).second);
+}
+
+TEST(SessionStore, SessionsThatNobodyUsesEnd) {
+  const TempDir dir;
+  const SessionLimits limits{.folder = dir.path() / "s", .age_s = 3600};
+  std::string kept, old;
+  {
+    SessionStore store(limits);
+    kept = store.add("sess", "m", 1, "kept");
+    old = store.add("sess", "m", 1, "old");
+    EXPECT_EQ(store.info(kept).expires_at, store.info(kept).created + 3600);
+    store.spill_idle();
+    EXPECT_EQ(store.count(), 2);
+    store.save_all();
+  }
+  const auto file = dir.path() / "s" / "m" / (old + ".safetensors");
+  std::filesystem::last_write_time(file,
+                                   std::filesystem::last_write_time(file) - std::chrono::hours(2));
+  SessionStore store(limits);  // a restart makes nothing younger
+  EXPECT_EQ(store.count(), 2);
+  store.spill_idle();
+  EXPECT_EQ(status_of([&] { store.read(old, "m"); }), 404);
+  EXPECT_FALSE(path_exists(file));
+  EXPECT_EQ(*store.read(kept, "m"), "kept");
+
+  SessionStore brief({.age_s = 1e-9});
+  const auto id = brief.add("sess", "m", 1, "s");
+  brief.take(id, "m");
+  brief.spill_idle();
+  EXPECT_EQ(brief.count(), 1);  // somebody does
+  brief.give_back(id);
+  brief.spill_idle();
+  EXPECT_EQ(brief.count(), 0);
+  SessionStore never({.age_s = 0});
+  EXPECT_EQ(never.info(never.add("sess", "m", 1, "s")).expires_at, 0);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // /v1/sessions: states that clients keep, fork, carry away and bring back.
+#include <charconv>
+
 #include "tost/io/parse_json.h"
 #include "tost/serve/routes.h"
 #include "tost/serve/text_api.h"
@@ -8,24 +10,24 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int64_t kListed = 100, kMostListed = 1000;  // sessions of a page
+
 json to_json(const SessionInfo& info) {
   json object = TOST_MEMBERS(info, id, model, bytes, created, in_memory, saved, busy);
   object["object"] = "session";
   object["position"] = info.position < 0 ? json() : json(info.position);
+  object["expires_at"] = info.expires_at == 0 ? json() : json(info.expires_at);
   return object;
 }
 
 // Reads a prompt and nothing more; the stored session continues from there.
 class NewSession : public TextAnswer {
  public:
-  NewSession(const Call& call, const ServedModel& model) : TextAnswer(call, model, 1, false) {}
-  json info;
+  NewSession(const Call& call, const ServedModel& model) : TextAnswer(call, model, 1, {}) {}
+  std::string id;
 
  protected:
-  void stream_piece(size_t, const std::string&, const std::optional<TokenLogprob>&) override {}
-  void stream_end(size_t) override {}
-  void finish_stream() override {}
-  json whole() const override { return info; }
+  json whole() const override { return to_json(app_.sessions.info(id)); }
 };
 
 void create(const Call& call) {
@@ -40,26 +42,32 @@ void create(const Call& call) {
   const auto prompt = fields.needed_text("prompt");
   fields.finish();
   const auto answer = std::make_shared<NewSession>(call, model);
-  answer->on_end = [&app, &model, raw = answer.get()](TextEnd& end) {
-    if (end.reason == "failed") return;
-    if (end.session.state.position == 0) throw ApiError(503, "The prompt was not read.");
-    const auto id = app.sessions.add("sess", model.id, end.session.state.position,
-                                     model.language->format().bytes(end.session));
-    raw->info = to_json(app.sessions.info(id));
-  };
-  std::vector<TextRequest> one(1);
-  one[0].prompt = encode_text(model, prompt);
-  one[0].config.max_tokens = 0;
-  one[0].keep = true;
-  one[0].seconds = app.config.request_s;
-  one[0].events = answer->events(0);
-  answer->submit(std::move(one));
+  TextRequest request{.prompt = model.language->prompt(encode_text(model, prompt))};
+  request.config.max_tokens = 0;
+  answer->id = answer->store_as("sess", request);
+  answer->submit(std::move(request));
 }
 
+// A page of them: OpenAI's form of lists.
 void list(const Call& call) {
+  const auto text = call.parameter("limit");
+  int64_t limit = kListed;
+  const auto end = text.data() + text.size();
+  if (!text.empty()) {
+    const auto read = std::from_chars(text.data(), end, limit);
+    if (read.ec != std::errc() || read.ptr != end) limit = 0;
+  }
+  if (limit < 1 || limit > kMostListed) {
+    throw ApiError(400, cat("'limit' is an integer from 1 to ", kMostListed, "."), "limit");
+  }
+  const auto [page, more] = call.app.sessions.list(call.parameter("after"), limit);
   json data = json::array();
-  for (const auto& info : call.app.sessions.list()) data.push_back(to_json(info));
-  call.answer({{"object", "list"}, {"data", data}});
+  for (const auto& info : page) data.push_back(to_json(info));
+  call.answer({{"object", "list"},
+               {"data", data},
+               {"first_id", page.empty() ? json() : json(page.front().id)},
+               {"last_id", page.empty() ? json() : json(page.back().id)},
+               {"has_more", more}});
 }
 
 void show(const Call& call) {
@@ -88,11 +96,7 @@ void export_state(const Call& call) {
 
 // A file from a stranger: checked as a whole, and written again from what was read.
 void import_state(const Call& call) {
-  const auto& query = call.request().query;
-  if (!query.empty() && !starts_with(query, "model=")) {
-    fail_request("The query '", query.substr(0, 60), "' is not model=NAME.");
-  }
-  const auto& model = call.app.language(query.empty() ? query : query.substr(6));
+  const auto& model = call.app.language(call.parameter("model"));
   const auto session = session_from(model, call.request().body, "The body");
   const auto id = call.app.sessions.add("sess", model.id, session.state.position,
                                         model.language->format().bytes(session));
@@ -104,8 +108,8 @@ void import_state(const Call& call) {
 const std::vector<Route>& session_routes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all{{"POST", "/v1/sessions", create},
-                           {"GET", "/v1/sessions", list},
-                           {"POST", "/v1/sessions/import", import_state},
+                           {"GET", "/v1/sessions", list, {"after", "limit"}},
+                           {"POST", "/v1/sessions/import", import_state, {"model"}},
                            {"GET", "/v1/sessions/*", show},
                            {"DELETE", "/v1/sessions/*", remove},
                            {"POST", "/v1/sessions/*/fork", fork},

@@ -2,7 +2,7 @@
 // answer or a stream of server-sent events.
 #pragma once
 
-#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,13 +17,13 @@ namespace tost {
 inline constexpr size_t kMostPrompts = 64;
 
 // `field`: a text, a list of texts, token ids, or a list of lists of them.
-std::vector<std::vector<int64_t>> prompts_of(const nlohmann::json& value, const ServedModel& model,
+std::vector<std::vector<int32_t>> prompts_of(const nlohmann::json& value, const ServedModel& model,
                                              const std::string& field);
 
 // Fields that do not concern a text but the answer.
 struct AnswerForm {
-  bool stream = false, include_usage = false;
-  int64_t n = 1;
+  bool stream = false, include_usage = false, logprobs = false;
+  size_t n = 1;  // texts of each prompt
 };
 AnswerForm answer_form(Fields& fields, const App& app);
 
@@ -32,12 +32,13 @@ AnswerForm answer_form(Fields& fields, const App& app);
 GenerateConfig generate_config(Fields& fields, const App& app, const std::string& tokens,
                                int64_t otherwise);
 
-std::vector<int64_t> encode_text(const ServedModel& model, const std::string& text);
+std::vector<int32_t> encode_text(const ServedModel& model, const std::string& text);
 const Tokenizer& tokenizer_of(const ServedModel& model);
 
 // The chat template, or an ApiError that says how to give one.
 const ChatTemplate& needed_template(const App& app);
-// A list of {"role", "content"} as text. Throws an ApiError for anything else.
+// A list of {"role", "content"} as text: "developer" is "system" where the template has no form for
+// it, and no content is an empty one. Throws an ApiError for anything else.
 std::string conversation(const nlohmann::json& messages, const ChatTemplate& form);
 // A session from the bytes of its file. Throws a data Error beginning with `where`.
 TextSession session_from(const ServedModel& model, const std::string& bytes,
@@ -49,44 +50,83 @@ class TextAnswer : public std::enable_shared_from_this<TextAnswer> {
   struct Choice {
     std::string text;
     std::vector<TokenLogprob> tokens;
+    int64_t position = 0;  // of the session, as far as the text has come
     TextEnd end;
-    bool ended = false;
   };
 
-  TextAnswer(const Call& call, const ServedModel& model, size_t choices, bool stream);
+  TextAnswer(const Call& call, const ServedModel& model, size_t choices, const AnswerForm& form);
   virtual ~TextAnswer() = default;
 
-  // For choice `i`. The answer lives as long as they do.
-  TextEvents events(size_t i);
-  // Submits, or throws an ApiError.
+  // The text moves session `id` on, which is as it was unless something was written. Throws an
+  // ApiError where the session is not at position `from` (-1: anywhere).
+  void continue_session(const std::string& id, int64_t from, TextRequest& request);
+  // The text's end is stored under a new name of this kind, for which there is room already.
+  std::string store_as(const std::string& kind, TextRequest& request);
+  // Submits one request a choice, or throws an ApiError. The answer lives as long as they do.
   void submit(std::vector<TextRequest> requests);
-
-  // Called with every end, before the answer is made; may store the session.
-  std::function<void(TextEnd&)> on_end;
+  void submit(TextRequest request);
 
  protected:
   virtual void begin_stream() {}
-  virtual void stream_piece(size_t i, const std::string& piece,
-                            const std::optional<TokenLogprob>& token) = 0;
-  virtual void stream_end(size_t i) = 0;
-  virtual void finish_stream() = 0;
+  virtual void stream_piece(size_t, const std::string&, const std::optional<TokenLogprob>&) {}
+  virtual void stream_end(size_t) {}
+  virtual void finish_stream() {}
   virtual nlohmann::json whole() const = 0;
+  // What is stored with the text's end: see SessionFormat::bytes().
+  virtual std::map<std::string, std::string> notes() const { return {}; }
 
   void send(const nlohmann::json& event, const char* name = nullptr) const;
   nlohmann::json usage(const char* in, const char* out) const;
-  const char* finish_reason(size_t i) const;
+  const char* finish_reason(size_t i) const;  // stop, length, or abort: cut short by the server
 
+  App& app_;
   const std::shared_ptr<Exchange> exchange_;
   const ServedModel& model_;
-  const bool stream_;
+  const AnswerForm form_;
   const int64_t created_;
   std::vector<Choice> choices_;
 
  private:
-  void piece(size_t i, const std::string& text, const std::optional<TokenLogprob>& token);
-  void end(size_t i, TextEnd end);
+  // A session's name, given back as it was unless the session moved on.
+  struct Lease {
+    SessionStore& store;
+    std::string id;
+    Lease(SessionStore& s, std::string name) : store(s), id(std::move(name)) {}
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease() {
+      if (!id.empty()) store.give_back(id);
+    }
+  };
 
+  bool unwritten(const Choice& choice) const;
+  void piece(size_t i, const std::string& text, const std::optional<TokenLogprob>& token,
+             int64_t position);
+  void end(size_t i, TextEnd end);
+  void store(const TextSession& session);
+  void open_stream();
+
+  std::unique_ptr<Lease> lease_;
   size_t open_;
+};
+
+// Texts as OpenAI's "choices".
+class ChoicesAnswer : public TextAnswer {
+ public:
+  using TextAnswer::TextAnswer;
+
+ protected:
+  virtual nlohmann::json content(const std::string& text, bool whole) const = 0;
+  virtual nlohmann::json logprobs_of(const std::vector<TokenLogprob>& tokens) const = 0;
+  virtual nlohmann::json object(const nlohmann::json& choices, bool whole) const = 0;
+
+  void stream_piece(size_t i, const std::string& piece,
+                    const std::optional<TokenLogprob>& token) override;
+  void stream_end(size_t i) override;
+  void finish_stream() override;
+  nlohmann::json whole() const override;
+  void send_choice(size_t i, nlohmann::json content, const nlohmann::json& reason,
+                   const nlohmann::json& logprobs) const;
 };
 
 }  // namespace tost

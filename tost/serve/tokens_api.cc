@@ -29,10 +29,7 @@ void detokenize(const Call& call) {
   fields.finish();
   std::string text;
   for (const auto& ids : prompts) {
-    for (const int64_t id : ids) {
-      if (id > INT32_MAX) throw ApiError(400, "'tokens' holds an id that no model has.", "tokens");
-      text += tokenizer_of(model).piece(int32_t(id));
-    }
+    for (const int32_t id : ids) text += tokenizer_of(model).piece(id);
   }
   call.answer({{"prompt", text}});
 }
@@ -46,7 +43,7 @@ std::string base64_of(const std::vector<float>& values) {
 void embed(const Call& call) {
   Fields fields(call.request().body);
   const auto& model = call.app.language(fields.text("model", {}));
-  const auto prompts = prompts_of(fields.take("input"), model, "input");
+  auto prompts = prompts_of(fields.take("input"), model, "input");
   const auto encoding = fields.text("encoding_format", "float");
   fields.neutral("dimensions", {model.language->info().config.dim});
   fields.ignore("user");
@@ -54,7 +51,6 @@ void embed(const Call& call) {
   if (encoding != "float" && encoding != "base64") {
     throw ApiError(400, "'encoding_format' is float or base64.", "encoding_format");
   }
-  const int64_t vocab = model.language->info().config.vocab;
   const int64_t most = std::min(kMostEmbedded, model.language->most_tokens());
   for (const auto& ids : prompts) {
     if (ids.empty() || int64_t(ids.size()) > most) {
@@ -62,40 +58,43 @@ void embed(const Call& call) {
           400, cat("A text of 'input' has ", ids.size(), " tokens; 1 to ", most, " are expected."),
           "input");
     }
-    for (const auto id : ids) {
-      if (id >= vocab) throw ApiError(400, cat("There is no token ", id, "."), "input");
-    }
   }
   if (prompts.empty()) throw ApiError(400, "'input' is empty.", "input");
-  // One text between two steps, so that long lists do not stop those who write.
+  // A piece of a text between two steps, so that long ones do not stop those who write.
   struct Task {
     Call call;
     const ServedModel& model;
-    std::vector<std::vector<int64_t>> prompts;
+    std::vector<LanguageService::Embedding> texts;
     bool base64;
     size_t next = 0;
-    int64_t tokens = 0;
-    json data = json::array();
 
     static void run(const std::shared_ptr<Task>& task) {
       run_on(*task->model.language, task->call, [task](LanguageModel&) {
-        const auto& ids = task->prompts[task->next];
-        const auto vector = task->model.language->embed(ids);
-        task->tokens += int64_t(ids.size());
-        task->data.push_back(
-            {{"object", "embedding"},
-             {"index", task->next},
-             {"embedding", task->base64 ? json(base64_of(vector)) : json(vector)}});
-        if (++task->next < task->prompts.size()) return run(task);
-        task->call.answer(
-            {{"object", "list"},
-             {"data", task->data},
-             {"model", task->model.id},
-             {"usage", {{"prompt_tokens", task->tokens}, {"total_tokens", task->tokens}}}});
+        auto& text = task->texts[task->next];
+        task->model.language->embed(text);
+        task->next += !text.direction.empty();
+        task->next < task->texts.size() ? run(task) : task->answer();
       });
     }
+    void answer() const {
+      json data = json::array();
+      int64_t tokens = 0;
+      for (const auto& text : texts) {
+        tokens += int64_t(text.ids->size());
+        data.push_back(
+            {{"object", "embedding"},
+             {"index", data.size()},
+             {"embedding", base64 ? json(base64_of(text.direction)) : json(text.direction)}});
+      }
+      call.answer({{"object", "list"},
+                   {"data", data},
+                   {"model", model.id},
+                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+    }
   };
-  Task::run(std::make_shared<Task>(Task{call, model, prompts, encoding == "base64"}));
+  std::vector<LanguageService::Embedding> texts;
+  for (auto& ids : prompts) texts.push_back({.ids = model.language->prompt(std::move(ids))});
+  Task::run(std::make_shared<Task>(Task{call, model, std::move(texts), encoding == "base64"}));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/kinds/language/text_stream.h"
+#include "tost/kinds/language/text_writer.h"
 
 namespace tost {
 namespace {
@@ -35,10 +35,8 @@ using Prompts = std::vector<std::vector<int64_t>>;
 // One text being written.
 struct Row {
   int64_t text;  // its number among all
-  Sampler sampler;
-  Random random;
-  TextStream stream;
-  GeneratedText result;
+  TextWriter writer;
+  GeneratedText result = {};
   bool active = true;
 };
 
@@ -75,20 +73,12 @@ class Generation {
   bool stopping() const { return reader_gone_ || (stop_ != nullptr && stop_->load()); }
 
   void start(const Prompts& prompts, const std::vector<int64_t>& texts) {
-    const auto draws = session_ != nullptr ? session_->draws : 0;
-    const int64_t allowed = std::min(tokenizer_.vocab_size(), model_.config().vocab);
+    const TextSession fresh;
     for (size_t r = 0; r < prompts.size(); ++r) {
       rows_.push_back(
-          {texts[r],
-           Sampler(config_.sampling, allowed, tokenizer_.unknown()),
-           Random(config_.seed, uint64_t(texts[r]), draws),
-           TextStream(config_.stop, session_ != nullptr ? session_->held : std::string()),
-           {},
-           true});
-      if (session_ != nullptr) {
-        for (const int64_t id : session_->seen) rows_.back().sampler.note(id);
-      }
-      for (const int64_t id : prompts[r]) rows_.back().sampler.note(id);
+          {texts[r], TextWriter(tokenizer_, model_.config().vocab, config_, uint64_t(texts[r]),
+                                session_ != nullptr ? *session_ : fresh)});
+      rows_.back().writer.note(prompts[r]);
     }
     if (session_ != nullptr) {
       state_ = std::move(session_->state);
@@ -167,17 +157,11 @@ class Generation {
     for (size_t r = 0; r < rows_.size(); ++r) {
       auto& row = rows_[r];
       if (!row.active) continue;
-      const int64_t id =
-          row.sampler.draw(wide.const_data_ptr<float>() + int64_t(r) * wide.size(1), row.random);
-      row.sampler.note(id);
-      row.result.ids.push_back(id);
+      row.result.ids.push_back(
+          row.writer.draw(wide.const_data_ptr<float>() + int64_t(r) * wide.size(1)));
       ++result_.stats.new_tokens;
-      if (id == tokenizer_.end_of_text() && !config_.ignore_end) {
-        end(row, "end");
-        continue;
-      }
-      emit(row, row.stream.push(tokenizer_.piece(int32_t(id))));
-      if (row.stream.stopped()) end(row, "stop");
+      emit(row, row.writer.text());
+      if (!row.writer.ended().empty()) end(row, row.writer.ended());
     }
   }
 
@@ -187,7 +171,7 @@ class Generation {
     if (on_text_ && !on_text_(row.text, piece)) reader_gone_ = true;
   }
 
-  static void end(Row& row, const char* why) {
+  static void end(Row& row, const std::string& why) {
     row.active = false;
     row.result.ended = why;
   }
@@ -210,23 +194,16 @@ class Generation {
   void finish() {
     end_all("length");
     for (auto& row : rows_) {
-      emit(row, session_ != nullptr ? row.stream.pause() : row.stream.finish());
+      emit(row, row.writer.finish(session_));
       result_.texts.push_back(std::move(row.result));
     }
     result_.stats.state_bytes = state_bytes(state_);
     if (session_ == nullptr) return;
     session_->state = std::move(state_);
     session_->history = std::move(histories_[0]);
-    session_->held = rows_[0].stream.held();
     session_->pending = std::move(unread_);
     const auto& ids = result_.texts[0].ids;
     if (!ids.empty()) session_->pending.push_back(ids.back());
-    const auto& seen = rows_[0].sampler.seen();
-    session_->seen.clear();
-    for (size_t id = 0; id < seen.size(); ++id) {
-      if (seen[id]) session_->seen.push_back(int64_t(id));
-    }
-    ++session_->draws;
   }
 
   LanguageModel& model_;

@@ -16,7 +16,8 @@ using nlohmann::json;
 using torch::Tensor;
 
 constexpr char kSessionKey[] = "tost.session";
-constexpr int64_t kMostTokens = int64_t{1} << 50;
+constexpr int64_t kMostTokens = int64_t{1} << 40;
+constexpr double kMostValue = 1e30;  // squares of larger ones overflow float32 in the next steps
 
 // Whatever the precision the model runs in: the sum is over the weights' upper 16 bits, which
 // bfloat16 keeps up to rounding, so weights are rounded first.
@@ -81,8 +82,9 @@ Tensor checked(const Tensor& tensor, const Tensor& example, const std::string& n
     fail_data(where, " has '", name, "' of type ", tensor.scalar_type(), " and sizes ",
               tensor.sizes(), ", which this model does not keep.");
   }
-  if (!tensor.isfinite().all().item<bool>()) {
-    fail_data(where, " has values in '", name, "' that are not finite.");
+  if (!(tensor.abs() <= kMostValue).all().item<bool>()) {
+    fail_data(where, " has values in '", name, "' that are not finite or larger than ", kMostValue,
+              ".");
   }
   return tensor.to(example.options(), /*non_blocking=*/false, /*copy=*/true);
 }
@@ -126,8 +128,8 @@ void SessionFormat::read_state(const SafetensorsFile& content, LanguageState& st
   const int64_t position = state.position;
   const int64_t cached = window_ > 0 ? std::min(position, window_ - 1) : position;
   size_t used = 0;
-  state.blocks.resize(example_.blocks.size());
-  for (size_t i = 0; i < example_.blocks.size(); ++i) {
+  state.blocks.resize(position > 0 ? example_.blocks.size() : 0);
+  for (size_t i = 0; i < state.blocks.size(); ++i) {
     for (const auto& [name, tensor] : example_.blocks[i]) {
       const auto found = content.tensors.find(block_key(i, name));
       if (found == content.tensors.end()) fail_data("it lacks '", block_key(i, name), "'.");
@@ -141,8 +143,11 @@ void SessionFormat::read_state(const SafetensorsFile& content, LanguageState& st
   }
 }
 
-std::string SessionFormat::bytes(const TextSession& session) const {
-  return safetensors_bytes(tensors_of(session), head_of(session, config_, weight_sum_));
+std::string SessionFormat::bytes(const TextSession& session,
+                                 const std::map<std::string, std::string>& notes) const {
+  auto head = head_of(session, config_, weight_sum_);
+  head.insert(notes.begin(), notes.end());
+  return safetensors_bytes(tensors_of(session), head);
 }
 
 void SessionFormat::save(const fs::path& file, const TextSession& session) const {
@@ -161,10 +166,11 @@ TextSession SessionFormat::read(const SafetensorsFile& content, const std::strin
     session.draws = whole_number(head["draws"]);
     session.state.position = whole_number(head["position"]);
     const int64_t position = session.state.position;
-    if (position < 1 || position > (block_ > 0 ? std::min(block_, kMostTokens) : kMostTokens)) {
+    if (position < 0 || position > (block_ > 0 ? std::min(block_, kMostTokens) : kMostTokens)) {
       fail_data("its position is ", position, ".");
     }
     session.pending = ids_from(content, "pending", vocab_, "it");
+    if (position == 0 && session.pending.empty()) fail_data("it holds nothing.");
     session.history = ids_from(content, "history", vocab_, "it");
     session.seen = ids_from(content, "seen", vocab_, "it");
     const auto remembered = int64_t(session.history.size());

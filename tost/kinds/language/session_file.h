@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "tost/io/safetensors.h"
@@ -16,7 +17,11 @@ class SessionFormat {
  public:
   explicit SessionFormat(LanguageModel& model);
 
-  std::string bytes(const TextSession& session) const;
+  // `notes`: further metadata, which read() does not look at.
+  std::string bytes(const TextSession& session,
+                    const std::map<std::string, std::string>& notes = {}) const;
+  // Of the state after one token: about what a session takes, but for caches that grow.
+  int64_t least_bytes() const { return state_bytes(example_); }
   // Atomic and durable.
   void save(const std::filesystem::path& file, const TextSession& session) const;
   // The content of a file from anywhere. Its tensors are copied. Throws a data Error beginning with
