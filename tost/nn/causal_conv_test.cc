@@ -20,7 +20,9 @@ TEST(CausalConv, IsTorchsDepthwiseConvolutionOfThePaddedTokens) {
     const auto found = run(conv.forward(x));
     const auto padded = torch::constant_pad_nd(x.transpose(1, 2), {taps - 1, 0});
     const auto wanted =
-        run(torch::conv1d(padded, conv.weight.t().unsqueeze(1), {}, 1, 0, 1, 6).transpose(1, 2));
+        run(torch::conv1d(padded, conv.weight.t().unsqueeze(1), Tensor(), torch::IntArrayRef{1},
+                          torch::IntArrayRef{0}, torch::IntArrayRef{1}, 6)
+                .transpose(1, 2));
     for (size_t i = 0; i < wanted.size(); ++i) {
       EXPECT_TRUE(torch::allclose(found[i], wanted[i], 1e-5, 1e-6)) << taps << " " << i;
     }
