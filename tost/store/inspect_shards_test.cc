@@ -4,7 +4,6 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safetensors_test_util.h"
-#include "tost/io/shards_inspect.h"
 #include "tost/store/inspect.h"
 #include "tost/testing/temp_dir.h"
 

@@ -9,9 +9,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-class Weights {
+class NamedWeights {
  public:
-  Weights(const NamedShapes& shapes, std::string prefix)
+  NamedWeights(const NamedShapes& shapes, std::string prefix)
       : shapes_(shapes), prefix_(std::move(prefix)) {}
 
   const std::vector<int64_t>* find(const std::string& name) const {
@@ -38,7 +38,7 @@ class Weights {
 
 // Of a stem of convolutions: each stage that halves the side doubles the width, and the first one
 // halves it too. The side of the kernel where one convolution does it all.
-Json patch_side(const Weights& weights) {
+Json patch_side(const NamedWeights& weights) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);
   }
@@ -52,7 +52,7 @@ Json patch_side(const Weights& weights) {
   return 2 * (wide / narrow);
 }
 
-Json vision(const Weights& weights) {
+Json vision(const NamedWeights& weights) {
   const bool tssa = weights.find("blocks.0.attn.temp") != nullptr;
   const bool xca = weights.find("blocks.0.attn.temperature") != nullptr;
   const int64_t class_blocks = weights.count("cls_attn_blocks.", ".attn.qkv.weight");
@@ -80,7 +80,7 @@ Json vision(const Weights& weights) {
   return model;
 }
 
-Json language(const Weights& weights) {
+Json language(const NamedWeights& weights) {
   const bool tssa = weights.find("h.0.attn.temp") != nullptr;
   const Json rows = weights.side("h.0.attn.c_attn.weight", 0);
   const Json dim = weights.side("wte.weight", 1);
