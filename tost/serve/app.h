@@ -38,6 +38,9 @@ class App {
  public:
   // From `stop` on no more requests are taken.
   App(const AppConfig& config, const SessionLimits& sessions, const std::atomic<bool>& stop);
+  ~App() { end(); }
+  App(const App&) = delete;
+  App& operator=(const App&) = delete;
 
   // Throws a usage Error for an id that is taken or that cannot stand in a path.
   void add(ServedModel model);
