@@ -15,6 +15,7 @@
 # make test-python  the tests of both in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
 #               MODELS=1: those of the models for timm and transformers too
 # make study    an environment for tost.study and tost.tasks: build/study/bin/python, with numpy and matplotlib
+# make test-web every kind of page in Debian's chromium, by Playwright in an environment of its own
 # make site     the documentation as pages: build/site/index.html
 # make install  into PREFIX (default /usr/local)
 # TOST_TORCH=…  build against this torch: a torch package folder, or a python that has torch
@@ -24,6 +25,7 @@ JOBS ?= $(shell nproc)
 SECONDS_EACH ?= 600
 PREFIX ?= /usr/local
 DATA ?= ../shared/data
+PLAYWRIGHT ?= 1.65.2
 export TOST_TORCH TORCH_VERSION MODELS
 # Two tests at a time share the cores: waiting threads must not spin (see tost/cli/main.cc).
 export OMP_WAIT_POLICY ?= passive
@@ -31,7 +33,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python study site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python study test-web site install format clean
 all: build
 
 setup:
@@ -110,6 +112,14 @@ study:
 	@test -x build/study/bin/python || python3 -m venv build/study
 	@build/study/bin/python -c 'import numpy, matplotlib' 2>/dev/null || build/study/bin/python -m pip install -q --disable-pip-version-check numpy matplotlib
 	@echo "Use it: PYTHONPATH=python build/study/bin/python -m tost.study --help"
+
+test-web: configure
+	@command -v chromium > /dev/null || { echo "chromium is missing: apt-get install -y chromium"; exit 1; }
+	@test -x build/web/env/bin/python || python3 -m venv build/web/env
+	@build/web/env/bin/python -c 'import matplotlib, playwright' 2>/dev/null || \
+	  build/web/env/bin/python -m pip install -q --disable-pip-version-check playwright==$(PLAYWRIGHT) matplotlib
+	@cmake --build $(BUILD) -j $(JOBS) --target tost
+	@build/web/env/bin/python tests/web_test.py $(BUILD)/tost
 
 site:
 	@test -x .venv/bin/python || python3 -m venv .venv

@@ -108,6 +108,19 @@ function(tost_use_torch target)
   endforeach()
 endfunction()
 
+# tost_page(tost_x serve): the page web/serve.html as a string in serve_page.h, for the sources of tost_x.
+function(tost_page target page)
+  find_file(TOST_CHART chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist REQUIRED
+            DOC "Chart.js 3 (Debian: libjs-chart.js), which the pages carry")
+  set(header ${CMAKE_CURRENT_BINARY_DIR}/${page}_page.h)
+  file(GLOB parts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/web/*)
+  add_custom_command(OUTPUT ${header} DEPENDS ${parts} ${TOST_CHART} ${PROJECT_SOURCE_DIR}/cmake/TostPage.cmake
+                     COMMAND ${CMAKE_COMMAND} -DPAGE=${PROJECT_SOURCE_DIR}/web/${page}.html -DCHART=${TOST_CHART}
+                             -DOUT=${header} -P ${PROJECT_SOURCE_DIR}/cmake/TostPage.cmake VERBATIM)
+  target_sources(${target} PRIVATE ${header})
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
+endfunction()
+
 # tost_tests(NAME x [SOURCES a_test.cc ...] DEPS tost_x ... [TORCH] [APART]) builds tests/x_tests. Suites or tests
 # with "Slow" in their name are ctest tests of their own with the label `slow`. All others are one, x, with the label
 # `fast`: to start a program for each of them takes longer than they do.

@@ -9,7 +9,7 @@ torch_version=2.15.0
 test_modules=(numpy==2.4.6 pillow==13.0.0 tensorboard==2.21.0 expecttest==0.3.0 pytest==9.2.0
               onnx==1.23.2 onnxruntime==1.32.0 safetensors==0.8.0)
 packages=(g++ make cmake ninja-build ccache git python3 python3-venv libhwy-dev libcli11-dev nlohmann-json3-dev
-          libjpeg62-turbo-dev libpng-dev zlib1g-dev libisal-dev libpcre2-dev libcairo2-dev pkg-config libgtest-dev libboost1.81-dev)
+          libjpeg62-turbo-dev libpng-dev zlib1g-dev libisal-dev libpcre2-dev pkg-config libgtest-dev libboost1.81-dev libjs-chart.js)
 
 say() { printf '[setup] %s\n' "$*"; }
 

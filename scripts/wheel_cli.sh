@@ -28,6 +28,7 @@ for library in $(ldd "$package/tost" "$package"/*.so | awk '/=> \// { print $3 }
   name=$(dpkg -S "$file" 2>/dev/null || dpkg -S "${file#/usr}" 2>/dev/null) || { echo "No Debian package has $file, so its licence is not known."; exit 1; }
   cp "/usr/share/doc/${name%%:*}/copyright" "$stage/licences/${name%%:*}.txt"
 done
+cp /usr/share/doc/libjs-chart.js/copyright "$stage/licences/libjs-chart.js.txt"  # part of the pages
 strip "$package/tost" "$package"/*.so
 patchelf --force-rpath --set-rpath '$ORIGIN' "$package/tost"
 # torch 2.11 and newer have their OpenMP runtime in one of these two folders.

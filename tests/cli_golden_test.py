@@ -61,6 +61,19 @@ def stable(value):
     return [stable(item) for item in value] if isinstance(value, list) else value
 
 
+def summary(report):
+    """What 0.1.0 printed of a report: the JSON of tost explain was its summary."""
+    if report["kind"] == "vision":
+        return {**report, "pictures": [{"name": p["name"], "top": p["top"][0]} for p in report["pictures"]],
+                "pictures_summarised": len(report["other_pictures"]),
+                "splits": {s["split"]: {"pictures": s["pictures"], "top1": s["top1"], "layers": [
+                    {"entropy": layer["entropy"]["mean"], "compression": layer["compression"]["after_residual"]["mean"]}
+                    for layer in s["layers"]]} for s in report["splits"]}}
+    mean = lambda values: values and sum(values) / len(values)
+    return {**report, "tokens": len(report["passage"]["ids"]), "source": report["passage"]["source"], "loss": report["passage"]["loss"],
+            "layers": [{**layer, "entropy": mean(layer["entropy"]), "own_effect": mean(layer["own_effect"])} for layer in report["layers"]]}
+
+
 def tost(*args):
     out = subprocess.run([TOST, *map(str, args)], capture_output=True, text=True, env=ENV)
     assert out.returncode == 0, (args, out.returncode, out.stdout, out.stderr)
@@ -71,7 +84,8 @@ def asked(model, command):
     """What a command prints about a model, as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         places = {"FILE": str(GOLDEN / f"{model}.safetensors"), "OUT": f"{folder}/report"}
-        return json.loads(tost(*[places.get(a, a.replace("GOLDEN", str(GOLDEN))) for a in command], "--json"))
+        printed = json.loads(tost(*[places.get(a, a.replace("GOLDEN", str(GOLDEN))) for a in command], "--json"))
+        return summary(printed) if command[0] == "explain" else printed
 
 
 def difference(expected, found, where=""):

@@ -33,6 +33,24 @@ def run(*args, expect=0, **options):
     return done
 
 
+def schema_of(documents, opaque=()):
+    """The shape of JSON documents as lines "path types"; what lies below the paths of `opaque` is left out."""
+    types = {}
+
+    def collect(value, path):
+        kind = "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else {
+            dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}[type(value)]
+        types.setdefault(path, set()).add(kind)
+        if path in opaque:
+            return
+        for key, item in value.items() if isinstance(value, dict) else (("[]", item) for item in value) if isinstance(value, list) else ():
+            collect(item, path + key if key == "[]" or not path else f"{path}.{key}")
+
+    for document in documents:
+        collect(document, "")
+    return "".join(f"{path} {' '.join(sorted(kinds))}\n" for path, kinds in sorted(types.items()) if path)
+
+
 def png(width, height, color_type=2, depth=8, data=None):
     """A PNG file's bytes; `data` replaces the compressed pixels."""
     def chunk(kind, body):
@@ -87,6 +105,14 @@ class Case(unittest.TestCase):
             self.assertIn(word, lines[0])
         self.assertEqual(done.stdout, "")
         self.assertNotIn("internal error", lines[0])
+
+    def has_schema(self, name, documents, opaque=()):
+        """Compares with tests/schemas/NAME.txt; TOST_WRITE_SCHEMAS=1 writes it instead."""
+        golden = pathlib.Path(__file__).parent / f"schemas/{name}.txt"
+        if os.environ.get("TOST_WRITE_SCHEMAS"):
+            golden.parent.mkdir(exist_ok=True)
+            golden.write_text(schema_of(documents, opaque))
+        self.assertEqual(golden.read_text(), schema_of(documents, opaque))
 
     def file(self, name, content):
         path = self.dir / name
@@ -144,14 +170,11 @@ class Usage(Case):
             self.error("bench", "scaling", *flags, exit_code=2, says=word)
 
     def test_benchmarks_refuse_files_they_could_not_write(self):
-        for command, flag in (("model", "--output"), ("model", "--plot-work"), ("model", "--save-logits"),
+        for command, flag in (("model", "--output"), ("model", "--save-logits"),
                               ("data", "--output"), ("scaling", "--csv")):
             lost = self.dir / "missing" / "t.svg"
             self.error("bench", command, flag, lost, exit_code=2, says=[flag, "no folder", "make it first"])
             self.error("bench", command, flag, self.dir, exit_code=2, says=[flag, "is a folder"])
-        for command in ("model", "scaling"):
-            self.error("bench", command, "--plot", "a.gif", exit_code=2, says=["--plot", "a.gif", ".svg or .png"])
-        self.error("bench", "model", "--plot", self.dir / "t.svg", "--no-floor", exit_code=2, says=["--plot", "--no-floor"])
 
     def test_values_out_of_range(self):
         for flags, word in ((["--lr", "nan"], "lr"), (["--epochs", "0"], "epochs"), (["--batch", "x"], "batch"),

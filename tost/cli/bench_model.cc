@@ -30,7 +30,7 @@ struct BenchModelFlags {
   std::vector<std::string> precisions{"fp32"};
   std::vector<std::string> engines;  // empty: both, on a GPU off alone
   BenchOutput output;
-  std::string plot, plot_work, compare, save_weights, save_logits;
+  std::string compare, save_weights, save_logits;
   bool no_floor = false, work = false;
 };
 
@@ -43,8 +43,6 @@ std::string formatted(const std::string& format, const std::vector<ModelBenchRow
 
 void check(BenchModelFlags& o) {
   check_output(o.output);
-  check_plot_file("plot", o.plot);
-  check_plot_file("plot-work", o.plot_work);
   check_output_ending("save-weights", o.save_weights, {".safetensors"});
   check_output_ending("save-logits", o.save_logits, {".safetensors"});
   o.bench.engines.clear();
@@ -60,10 +58,9 @@ void check(BenchModelFlags& o) {
   }
   o.bench.precisions = precisions_named("--precision", o.precisions);
   if (!o.tokens.empty()) o.bench.tokens = parse_lengths(o.tokens);
-  if (!o.plot.empty() && o.no_floor) fail_usage("--plot draws the floors; leave out --no-floor.");
-  o.bench.work = o.work || !o.plot_work.empty();
+  o.bench.work = o.work;
   if (o.bench.work && !std::count(o.bench.engines.begin(), o.bench.engines.end(), true)) {
-    fail_usage("--work and --plot-work tell of the engine; --engine off leaves nothing to tell.");
+    fail_usage("--work tells of the engine; --engine off leaves nothing to tell.");
   }
   o.bench.floors = !o.no_floor;
   o.bench.stop = stop_flag();
@@ -98,8 +95,6 @@ void run_bench_model(BenchModelFlags& o) {
   if (o.bench.stop != nullptr && *o.bench.stop) set_exit_code(kExitInterrupted);
   if (rows.empty()) return;
   write_bench_files(o.output, [&](const std::string& format) { return formatted(format, rows); });
-  if (!o.plot.empty()) write_plot_file(o.plot, model_bench_plot(rows));
-  if (!o.plot_work.empty()) write_plot_file(o.plot_work, model_work_plot(rows));
   if (!o.compare.empty()) {
     const auto now = model_bench_json(rows, bench_origin());
     std::cout << changes_markdown(compare_model_bench(earlier, now, o.compare));
@@ -138,10 +133,8 @@ void add_model_options(CLI::App& command, BenchModelFlags& o) {
   add_value(command, "--repeat", b.repeat, "Repetitions; median and quartiles are reported");
   command.add_flag("--no-floor", o.no_floor, "Without the matrix products and the read of memory");
   add_output_options(command, o.output);
-  command.add_option("--plot", o.plot, "Draw the floors' share of the time (.svg or .png)");
   command.add_flag("--work", o.work,
                    "Also where the engine's time goes: products, norms, mixing and so on");
-  command.add_option("--plot-work", o.plot_work, "Draw that (.svg or .png)");
   command.add_option("--compare", o.compare, "Rows of an earlier run (JSON): print what changed");
   command.add_option("--save-weights", o.save_weights,
                      "Write the weights to a model file and measure nothing");

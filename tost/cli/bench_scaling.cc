@@ -27,7 +27,7 @@ struct BenchScalingOptions {
   std::string tokens;
   double max_gib = 0;
   int64_t fit_from = 4096, fit_to = 0;
-  std::string csv, plot;
+  std::string csv;
   CLI::Option *mixers_flag = nullptr, *fit_from_flag = nullptr;
 };
 
@@ -50,7 +50,6 @@ ScalingOptions checked(const BenchScalingOptions& options) {
                bench.tokens.back(), "; make it shorter.");
   }
   check_output_file("csv", options.csv);
-  check_plot_file("plot", options.plot);
   check_scaling_options(bench);
   if (!bench.network.empty()) {
     const auto preset = sequence_preset(bench.network);
@@ -89,12 +88,6 @@ ScalingWatcher watcher_for(ProgressLine& line, const ScalingOptions& bench) {
   return watcher;
 }
 
-void write_files(const BenchScalingOptions& options, const ScalingOptions& bench,
-                 const ScalingResult& result) {
-  if (!options.csv.empty()) write_file_atomic(options.csv, scaling_csv(result));
-  if (!options.plot.empty()) write_plot_file(options.plot, scaling_plot(bench, result));
-}
-
 void run_bench_scaling(const BenchScalingOptions& options) {
   set_threads(options.run.threads);
   const auto bench = checked(options);
@@ -116,7 +109,7 @@ void run_bench_scaling(const BenchScalingOptions& options) {
   }
   const int64_t to = options.fit_to > 0 ? options.fit_to : bench.tokens.back();
   const auto summary = summarize_scaling(bench, result, options.fit_from, to);
-  write_files(options, bench, result);
+  if (!options.csv.empty()) write_file_atomic(options.csv, scaling_csv(result));
   if (result.interrupted) set_exit_code(kExitInterrupted);
   if (!options.run.json) {
     std::cout << "\n" << scaling_table(bench, result, summary);
@@ -163,7 +156,6 @@ void add_results(CLI::App& command, BenchScalingOptions& options) {
       add_value(command, "--fit-from", options.fit_from, "First length of the fitted exponents");
   add_value(command, "--fit-to", options.fit_to, "Last one (0: the longest)");
   command.add_option("--csv", options.csv, "Write every point to this file");
-  command.add_option("--plot", options.plot, "Draw time and memory (.svg or .png)");
 }
 
 }  // namespace
@@ -177,7 +169,7 @@ void add_bench_scaling_command(CLI::App& bench) {
   add_results(*command, *options);
   add_run_options(*command, options->run);
   add_example(*command,
-              "  tost bench scaling --modes forward --csv scaling.csv --plot scaling.svg\n"
+              "  tost bench scaling --modes forward --csv scaling.csv\n"
               "  tost bench scaling --mixers tssa,softmax --tokens 1k,4k,16k --threads 2\n"
               "  tost bench scaling --network tost_lra_text --tokens 1k,4k,16k\n"
               "  tost bench scaling --causal --dim 256 --heads 4 --tokens 1k,64k,1M");

@@ -1,11 +1,13 @@
 // tost explain: a page that shows the inside of a trained model; one function for each kind.
+#include <iostream>
+
 #include "tost/base/error.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/explain_command.h"
 #include "tost/cli/kind_flags.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/report/page.h"
+#include "tost/explain/report_folder.h"
 
 namespace tost {
 namespace {
@@ -24,8 +26,9 @@ constexpr ExplainKind kKinds[] = {
 
 void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& command) {
   set_threads(command.run.threads);
+  command.write = !command.run.json || app.count("--out") > 0;
   // Noticed now rather than when everything is computed.
-  check_report_folder(command.out, command.overwrite);
+  if (command.write) check_report_target(command.out, command.overwrite);
   if (command.samples < 1) {
     fail_usage("--samples is ", command.samples, "; at least 1 is needed.");
   }
@@ -37,6 +40,12 @@ void run_explain(const CLI::App& app, const KindFlags& flags, ExplainCommand& co
 
 }  // namespace
 
+void finish_report(nlohmann::json numbers, const ExplainCommand& command) {
+  numbers["title"] = command.title.empty() ? nlohmann::json() : nlohmann::json(command.title);
+  if (command.write) write_report(command.out, numbers, command.overwrite);
+  if (command.run.json) std::cout << report_text(numbers) << std::flush;
+}
+
 void add_explain_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "explain", "Show the inside of a trained model as a page with its numbers");
@@ -46,7 +55,8 @@ void add_explain_command(CLI::App& app) {
       "images", options->images,
       "JPEG or PNG files, or for a language model one text (- is stdin); without any, a few "
       "of the data's pictures, or the beginning of its text");
-  command->add_option("--out", options->out, "Folder of the report")->capture_default_str();
+  command->add_option("--out", options->out, "Folder of the report; with --json none unless given")
+      ->capture_default_str();
   command->add_flag("--overwrite", options->overwrite, "Replace an earlier report there");
   command->add_option("--title", options->title, "Of the page (default: from the model's name)");
   add_data_options(*command, options->data, false);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct ExplainCommand {
   std::string out = "report";  // its folder
   std::string title;           // empty: from the model's name
   bool overwrite = false;
+  bool write = true;  // the folder: --json alone prints the numbers only
   bool ema = false;
   bool quiet = false;
   DataSpec data = {.path = ""};  // path "": what the run was trained on
@@ -54,6 +56,9 @@ inline std::string open_known_data(const ExplainCommand& command, bool known,
 
 // Adds the flags that go with language models; they are returned for the check of the kind.
 std::vector<CLI::Option*> add_text_explain_options(CLI::App& app, ExplainCommand& command);
+
+// Writes the report of these numbers where one is wanted, and prints them for --json.
+void finish_report(nlohmann::json numbers, const ExplainCommand& command);
 
 // Each explains a model of its kind, writes the report and prints where it is. `app` tells which
 // flags were given.

@@ -177,12 +177,8 @@ void run_text_explain(const CLI::App& app, ExplainCommand& command) {
     std::cerr << "interrupted\n";
     return set_exit_code(kExitInterrupted);
   }
-  save_report(command.out, text_page(*report, command.title), to_json(*report), command.overwrite);
-  if (command.run.json) {
-    nlohmann::json summary = summary_json(*report);
-    summary["out"] = command.out;
-    return print_json(summary);
-  }
+  finish_report(to_json(*report), command);
+  if (command.run.json) return;
   print_result(*report, command);
 }
 

@@ -99,13 +99,8 @@ void run_vision_explain(const CLI::App&, ExplainCommand& command) {
     std::cerr << "interrupted\n";
     return set_exit_code(kExitInterrupted);
   }
-  save_report(command.out, vision_page(*report, command.title), to_json(*report),
-              command.overwrite);
-  if (command.run.json) {
-    nlohmann::json summary = summary_json(*report);
-    summary["out"] = command.out;
-    return print_json(summary);
-  }
+  finish_report(to_json(*report), command);
+  if (command.run.json) return;
   if (!report->class_warning.empty()) std::cerr << "warning: " << report->class_warning << "\n";
   print_result(*report, command);
 }

@@ -2,11 +2,8 @@
 // overlap, and how much of the space all of them cover together.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "tost/report/drawing.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -33,12 +30,5 @@ struct HeadSpectra {
 
 // u [H, C, P].
 HeadSpectra head_spectra(const torch::Tensor& u);
-
-inline constexpr size_t kNamedHeads = 8;  // that a chart can distinguish or a row holds
-
-// The singular values of the first kNamedHeads of `heads` (from 1).
-Drawing head_values_chart(const HeadSpectra& spectra, int64_t layer,
-                          const std::vector<int64_t>& heads);
-Drawing head_overlap_map(const HeadSpectra& spectra, int64_t layer);
 
 }  // namespace tost

@@ -1,26 +1,32 @@
 #include "tost/serve/page.h"
 
-#include "page_files.h"
+#include <random>
+#include <string>
+#include <string_view>
+
+#include "serve_page.h"  // web/serve.html, made by the build
+#include "tost/base/error.h"
 
 namespace tost {
 
-HttpResponse page_file(const std::string& path) {
-  HttpResponse response;
-  if (path == "/page.css") {
-    response = {.type = "text/css; charset=utf-8", .body = kPageCss};
-  } else if (path == "/page.js") {
-    response = {.type = "text/javascript; charset=utf-8", .body = kPageJs};
-  } else {
-    response = {.type = "text/html; charset=utf-8", .body = kPageHtml};
+HttpResponse start_page() {
+  // Scripts and styles that do not know the number of this answer are not run.
+  constexpr std::string_view kMark = "@nonce@";
+  std::random_device system;
+  const std::string nonce = cat(system(), '-', system(), '-', system(), '-', system());
+  std::string page(kServePage);
+  for (size_t at = 0; (at = page.find(kMark, at)) != std::string::npos; at += nonce.size()) {
+    page.replace(at, kMark.size(), nonce);
   }
-  response.headers = {
-      {"Content-Security-Policy",
-       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-       "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
-       "frame-ancestors 'none'"},
-      {"Referrer-Policy", "no-referrer"},
-      {"Cache-Control", "no-cache"}};
-  return response;
+  return {.type = "text/html; charset=utf-8",
+          .body = std::move(page),
+          .headers = {
+              {"Content-Security-Policy",
+               cat("default-src 'none'; script-src 'nonce-", nonce, "'; style-src 'nonce-", nonce,
+                   "'; connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; "
+                   "form-action 'none'; frame-ancestors 'none'")},
+              {"Referrer-Policy", "no-referrer"},
+              {"Cache-Control", "no-cache"}}};
 }
 
 }  // namespace tost

@@ -1,13 +1,10 @@
-// The page that a browser shows: three files compiled in, which load nothing from elsewhere.
+// The page that a browser shows: web/serve.html as one file, which loads nothing.
 #pragma once
-
-#include <string>
 
 #include "tost/serve/http.h"
 
 namespace tost {
 
-// Of "/", "/page.css" and "/page.js".
-HttpResponse page_file(const std::string& path);
+HttpResponse start_page();
 
 }  // namespace tost

@@ -4,10 +4,8 @@
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/explain_trace.h"
-#include "tost/kinds/vision/explain_images.h"
 #include "tost/kinds/vision/explain_json.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
-#include "tost/report/page.h"
 #include "tost/serve/page.h"
 #include "tost/serve/text_api.h"
 
@@ -99,17 +97,6 @@ void classify(const Call& call) {
   });
 }
 
-// Of [H, N]: one small picture a head, a pixel a patch, on the scale of all heads together.
-json head_images(const torch::Tensor& maps, int64_t rows, int64_t columns) {
-  if (!maps.defined()) return {};
-  json images = json::array();
-  const double low = maps.min().item<double>(), high = maps.max().item<double>();
-  for (int64_t h = 0; h < maps.size(0); ++h) {
-    images.push_back(png_data_uri(map_image(maps[h], rows, columns, low, high)));
-  }
-  return images;
-}
-
 void explain_picture(const Call& call, const PictureRequest& request) {
   const auto& model = call.app.pictures(request.model);
   auto images = decode_pictures(request);
@@ -120,22 +107,7 @@ void explain_picture(const Call& call, const PictureRequest& request) {
         auto maps =
             picture_maps(*loaded.model, loaded.info, picture_input(image, loaded.info.preprocess));
         auto answer = to_json(maps);
-        json layers = json::array(), attention = json::array();
-        for (const auto& layer : maps.layers) {
-          layers.push_back(
-              {{"memberships", head_images(layer.memberships, maps.rows, maps.columns)},
-               {"likeliest_head",
-                layer.likeliest.defined()
-                    ? json(png_data_uri(groups_image(layer.likeliest, maps.rows, maps.columns)))
-                    : json()}});
-        }
-        for (const auto& block : maps.class_attention) {
-          attention.push_back(head_images(block, maps.rows, maps.columns));
-        }
         answer["model"] = model.id;
-        answer["images"] = {{"seen", png_data_uri(maps.input.seen)},
-                            {"layers", layers},
-                            {"class_attention", attention}};
         call.answer(answer);
       });
 }
@@ -186,7 +158,7 @@ void explain(const Call& call) {
 }
 
 void page(const Call& call) {
-  call.exchange->answer(page_file(call.request().path));
+  call.exchange->answer(start_page());
 }
 
 }  // namespace
@@ -194,9 +166,7 @@ void page(const Call& call) {
 const std::vector<Route>& picture_routes() {
   static const std::vector<Route> routes{{"POST", "/v1/classify", classify, {"model"}},
                                          {"POST", "/v1/explain", explain, {"model"}},
-                                         {"GET", "/", page, {}, true},
-                                         {"GET", "/page.css", page, {}, true},
-                                         {"GET", "/page.js", page, {}, true}};
+                                         {"GET", "/", page, {}, true}};
   return routes;
 }
 

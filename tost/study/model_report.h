@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tost/bench/bench_table.h"
-#include "tost/report/drawing.h"
 #include "tost/study/model_bench.h"
 
 namespace tost {
@@ -21,12 +20,6 @@ std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const B
 // The share of each kind of work in the time of the rows in which it was measured; "" where there
 // are none.
 std::string model_work_markdown(const std::vector<ModelBenchRow>& rows);
-// The same as a bar a row.
-Drawing model_work_plot(const std::vector<ModelBenchRow>& rows);
-
-// A group of bars a measured row: which part of its time the matrix products alone would take, and
-// one read of its weights. `rows` needs one that was measured with them, or a usage Error.
-Drawing model_bench_plot(const std::vector<ModelBenchRow>& rows);
 
 struct BenchChange {
   std::string what;  // the configuration in words

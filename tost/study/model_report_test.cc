@@ -63,17 +63,6 @@ TEST(ModelReport, MarkdownShowsSharesAndReasons) {
   EXPECT_NE(text.find("Some, CPU \"x\" (avx2)"), std::string::npos);
 }
 
-TEST(ModelReport, PlotsTheShareOfTheFloors) {
-  auto read = row("b", 20);
-  read.products_ms = 0, read.read_ms = 15;
-  auto missing = row("c", 10);
-  missing.missing = "none";
-  const auto plot = model_bench_plot({row("a", 10), read, missing});
-  EXPECT_NE(plot.description.find("50"), std::string::npos) << plot.description;
-  EXPECT_NE(plot.description.find("75"), std::string::npos) << plot.description;
-  EXPECT_THROW(model_bench_plot({missing}), Error);
-}
-
 TEST(ModelReport, ShowsWhereTheTimeGoes) {
   auto known = row("a", 10);
   known.work_total_ms = 10;
@@ -90,8 +79,6 @@ TEST(ModelReport, ShowsWhereTheTimeGoes) {
   EXPECT_EQ(json["rows"][0]["work_after_products_ms"], 1.0);
   EXPECT_EQ(json["rows"][0]["work_rest_ms"], 1.0);
   EXPECT_TRUE(json["rows"][1]["work_rest_ms"].is_null());
-  EXPECT_NE(model_work_plot({known, unknown}).description.find("60"), std::string::npos);
-  EXPECT_THROW(model_work_plot({unknown}), Error);
 }
 
 TEST(ModelReport, ComparesWhatBothRunsHave) {

@@ -240,15 +240,5 @@ TEST(ScalingReport, CsvHasALineAPoint) {
   EXPECT_EQ(more, 12);
 }
 
-TEST(ScalingReport, PlotNamesMixersAndBothPanels) {
-  ScalingOptions options;
-  options.mixers = {"tssa", "softmax"};
-  options.modes = {"forward", "train"};  // train was not measured: its panels say so
-  const auto svg = to_svg_file(scaling_plot(options, made_up()));
-  for (const char* text : {"tssa", "softmax", "ms a sequence", "MiB a sequence", "tokens"}) {
-    EXPECT_NE(svg.find(text), std::string::npos) << text;
-  }
-}
-
 }  // namespace scaling_bench_test
 }  // namespace tost

@@ -9,7 +9,6 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
-#include "tost/report/chart.h"
 
 namespace tost {
 namespace {
@@ -254,46 +253,6 @@ std::string scaling_table(const ScalingOptions& options, const ScalingResult& re
   out << "\n";
   membership_table(out, result);
   return out.str();
-}
-
-// The results as charts: time and memory against tokens.
-namespace {
-
-constexpr double kWidth = 520, kHeight = 340, kPanelGap = 24;
-
-Drawing panel(const ScalingOptions& options, const ScalingResult& result, const std::string& mode,
-              Costs of, const std::string& what, const std::string& label, double unit) {
-  LineChart chart;
-  chart.title = cat(what, ", ", mode == "train" ? "forward and backward" : "forward");
-  chart.x = {.label = "tokens", .logarithmic = true};
-  chart.y = {.label = label, .logarithmic = true};
-  chart.width = kWidth, chart.height = kHeight;
-  for (const auto& mixer : options.mixers) {
-    Series series{.name = mixer};
-    for (const auto& p : of(result, mixer, mode)) {
-      series.x.push_back(double(p.tokens));
-      series.y.push_back(p.cost * unit);
-    }
-    chart.series.push_back(std::move(series));
-  }
-  return draw(chart);
-}
-
-}  // namespace
-
-Drawing scaling_plot(const ScalingOptions& options, const ScalingResult& result) {
-  Drawing page;
-  for (const auto& mode : options.modes) {
-    const double top = page.height + kPanelGap;
-    place(page, panel(options, result, mode, sequence_seconds, "Time", "ms a sequence", 1e3),
-          {kPanelGap, top});
-    place(page,
-          panel(options, result, mode, sequence_bytes, "Memory", "MiB a sequence", 1.0 / (1 << 20)),
-          {2 * kPanelGap + kWidth, top});
-  }
-  page.width += kPanelGap;
-  page.height += kPanelGap;
-  return page;
 }
 
 }  // namespace tost

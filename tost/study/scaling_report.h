@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "tost/report/drawing.h"
 #include "tost/study/scaling_bench.h"
 #include "tost/study/scaling_fit.h"
 
@@ -50,8 +49,5 @@ std::string scaling_csv(const ScalingResult& result);
 
 nlohmann::json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                             const ScalingSummary& summary);
-
-// Time and memory against tokens side by side, both axes logarithmic; a row a mode.
-Drawing scaling_plot(const ScalingOptions& options, const ScalingResult& result);
 
 }  // namespace tost

@@ -52,6 +52,9 @@ json passage_json(const TextReport& report) {
           {"tokens", report.passage.tokens},
           {"loss", number(mean)},
           {"perplexity", number(std::exp(mean))},
+          {"share_predicted",
+           number(loss.numel() > 0 ? report.trace.likely.to(torch::kDouble).mean().item<double>()
+                                   : std::nan(""))},
           {"token_loss", rounded(of_passage(loss), kDigits)},
           {"likeliest_instead", guesses}};
 }
@@ -61,14 +64,20 @@ json layer_json(const TextReport& report, size_t i) {
   json object = {{"layer", i + 1},
                  {"mixer", layer.mixer},
                  {"uniform_membership", layer.uniform},
+                 {"descends_on_bound", layer.descends},
                  {"membership", rounded(of_passage(layer.pi), kMembershipDigits)},
                  {"entropy", rounded(of_passage(layer.entropy), kDigits)},
                  {"gate", rounded(of_passage(layer.gate), kDigits)},
                  {"own_effect", rounded(of_passage(layer.effect), kDigits)},
                  {"norm", rounded(of_passage(layer.norm), 4)},
+                 {"group_means", json()},
                  {"memory_horizon", rounded(report.horizon[i], 3)},
                  {"influence_by_distance", json()},
                  {"influence_of_tokens", json()}};
+  if (layer.mean_norm.defined()) {
+    object["group_means"] = {{"norm", rounded(of_passage(layer.mean_norm), 4)},
+                             {"cosine", rounded(of_passage(layer.mean_cosine), 4)}};
+  }
   if (i < report.influence.size()) {
     const Tensor& influence = report.influence[i];
     object["influence_by_distance"] = rounded(influence_by_distance(influence), kDigits);
@@ -170,38 +179,23 @@ json to_json(const TextReport& report) {
   json layers = json::array(), splits = json::array();
   for (size_t i = 0; i < report.trace.layers.size(); ++i) layers.push_back(layer_json(report, i));
   for (const auto& split : report.splits) splits.push_back(split_json(split, report));
+  const auto& config = report.info.config;
+  const auto& tokenizer = report.info.tokenizer;
   return {{"kind", "language"},
           {"model", report.info.config.name},
-          {"config", to_json(report.info.config)},
+          {"config", to_json(config)},
+          {"tokenizer", tokenizer == nullptr ? json()
+                                             : json{{"kind", tokenizer->kind()},
+                                                    {"vocab", tokenizer->vocab_size()}}},
+          {"chosen_layers", report.layers},
+          {"chosen_heads", report.heads},
+          {"compression_ceiling", number(compression_ceiling(config.dim / config.heads))},
           {"checkpoint", report.checkpoint},
           {"parameters", report.parameters},
           {"data", report.data.empty() ? json() : json(report.data)},
           {"passage", passage_json(report)},
           {"layers", layers},
           {"splits", splits},
-          {"left_out", report.left_out}};
-}
-
-json summary_json(const TextReport& report) {
-  const auto& loss = report.trace.loss;
-  const double mean = loss.numel() > 0 ? loss.mean().item<double>() : std::nan("");
-  json layers = json::array();
-  for (size_t i = 0; i < report.trace.layers.size(); ++i) {
-    const TextLayer& layer = report.trace.layers[i];
-    layers.push_back(
-        {{"layer", i + 1},
-         {"mixer", layer.mixer},
-         {"entropy",
-          layer.entropy.defined() ? number(layer.entropy.mean().item<double>()) : json()},
-         {"own_effect", number(layer.effect.mean().item<double>())}});
-  }
-  return {{"kind", "language"},
-          {"model", report.info.config.name},
-          {"checkpoint", report.checkpoint},
-          {"tokens", report.passage.ids.size()},
-          {"source", report.passage.source},
-          {"loss", number(mean)},
-          {"layers", layers},
           {"left_out", report.left_out}};
 }
 

@@ -1,5 +1,5 @@
-// Everything a report on a language model says, as numbers; the page and the JSON are made from
-// this alone.
+// Everything a report on a language model says, as numbers; its JSON is made from this alone, and
+// its page from the JSON.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,6 @@
 #include "tost/explain/layer_sums.h"
 #include "tost/kinds/language/explain_tokens.h"
 #include "tost/kinds/language/explain_trace.h"
-#include "tost/report/page.h"
 
 namespace tost {
 
@@ -123,16 +122,9 @@ std::string data_of(const std::string& split);
 std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passage& passage,
                                        const TextExplainOptions& options);
 
-// A report on a language model as JSON: every number of every panel. Layers, heads and places in
-// the passage are counted from 1. What is not finite is null. Correlation matrices are those of the
-// chosen layers and heads.
+// A report on a language model as JSON: every number of its page (docs/explain.md). Layers, heads and
+// places in the passage are counted from 1. What is not finite is null. Correlation matrices are
+// those of the chosen layers and heads.
 nlohmann::json to_json(const TextReport& report);
-
-// The few numbers a terminal or script asks for first.
-nlohmann::json summary_json(const TextReport& report);
-
-// A report on a language model as a page. Bounded: passages are those of the report, layers the
-// chosen ones, heads at most 8 in full.
-Page text_page(const TextReport& report, const std::string& title);
 
 }  // namespace tost

@@ -4,13 +4,18 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tost/base/error.h"
 #include "tost/explain/numbers.h"
+#include "tost/io/base64.h"
+#include "tost/io/resize.h"
 
 namespace tost {
 namespace {
 
 using nlohmann::json;
 using torch::Tensor;
+
+constexpr int64_t kPictureSide = 384;
 
 // Nine significant digits hold a float32 exactly, so that the order of memberships is kept.
 json as_float32(const Tensor& tensor) {
@@ -24,6 +29,17 @@ json as_float32(const Tensor& tensor) {
 json to_json(const Spread& s) {
   return {
       {"mean", number_or_null(s.mean)}, {"std", number_or_null(s.deviation)}, {"count", s.count}};
+}
+
+// A PNG of at most kPictureSide pixels a side, as a data URL.
+std::string picture_url(const Image& image) {
+  const int64_t longer = std::max(image.width, image.height);
+  const auto side = [&](int64_t of) { return std::max<int64_t>(1, of * kPictureSide / longer); };
+  return cat(
+      "data:image/png;base64,",
+      to_base64(encode_png(longer <= kPictureSide ? image
+                                                  : resize(image, side(image.width),
+                                                           side(image.height), Filter::kBicubic))));
 }
 
 // [..., N] as [..., rows, columns].
@@ -70,6 +86,7 @@ json to_json(const PictureMaps& maps) {
           {"resized", input.resized},
           {"input_width", input.seen.width},
           {"input_height", input.seen.height},
+          {"image", picture_url(input.seen)},
           {"top", top},
           {"rows", maps.rows},
           {"columns", maps.columns},
@@ -109,7 +126,8 @@ json to_json(const ObjectiveStep& o) {
 }
 
 json to_json(const LayerStatistics& layer, const VisionReport& report, bool chosen) {
-  json object = {{"entropy", to_json(layer.entropy)},
+  json object = {{"has_memberships", layer.has_memberships},
+                 {"entropy", to_json(layer.entropy)},
                  {"compression",
                   {{"input", to_json(layer.rate_input)},
                    {"output_before_residual", to_json(layer.rate_output)},
@@ -264,6 +282,7 @@ json header_json(const VisionReport& r) {
 json to_json(const VisionReport& r) {
   json report = header_json(r);
   report["config"] = to_json(r.info.config);
+  report["preprocess"] = to_json(r.info.preprocess);
   report["classes"] = r.info.classes;
   report["chosen_layers"] = r.layers;
   report["chosen_heads"] = r.heads;
@@ -284,27 +303,6 @@ json to_json(const VisionReport& r) {
     report["spectra"].push_back(std::move(layer));
   }
   return report;
-}
-
-json summary_json(const VisionReport& r) {
-  json summary = header_json(r);
-  summary["pictures"] = json::array();
-  for (const PictureMaps& maps : r.pictures) {
-    summary["pictures"].push_back({{"name", maps.input.name}, {"top", to_json(maps.top.front())}});
-  }
-  summary["pictures_summarised"] = r.others.size();
-  for (const SplitStatistics& split : r.splits) {
-    json layers = json::array();
-    for (const LayerStatistics& layer : split.layers) {
-      layers.push_back({{"entropy", number_or_null(layer.entropy.mean)},
-                        {"compression", number_or_null(layer.rate_after.mean)}});
-    }
-    summary["splits"][split.split] = {
-        {"pictures", split.pictures},
-        {"top1", number_or_null(double(split.right) / double(split.pictures))},
-        {"layers", layers}};
-  }
-  return summary;
 }
 
 }  // namespace tost

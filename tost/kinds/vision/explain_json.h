@@ -1,5 +1,5 @@
-// A report on an image classifier as JSON: every number of every panel. Layers and heads are
-// counted from 1; maps are [rows][columns]. What is not finite is null.
+// A report on an image classifier as JSON: every number of its page (docs/explain.md). Layers and
+// heads are counted from 1; maps are [rows][columns]. What is not finite is null.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,10 +9,7 @@
 namespace tost {
 
 nlohmann::json to_json(const VisionReport& report);
-// Of one picture alone.
+// Of one picture, with what the network sees of it as a PNG.
 nlohmann::json to_json(const PictureMaps& maps);
-
-// The few numbers a terminal or script asks for first.
-nlohmann::json summary_json(const VisionReport& report);
 
 }  // namespace tost

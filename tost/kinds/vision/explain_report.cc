@@ -51,12 +51,26 @@ PictureSource picture_source(const ModelInfo& info, const VisionExplainOptions& 
           }};
 }
 
+constexpr int64_t kMapNumbers = 1'500'000;  // of all pictures; about 18 MB of text
+
+int64_t map_numbers(const PictureMaps& maps) {
+  int64_t numbers = 1;
+  for (const PictureLayer& layer : maps.layers) {
+    const int64_t memberships = layer.memberships.defined() ? layer.memberships.numel() : 0;
+    numbers += memberships + 3 * layer.norms.numel();
+  }
+  for (const auto& block : maps.class_attention) numbers += block.numel();
+  return numbers;
+}
+
 bool add_pictures(VisionReport& report, ImageClassifier& model, const VisionExplainOptions& o) {
   const PictureSource source = picture_source(report.info, o);
+  int64_t shown = o.shown;
   for (int64_t i = 0; i < source.count; ++i) {
     if (stopped(o)) return false;
     PictureMaps maps = picture_maps(model, report.info, source.read(i));
-    if (i < o.shown) {
+    if (i == 0) shown = std::min(shown, std::max<int64_t>(1, kMapNumbers / map_numbers(maps)));
+    if (i < shown) {
       report.pictures.push_back(std::move(maps));
     } else {
       report.others.push_back(summary_of(maps));

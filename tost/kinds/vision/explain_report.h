@@ -1,5 +1,5 @@
-// Everything a report on an image classifier says, as numbers; the page and the JSON
-// (explain_json.h) are made from this alone.
+// Everything a report on an image classifier says, as numbers; its JSON (explain_json.h) is made
+// from this alone, and its page from the JSON.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,6 @@
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/explain_segmentation.h"
 #include "tost/kinds/vision/model_file.h"
-#include "tost/report/page.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -79,7 +78,7 @@ struct VisionExplainOptions {
   std::vector<int64_t> layers, heads;  // from 1; empty: first, middle, last; all
   int64_t samples = 256;               // of each split
   bool bound = false;
-  int64_t shown = 8;                                // pictures in full, at most
+  int64_t shown = 8;  // pictures in full, at most; fewer where their maps are large
   std::shared_ptr<const ImageDataset> train, held;  // either may be missing
   std::string held_split;                           // its name: "validation", "test"
   std::string data;                                 // what to call the data
@@ -95,12 +94,5 @@ inline constexpr int64_t kPicturesFromData = 4;
 // read.
 std::optional<VisionReport> explain_vision(const LoadedModel& loaded,
                                            const VisionExplainOptions& options);
-
-// A report on an image classifier as a page.
-
-// `title` "": from the model's name. However many pictures and layers there are, maps laid over
-// pictures take at most about 12 MB of the page: they shrink, and then only some layers have them,
-// which the page says.
-Page vision_page(const VisionReport& report, const std::string& title = "");
 
 }  // namespace tost

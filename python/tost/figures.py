@@ -1,0 +1,377 @@
+"""The figures of a report as PNG and SVG, for papers: `python -m tost.figures report/report.json --out figures`.
+
+Reads the JSON of `tost explain` (docs/explain.md) and of `tost bench scaling`. Needs matplotlib and no torch.
+"""
+
+import argparse
+import base64
+import io
+import json
+import math
+import pathlib
+import sys
+
+GROUPS = ["#3b7dd8", "#e0752d", "#3f9e4d", "#c73e4a", "#8a63c9", "#8c6239", "#d868ad", "#6f7378",
+          "#a8a820", "#23a9b8", "#1d4f91", "#f2b134", "#1f6b3a", "#f08a8a", "#5b2a86", "#b8d67a"]
+
+
+class ReportError(Exception):
+    """What is wrong with the input, in one sentence."""
+
+
+def read_report(path):
+    path = pathlib.Path(path)
+    if path.is_dir():
+        path = path / "report.json"
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ReportError(f"'{path}' cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise ReportError(f"'{path}' is not JSON; a report.json of tost explain is expected.") from None
+    if isinstance(report, dict) and {"points", "tssa_against_softmax"} <= report.keys():
+        return {"kind": "scaling", **report}
+    if not isinstance(report, dict) or report.get("tost_report") != 1 or report.get("kind") not in ("vision", "language"):
+        raise ReportError(f"'{path}' is not a report of tost explain; make one with tost explain MODEL --out report.")
+    return report
+
+
+def number(value):
+    return math.nan if value is None else value
+
+
+def pyplot():
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise ReportError("matplotlib is missing; install it with pip install matplotlib.") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+                         "grid.alpha": 0.3, "legend.frameon": False, "svg.hashsalt": "tost", "svg.fonttype": "none"})
+    return plt
+
+
+class Figures:
+    """Collects figures of one report and writes each as PNG and SVG."""
+
+    def __init__(self, out):
+        self.plt = pyplot()
+        self.out = pathlib.Path(out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.names = []
+
+    def axes(self, rows=1, columns=1, width=4.2, height=3.0, **options):
+        figure, axes = self.plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options)
+        return figure, axes
+
+    def save(self, figure, name):
+        figure.tight_layout()
+        for ending in ("png", "svg"):
+            metadata = {"Date": None} if ending == "svg" else {"Software": None}
+            figure.savefig(self.out / f"{name}.{ending}", dpi=200, metadata=metadata)
+        self.plt.close(figure)
+        self.names.append(name)
+
+
+def line(axes, layers, pick, label, **style):
+    """One value a layer with a band of one standard deviation; layers without the value are left out."""
+    found = [(layer["layer"], pick(layer)) for layer in layers]
+    found = [(at, value) for at, value in found if value is not None]
+    x = [at for at, _ in found]
+    y = [number(value["mean"]) for _, value in found]
+    (drawn,) = axes.plot(x, y, marker="o", markersize=3, label=label, **style)
+    band = [number(value.get("std")) if value.get("count", 2) > 1 else 0 for _, value in found]
+    if any(width > 0 for width in band):
+        low = [a - b for a, b in zip(y, band)]
+        axes.fill_between(x, low, [a + b for a, b in zip(y, band)], color=drawn.get_color(), alpha=0.15, linewidth=0)
+
+
+def by_layer(axes, title, label, legend=True):
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set(title=title, xlabel="layer", ylabel=label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if legend:
+        axes.legend(fontsize=7)
+
+
+def compression(figures, report):
+    splits = [split for split in report["splits"] if any("compression" in layer for layer in split["layers"])]
+    if not splits:
+        return
+    figure, axes = figures.axes(1, len(splits), sharey=True)
+    for place, split in zip(axes[0], splits):
+        for key, label in (("input", "input of the layer"), ("output_before_residual", "output, before residual"),
+                           ("after_residual", "after residual")):
+            line(place, split["layers"], lambda layer, key=key: layer.get("compression", {}).get(key), label)
+        place.axhline(report["compression_ceiling"], color="grey", linestyle=":", label="ceiling")
+        by_layer(place, f"Compression, {split['split']}", "R_var, unit-norm heads")
+    figures.save(figure, "compression")
+
+
+def bound(figures, report):
+    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("bound")] if report["splits"] else []
+    if not layers:
+        return
+    figure, axes = figures.axes(1, 2)
+    for i, title in enumerate(("f = log(1 + x), as released", "f = log(1 + d/ε² x), as in the theory")):
+        for key, label in (("bound", "bound R_var"), ("exact_in_heads", "exact, in the heads"),
+                           ("exact_in_space", "exact, whole space")):
+            if key in layers[0]["bound"][i]:
+                line(axes[0][i], layers, lambda layer, i=i, key=key: layer["bound"][i][key], label)
+        by_layer(axes[0][i], title, "nats")
+    figures.save(figure, "bound")
+
+
+def correlations(figures, report):
+    """Matrices of the chosen layers (rows) and heads (columns), second moments and covariances."""
+    if not report["splits"]:
+        return
+    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("correlation", {}).get("matrices")]
+    for key, name in (("absolute", "correlations"), ("centered", "correlations-centered")):
+        if not layers or key not in layers[0]["correlation"]["matrices"][0]:
+            continue
+        columns = len(layers[0]["correlation"]["matrices"])
+        figure, axes = figures.axes(len(layers), columns, width=1.5, height=1.6)
+        for row, layer in zip(axes, layers):
+            for place, matrix in zip(row, layer["correlation"]["matrices"]):
+                place.imshow([[number(v) for v in line] for line in matrix[key]], vmin=0, vmax=1, cmap="viridis")
+                place.set_title(f"layer {layer['layer']}, head {matrix['head']}", fontsize=7)
+                place.axis("off")
+        figures.save(figure, name)
+
+
+def spectra(figures, report):
+    if report["kind"] == "vision":
+        found = {layer["layer"]: layer for layer in report["spectra"] if layer["singular_values"]}
+    else:
+        found = {layer["layer"]: layer["subspaces"] for layer in report["layers"]
+                 if layer.get("subspaces") and layer["subspaces"]["singular_values"]}
+    chosen = [layer for layer in report["chosen_layers"] if layer in found]
+    if not chosen:
+        return
+    figure, axes = figures.axes(2, len(chosen), width=2.8, height=2.6)
+    for column, layer in enumerate(chosen):
+        for head in report["chosen_heads"][:8]:
+            values = found[layer]["singular_values"][head - 1]
+            axes[0][column].plot(range(1, len(values) + 1), values, label=f"head {head}")
+        axes[0][column].set(title=f"layer {layer}", xlabel="direction", ylabel="singular value of Uₖ", ylim=(0, None))
+        overlap = [[number(v) for v in line] for line in found[layer]["overlap"]]
+        shown = axes[1][column].imshow(overlap, vmin=0, vmax=1, cmap="viridis")
+        axes[1][column].set(title="overlap of heads", xticks=[], yticks=[])
+        axes[1][column].grid(False)
+        figure.colorbar(shown, ax=axes[1][column], shrink=0.8)
+    axes[0][0].legend(fontsize=6)
+    figures.save(figure, "spectra")
+    figure, axes = figures.axes()
+    for layer in chosen:
+        values = found[layer]["sum_singular_values"]
+        axes[0][0].plot(range(1, len(values) + 1), values, label=f"layer {layer}")
+    axes[0][0].set(title="Singular values of [U₁ … U_H]", xlabel="direction", ylabel="singular value", ylim=(0, None))
+    axes[0][0].legend(fontsize=7)
+    figures.save(figure, "sum-spectra")
+
+
+def entropy(figures, report):
+    splits = [split for split in report["splits"] if split["layers"] and split["layers"][0].get("has_memberships")]
+    if not splits:
+        return
+    figure, axes = figures.axes()
+    means = [layer["entropy"]["mean"] for layer in splits[-1]["layers"]]
+    close = all(value is not None and 0.99 < value < 1 for value in means)
+    for split in splits:
+        if close:
+            line(axes[0][0], split["layers"], lambda layer: {"mean": 1 - layer["entropy"]["mean"]}, split["split"])
+        else:
+            line(axes[0][0], split["layers"], lambda layer: layer["entropy"], split["split"])
+    if close:
+        axes[0][0].set_yscale("log")
+    by_layer(axes[0][0], "Entropy of Π over heads", "1 − entropy / log H" if close else "entropy / log H")
+    figures.save(figure, "entropy")
+
+
+def norms(figures, report):
+    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("norms")] if report["splits"] else []
+    if not layers:
+        return
+    figure, axes = figures.axes()
+    if "histogram" in layers[0]["norms"]:
+        for layer in layers:
+            n = layer["norms"]
+            if layer["layer"] in report["chosen_layers"] and n["histogram"]:
+                bins = len(n["histogram"])
+                axes[0][0].plot([(i + 0.5) * n["max"] / bins for i in range(bins)],
+                                [count / n["tokens"] for count in n["histogram"]], label=f"layer {layer['layer']}")
+        axes[0][0].set(title="Token norms after a layer", xlabel="norm", ylabel="share of tokens")
+        axes[0][0].legend(fontsize=7)
+    else:
+        for split in report["splits"]:
+            line(axes[0][0], split["layers"], lambda layer: layer["norms"], split["split"])
+        by_layer(axes[0][0], "Token norms after each layer", "|x|")
+    figures.save(figure, "norms")
+
+
+def segmentation(figures, report):
+    scores = report["splits"][-1].get("segmentation") if report["splits"] else None
+    if not scores or scores["pictures"] < 2:
+        return
+    figure, axes = figures.axes()
+    place = axes[0][0]
+    for key, value, label, style in (("best_hard", "iou", "most likely head", "-"), ("best_soft", "iou", "membership above its mean", "-"),
+                                     ("k_means_on_projected", "iou", "k-means, projected tokens", "-"),
+                                     ("k_means_on_output", "iou", "k-means, layer output", "-"),
+                                     ("best_hard", "chance", "most likely head's size at random", "--")):
+        line(place, scores["layers"], lambda layer, key=key, value=value: layer[key] and {"mean": layer[key][value]}, label, linestyle=style)
+    if scores["average_object"]:
+        place.axhline(number(scores["average_object"]["iou"]), color="grey", linestyle=":", label="average object")
+    by_layer(place, "Match with the object", "IoU")
+    place.set_ylim(0, None)
+    figures.save(figure, "segmentation")
+
+
+def picture(figures, report, index):
+    """The picture, and for each layer the memberships of the chosen heads and the most likely head."""
+    from matplotlib.colors import ListedColormap
+
+    maps = report["pictures"][index]
+    image = figures.plt.imread(io.BytesIO(base64.b64decode(maps["image"].split(",", 1)[1])))
+    layers = [layer for layer in maps["layers"] if layer["memberships"] and layer["layer"] in report["chosen_layers"]]
+    if layers:
+        heads, total = report["chosen_heads"], len(layers[0]["memberships"])
+        figure, axes = figures.axes(len(layers), len(heads) + 2, width=1.2, height=1.3)
+        for row, layer in zip(axes, layers):
+            row[0].imshow(image, cmap="gray")
+            row[0].set_title(f"layer {layer['layer']}", fontsize=7)
+            for place, head in zip(row[1:], heads):
+                place.imshow([[number(v) for v in line] for line in layer["memberships"][head - 1]], cmap="viridis")
+                place.set_title(f"head {head}", fontsize=7)
+            row[-1].imshow([[number(v) for v in line] for line in layer["likeliest_head"]], vmin=1, vmax=max(total, 2),
+                           cmap=ListedColormap([GROUPS[head % len(GROUPS)] for head in range(total)]))
+            row[-1].set_title("most likely", fontsize=7)
+            for place in row:
+                place.axis("off")
+        figures.save(figure, f"memberships-{index + 1}")
+    blocks = maps["class_attention"]
+    if blocks:
+        figure, axes = figures.axes(len(blocks), len(report["chosen_heads"]) or 1, width=1.4, height=1.5)
+        for row, block in zip(axes, blocks):
+            for place, head in zip(row, report["chosen_heads"] or [1]):
+                place.imshow([[number(v) for v in line] for line in block["attention"][head - 1]], cmap="viridis")
+                place.set_title(f"block {block['block']}, head {head}", fontsize=7)
+                place.axis("off")
+        figures.save(figure, f"class-attention-{index + 1}")
+
+
+def entropy_by_position(figures, report):
+    split = report["splits"][-1] if report["splits"] else None
+    figure, axes = figures.axes()
+    drawn = False
+    for number_of in report["chosen_layers"]:
+        layer = report["layers"][number_of - 1]
+        found = split["layers"][number_of - 1].get("entropy_by_position") if split else None
+        values = found["mean"] if found else layer["entropy"]
+        if values:
+            drawn = True
+            axes[0][0].plot(range(1, len(values) + 1), [number(v) for v in values], label=f"layer {number_of} ({layer['mixer']})")
+    if drawn:
+        axes[0][0].set(title="Entropy of membership by position", xlabel="position of the token", ylabel="entropy / log H", xscale="log",
+                       ylim=(0, 1.05))
+        axes[0][0].legend(fontsize=7)
+        figures.save(figure, "entropy-by-position")
+    else:
+        figures.plt.close(figure)
+
+
+def influence(figures, report):
+    layers = [report["layers"][at - 1] for at in report["chosen_layers"] if report["layers"][at - 1].get("influence_by_distance")]
+    if not layers:
+        return
+    figure, axes = figures.axes()
+    for layer in layers:
+        values = [number(v) for v in layer["influence_by_distance"]]
+        axes[0][0].plot(range(1, len(values) + 1), values, label=f"layer {layer['layer']} ({layer['mixer']})")
+    axes[0][0].set(title="Influence by distance", xlabel="tokens later", ylabel="relative change", xscale="log", yscale="log")
+    axes[0][0].legend(fontsize=7)
+    figures.save(figure, "influence-by-distance")
+
+
+def mean_membership(figures, report):
+    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("mean_membership")] if report["splits"] else []
+    if not layers:
+        return
+    figure, axes = figures.axes()
+    shown = axes[0][0].imshow([[number(v) for v in layer["mean_membership"]] for layer in layers], cmap="viridis", aspect="auto")
+    axes[0][0].set(title="Mean membership of each head", xlabel="head", ylabel="layer",
+                   xticks=range(len(layers[0]["mean_membership"])), yticks=range(len(layers)))
+    axes[0][0].set_xticklabels([head + 1 for head in range(len(layers[0]["mean_membership"]))])
+    axes[0][0].set_yticklabels([layer["layer"] for layer in layers])
+    axes[0][0].grid(False)
+    figure.colorbar(shown)
+    figures.save(figure, "mean-membership")
+
+
+def surprisal(figures, report):
+    losses = report["passage"]["token_loss"]
+    if not losses:
+        return
+    figure, axes = figures.axes(width=8)
+    axes[0][0].bar(range(2, len(losses) + 2), [number(v) for v in losses], color="#d94f2a")
+    axes[0][0].set(title="Surprisal of each token", xlabel="place in the passage", ylabel="−log p, nats")
+    if len(losses) <= 60:
+        axes[0][0].set_xticks(range(2, len(losses) + 2))
+        axes[0][0].set_xticklabels([token.replace("$", r"\$") for token in report["passage"]["tokens"][1:]], rotation=90, fontsize=6)
+    figures.save(figure, "surprisal")
+
+
+def scaling(figures, report):
+    """Time and memory of a sequence against its tokens, a row for each mode."""
+    points = report["points"]
+    modes, mixers = dict.fromkeys(p["mode"] for p in points), dict.fromkeys(p["mixer"] for p in points)
+    figure, axes = figures.axes(len(modes) or 1, 2)
+    for row, mode in zip(axes, modes):
+        for place, (title, label, cost) in zip(row, (("Time", "ms a sequence", lambda p: p["ms_per_sequence"]),
+                                                     ("Memory", "MiB a sequence", lambda p: p["bytes"] and p["bytes"] / p["batch"] / 2**20))):
+            for mixer in mixers:
+                found = [(p["tokens"], cost(p)) for p in points if (p["mode"], p["mixer"]) == (mode, mixer) and cost(p)]
+                place.plot([x for x, _ in found], [y for _, y in found], marker="o", markersize=3, label=mixer)
+            place.set(title=f"{title}, {mode}", xlabel="tokens", ylabel=label, xscale="log", yscale="log")
+        row[0].legend(fontsize=7)
+    figures.save(figure, "scaling")
+
+
+def draw_report(report, out):
+    """Draws every figure that the report has numbers for; their names."""
+    figures = Figures(out)
+    if report["kind"] == "scaling":
+        scaling(figures, report)
+        return figures.names
+    common = (compression, bound, correlations, spectra, norms)
+    own = (entropy, segmentation) if report["kind"] == "vision" else (surprisal, entropy_by_position, mean_membership, influence)
+    for draw in (*common, *own):
+        draw(figures, report)
+    for index in range(len(report.get("pictures", []))):
+        picture(figures, report, index)
+    return figures.names
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m tost.figures", description="The figures of a report as PNG and SVG.")
+    parser.add_argument("report", help="report.json of tost explain, its folder, or the JSON of tost bench scaling")
+    parser.add_argument("--out", default="figures", help="folder of the figures (default: figures)")
+    options = parser.parse_args(arguments)
+    try:
+        names = draw_report(read_report(options.report), options.out)
+    except ReportError as error:
+        print(f"tost.figures: {error}", file=sys.stderr)
+        return 1
+    except (KeyError, IndexError, TypeError, ValueError, OSError) as error:
+        print(f"tost.figures: '{options.report}' cannot be drawn: {type(error).__name__}: {error}.", file=sys.stderr)
+        return 1
+    print(f"{len(names)} figures in {options.out}: {', '.join(names)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+#include "tost/explain/report_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "explain_page.h"  // web/explain.html, made by the build
+#include "tost/base/error.h"
+#include "tost/base/file.h"
+#include "tost/base/path.h"
+#include "tost/base/text.h"
+#include "tost/io/parse_json.h"
+
+namespace tost {
+
+namespace fs = std::filesystem;
+namespace {
+
+bool holds_report(const fs::path& folder) {
+  const fs::path json = folder / "report.json";
+  return is_plain_file(json) && !is_link(json) &&
+         read_beginning(json, kReportMarker.size()) == kReportMarker;
+}
+
+// Name of something in the folder that no report has; "" if there is none.
+std::string foreign_file(const fs::path& folder) {
+  for (const FolderEntry& entry : folder_entries(folder)) {
+    const std::string name = entry.path.filename().string();
+    if ((name != "index.html" && name != "report.json") || entry.folder) return name;
+  }
+  return "";
+}
+
+void write_synced(const fs::path& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.sync();
+  file.close();
+}
+
+void write_files(const fs::path& folder, const nlohmann::json& numbers) {
+  make_directories(folder);
+  write_synced(folder / "index.html", report_page(numbers));
+  write_synced(folder / "report.json", report_text(numbers));
+  sync_directory(folder);
+}
+
+[[noreturn]] void fail_rename(const fs::path& to, int error) {
+  fail_data("Cannot put the report at '", to.string(), "': ", system_reason(error), ".");
+}
+
+// Exchanges the new folder with the old one: in one step where the file system can, else by way of
+// `aside`, from which the old one returns if the new one cannot be put in place.
+void exchange(const fs::path& fresh, const fs::path& target, const fs::path& aside) {
+#ifdef RENAME_EXCHANGE
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
+#endif
+  if (std::rename(target.c_str(), aside.c_str()) != 0) fail_rename(target, errno);
+  if (std::rename(fresh.c_str(), target.c_str()) != 0) {
+    const int error = errno;
+    if (std::rename(aside.c_str(), target.c_str()) != 0) {
+      fail_data("Cannot put the report at '", target.string(), "': ", system_reason(error),
+                "; the earlier one is now '", aside.string(), "'.");
+    }
+    fail_rename(target, error);
+  }
+}
+
+// The folder itself, whatever links lead to it.
+fs::path target_of(const fs::path& folder) {
+  if (folder.empty()) fail_usage("The report needs a folder; its name is empty.");
+  fs::path target = canonical_path(folder);
+  if (target.filename().empty()) target = target.parent_path();
+  if (target == target.root_path()) {
+    fail_usage("The report cannot be written over '", target.string(), "'; give a folder.");
+  }
+  return target;
+}
+
+}  // namespace
+
+bool check_report_target(const fs::path& wanted, bool overwrite) {
+  const fs::path folder = target_of(wanted);
+  if (!is_taken(folder)) return false;
+  if (!is_folder(folder)) {
+    fail_usage("'", folder.string(), "' is a file; give the name of a folder for the report.");
+  }
+  if (is_empty_folder(folder)) return false;
+  if (!overwrite) {
+    fail_usage("'", folder.string(),
+               "' already holds files; choose another folder, or replace an earlier report with "
+               "--overwrite.");
+  }
+  if (!holds_report(folder)) {
+    fail_usage("'", folder.string(),
+               "' holds files but no report; only a report is overwritten, choose another folder.");
+  }
+  const std::string foreign = foreign_file(folder);
+  if (!foreign.empty()) {
+    fail_usage("'", folder.string(), "' holds '", foreign,
+               "', which is not part of a report; move it away or choose another folder.");
+  }
+  return true;
+}
+
+void write_report(const fs::path& folder, const nlohmann::json& numbers, bool overwrite) {
+  const fs::path target = target_of(folder);
+  const bool replace = check_report_target(folder, overwrite);
+  make_directories(target.parent_path());
+  const auto sibling = [&](const char* what) {
+    return target.parent_path() / cat('.', target.filename().string(), what, ::getpid());
+  };
+  const fs::path fresh = sibling(".new-"), aside = sibling(".old-");
+  try {
+    discard(fresh);
+    write_files(fresh, numbers);
+    if (replace) {
+      exchange(fresh, target, aside);
+    } else if (std::rename(fresh.c_str(), target.c_str()) != 0) {
+      fail_rename(target, errno);
+    }
+  } catch (...) {
+    discard(fresh);
+    throw;
+  }
+  sync_directory(target.parent_path());
+  discard(fresh);
+  discard(aside);
+}
+
+namespace {
+
+using nlohmann::json;
+
+bool stays_in_line(const json& value) {
+  if (!value.is_structured() || value.empty()) return true;
+  return value.is_array() && std::none_of(value.begin(), value.end(),
+                                          [](const json& item) { return item.is_structured(); });
+}
+
+void append(std::string& out, const json& value, size_t depth) {
+  if (stays_in_line(value)) {
+    out += json_text(value);
+    return;
+  }
+  const std::string indent(2 * depth + 2, ' ');
+  out += value.is_object() ? '{' : '[';
+  bool first = true;
+  for (auto item = value.begin(); item != value.end(); ++item) {
+    out += first ? "\n" : ",\n";
+    first = false;
+    out += indent;
+    if (value.is_object()) out += json_text(json(item.key())) + ": ";
+    append(out, *item, depth + 1);
+  }
+  out += '\n' + std::string(2 * depth, ' ');
+  out += value.is_object() ? '}' : ']';
+}
+
+}  // namespace
+
+std::string report_text(const json& numbers) {
+  std::string out(kReportMarker);
+  for (const auto& [key, value] : numbers.items()) {
+    if (key == "tost_report") continue;
+    out += ",\n  " + json_text(json(key)) + ": ";
+    append(out, value, 1);
+  }
+  return out + "\n}\n";
+}
+
+std::string report_page(const json& numbers) {
+  constexpr std::string_view kMark = "@numbers@";
+  const std::string written = json_text(numbers);
+  std::string page(kExplainPage), text;
+  // No text may end the script or a line of it.
+  for (size_t at = 0; at < written.size(); ++at) {
+    const std::string_view next = std::string_view(written).substr(at, 3);
+    if (next[0] == '<') {
+      text += "\\u003c";
+    } else if (next == "\u2028" || next == "\u2029") {
+      text += next == "\u2028" ? "\\u2028" : "\\u2029";
+      at += 2;
+    } else {
+      text += next[0];
+    }
+  }
+  return page.replace(page.find(kMark), kMark.size(), text);
+}
+
+}  // namespace tost
