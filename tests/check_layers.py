@@ -18,13 +18,12 @@ DOWNSTAIRS = {
     "comm": {"ops", "base"},
     "io": {"base"},
     "data": {"io", "base"},
-    "report": {"io", "base"},
 }
 # The rooms upstairs, from below: each may include those before it, and what lies downstairs but for the exceptions.
 KINDS = [f"kinds/{path.parent.name}" for path in sorted(pathlib.Path(sys.argv[1]).glob("tost/kinds/*/CMakeLists.txt"))]
 KIND = "tost/kinds/kind.h"  # what each of them fills
 UPSTAIRS = ["nn", "store", "train", "explain", "bench", *KINDS, "kinds", "study", "serve", "cli"]
-EXCEPT = {"nn": {"io", "data", "report"}, "store": {"kernels", "report"}, "train": {"kernels", "report"}}
+EXCEPT = {"nn": {"io", "data"}, "store": {"kernels"}, "train": {"kernels"}}
 
 
 def may_include(room):
@@ -42,7 +41,7 @@ def room_of(path):
 
 # Tests may also look at parity files and the like.
 TESTS_MAY_ALSO = {"testing", "io", "base"}
-NO_TORCH = {"base", "kernels", "report"}
+NO_TORCH = {"base", "kernels"}
 C10D = re.compile(r"torch/csrc/distributed/|gloo/")
 MAY_C10D = {"comm/backends.cc", "comm/backends.h", "comm/group.cc"}
 TORCH = "tost/torch.h"  # of every layer that may include torch

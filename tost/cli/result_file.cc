@@ -3,10 +3,8 @@
 #include <filesystem>
 
 #include "tost/base/error.h"
-#include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
-#include "tost/io/image.h"
 
 namespace tost {
 
@@ -28,14 +26,6 @@ void check_output_ending(const char* flag, const std::string& path,
     if (ends_with(path, ending)) return;
   }
   fail_usage("--", flag, " is '", path, "'; it must end in ", join(endings, " or "), ".");
-}
-
-void check_plot_file(const char* flag, const std::string& path) {
-  check_output_ending(flag, path, {".svg", ".png"});
-}
-
-void write_plot_file(const std::string& path, const Drawing& plot) {
-  write_file_atomic(path, ends_with(path, ".svg") ? to_svg_file(plot) : encode_png(to_image(plot)));
 }
 
 }  // namespace tost
