@@ -206,3 +206,28 @@ def test_what_is_no_such_layer_is_refused(layer, words):
         tost.check_tssa(layer)
     with pytest.raises(TypeError, match="must be a torch.nn.Module, but is NoneType"):
         tost.check_tssa(None)
+
+
+def test_check_model_names_each_layer():
+    from tost.check import check_model
+
+    class Wrong(tost.nn.TSSA):
+        def forward(self, x):
+            return -super().forward(x)
+
+    model = torch.nn.Sequential(tost.nn.TSSA(16, 2), torch.nn.Linear(16, 16), Wrong(16, 2))
+    found = check_model(model)
+    assert [(name, bool(report)) for name, report in found] == [("0", True), ("2", False)]
+    assert check_model(torch.nn.Linear(3, 3)) == []
+
+
+def test_selftest_passes_and_finds_a_deviation(monkeypatch, capsys):
+    from tost import ops, selftest
+
+    assert selftest.main([]) == 0
+    assert "within bounds" in capsys.readouterr().out
+    right = ops.tssa
+    monkeypatch.setattr(ops, "tssa", lambda w, *more: tuple(part * 1.01 for part in right(w, *more)))
+    assert selftest.main([]) == 1
+    assert "DEVIATES" in capsys.readouterr().out
+    assert selftest.main(["--device", "nonsense"]) == 2

@@ -308,3 +308,38 @@ def test_two_processes_share_gradients(tmp_path):
 def test_refusals(error, words, call):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_arguments_have_the_official_order():
+    layer = TSSA(64, 4, False, None, 0.1, 0.2, norm_layer=None, qk_norm=True)
+    assert (layer.attn_drop.p, layer.to_out[1].p, layer.qkv.bias) == (0.1, 0.2, None)
+    assert layer.heads == layer.num_heads == 4 and layer.attend.dim == 1
+    assert tost.nn.AttentionTSSA is TSSA
+
+
+def test_integers_of_other_libraries_are_taken():
+    numpy = pytest.importorskip("numpy")
+    layer = TSSA(numpy.int64(64), num_heads=numpy.int32(4))
+    assert type(layer.num_heads) is int
+    with pytest.raises(TypeError, match="num_heads must be an integer, but is 4.0"):
+        TSSA(64, 4.0)
+
+
+def test_a_pickle_of_the_official_class_loads_by_an_alias(monkeypatch):
+    """A whole module that was saved where the class had another name and fewer attributes."""
+    module = type(copy)("their_blocks")
+    old = type("AttentionTSSA", (torch.nn.Module,), {"__module__": "their_blocks"})
+    module.AttentionTSSA = old
+    monkeypatch.setitem(__import__("sys").modules, "their_blocks", module)
+    ours = TSSA(32, 2)
+    saved = old()
+    saved.heads, saved.attend = 2, torch.nn.Softmax(dim=1)
+    for name in ("qkv", "attn_drop", "to_out"):
+        setattr(saved, name, getattr(ours, name))
+    saved.temp = ours.temp
+    text = pickle.dumps(saved)
+    module.AttentionTSSA = tost.nn.AttentionTSSA
+    loaded = pickle.loads(text)
+    x = torch.randn(1, 5, 32)
+    assert type(loaded) is TSSA
+    assert_close(loaded(x), ours(x))

@@ -81,8 +81,8 @@ def _backward(ctx, grad_y, grad_pi, *_):
     if grad_y is None and grad_pi is None:
         return None, None, None
     if torch.is_grad_enabled():
-        return *_differentiable(plain.tssa(w, temp, lengths), (grad_y, grad_pi), (w, temp)), None
-    return *torch.ops.tost.tssa_backward(grad_y, grad_pi, w, temp, *kept, lengths), None
+        return (*_differentiable(plain.tssa(w, temp, lengths), (grad_y, grad_pi), (w, temp)), None)
+    return (*torch.ops.tost.tssa_backward(grad_y, grad_pi, w, temp, *kept, lengths), None)
 
 
 def _causal_setup(ctx, inputs, output):
@@ -99,9 +99,9 @@ def _causal_backward(ctx, grad_y, grad_pi, *_):
         return (None,) * 5
     if torch.is_grad_enabled():
         outputs = plain.tssa_causal(w, temp, denom_bias, state, ctx.position)
-        return *_differentiable(outputs[:2], (grad_y, grad_pi), (w, temp, denom_bias)), None, None
+        return (*_differentiable(outputs[:2], (grad_y, grad_pi), (w, temp, denom_bias)), None, None)
     found = torch.ops.tost.tssa_causal_backward(grad_y, grad_pi, w, temp, denom_bias, ctx.position, *kept)
-    return *found, None, None
+    return (*found, None, None)
 
 
 def _tssa(w, temp, lengths=None):
@@ -134,7 +134,7 @@ def _load():
     """What keeps the registrations alive, or why there are no operators, or None where they were there before."""
     version = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if version and tuple(map(int, version.groups())) < (2, 11):
-        raise ImportError(f"tost: torch 2.11 or newer is needed, but this is torch {torch.__version__}; install a newer one.")
+        return ImportError(f"the kernels need torch 2.11 or newer, and this is torch {torch.__version__}")
     present = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("tost::")}
     if present:
         missing = [name for name in _NAMES if f"tost::{name}" not in present]
@@ -165,6 +165,11 @@ def available():
 _devices = {"cpu", "meta"} if available() else set()
 if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", "CUDA"):
     _devices.add("cuda")
+
+
+def why_plain():
+    """Why everything runs in the plain form, or None where there are kernels."""
+    return None if available() else str(_loaded)
 
 
 def runs_on(device):

@@ -229,7 +229,7 @@ def check_tssa(module):
             for chosen in itertools.combinations(changes, count):
                 if len({step for step, *_ in chosen}) < count:
                     continue
-                if max(errors(paper | {step: other for step, other, _ in chosen})) <= _EXACT:
+                if max(errors({**paper, **{step: other for step, other, _ in chosen}})) <= _EXACT:
                     return TSSAReport(False, "; and ".join(text for *_, text in chosen), *exact)
     if max(exact) > _CLOSE:
         return TSSAReport(False, "no one or two of the steps known to go wrong explain how it differs", *exact)
@@ -241,3 +241,22 @@ def check_tssa(module):
         if not torch.isfinite(_call(module, torch.zeros_like(x))).all():
             return TSSAReport(False, "a feature that is 0 at all tokens gives NaN; its norm must be at least 1e-12", *exact)
     return TSSAReport(True, None, *exact)
+
+
+def check_model(model):
+    """Checks every layer of a model that looks like TSSA: one with projections and a temperature a head.
+
+    Returns [(name, TSSAReport)] in the order of the model; `print(*tost.check_model(model), sep="\\n")` shows them.
+    """
+    found = []
+    for name, module in model.named_modules():
+        if any(name.startswith(f"{outer}.") for outer, _ in found):
+            continue
+        names = {part for part, _ in module.named_parameters(recurse=False)}
+        if not any(word in part for part in names for word in ("temp", "tau")) or not any(module.children()):
+            continue
+        try:
+            found.append((name, check_tssa(module)))
+        except ValueError as error:
+            found.append((name, TSSAReport(False, str(error).replace("check_tssa: ", ""), float("inf"), float("inf"))))
+    return found

@@ -1,5 +1,6 @@
 """Layers with the parameter names of the official code, so that weights of either load in the other."""
 
+import operator
 from typing import NamedTuple, Optional
 
 import torch
@@ -9,11 +10,16 @@ from . import ops
 
 
 def _check_width(name, dim, num_heads, **more):
+    """The integers as Python's; those of numpy and the like are taken, too."""
+    numbers = []
     for what, value in {"dim": dim, "num_heads": num_heads, **more}.items():
-        if not isinstance(value, int) or isinstance(value, bool):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise TypeError(f"{name}: {what} must be an integer, but is {value!r:.60}.")
+        numbers.append(operator.index(value))
+    dim, num_heads = numbers[:2]
     if num_heads < 1 or dim < 1 or dim % num_heads != 0:
         raise ValueError(f"{name}: {num_heads} heads do not divide the width {dim}; choose a number that does.")
+    return numbers
 
 
 def _check_tokens(name, x):
@@ -24,17 +30,21 @@ def _check_tokens(name, x):
 
 
 class TSSA(nn.Module):
-    """Token statistics self-attention, the official AttentionTSSA of vision models.
+    """Token statistics self-attention, the official AttentionTSSA of vision models, in whose place it can be used.
+
+    Arguments have the official names and order; `qk_scale` and unknown ones have no effect there, and none here. The
+    module has the official attributes (`heads`, `attend`, `attn_drop`, `temp`, `qkv`, `to_out`).
 
     Takes tokens [B, N, C], or maps [B, C, H, W] whose pixels are the tokens, in any strides, and returns the same
     shape. `lengths` [B] are the valid lengths of the samples. With `return_memberships` the result is a pair
     with the memberships, [B, heads, N] or [B, heads, H, W].
     """
 
-    def __init__(self, dim, num_heads=8, qkv_bias=False, attn_drop=0.0, proj_drop=0.0):
+    def __init__(self, dim, num_heads=8, qkv_bias=False, qk_scale=None, attn_drop=0.0, proj_drop=0.0, **ignored):
         super().__init__()
-        _check_width("TSSA", dim, num_heads)
-        self.num_heads = num_heads
+        dim, num_heads = _check_width("TSSA", dim, num_heads)
+        self.num_heads = self.heads = num_heads
+        self.attend = nn.Softmax(dim=1)  # for code that looks at it: the operator has its own
         self.qkv = nn.Linear(dim, dim, bias=qkv_bias)
         self.temp = nn.Parameter(torch.ones(num_heads, 1))
         self.attn_drop = nn.Dropout(attn_drop)
@@ -63,8 +73,15 @@ class TSSA(nn.Module):
             pi = pi.unflatten(2, x.shape[2:])
         return (y, pi) if return_memberships else y
 
+    def __setstate__(self, state):
+        super().__setstate__(state)  # pickles of the official class have `heads` and no `num_heads`
+        self.num_heads = self.heads = self.temp.shape[0]
+
     def extra_repr(self):
         return f"num_heads={self.num_heads}"
+
+
+AttentionTSSA = TSSA  # the official name
 
 
 class CausalState(NamedTuple):
@@ -84,7 +101,7 @@ class CausalTSSA(nn.Module):
 
     def __init__(self, dim, num_heads=12, block_size=1024, bias=False, dropout=0.0):
         super().__init__()
-        _check_width("CausalTSSA", dim, num_heads, block_size=block_size)
+        dim, num_heads, block_size = _check_width("CausalTSSA", dim, num_heads, block_size=block_size)
         if block_size < 0:
             raise ValueError(f"CausalTSSA: block_size is {block_size}; it counts the positions that have a bias.")
         self.c_attn = nn.Linear(dim, dim, bias=bias)

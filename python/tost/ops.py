@@ -10,19 +10,27 @@ import torch
 from . import _inputs, _library, plain
 
 
+def _never():
+    return False
+
+
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)  # from torch 2.3 on
+_is_exporting = getattr(getattr(torch, "compiler", None), "is_exporting", _never)  # from torch 2.7 on
+
+
 def _exporting():
-    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export() or torch.jit.is_tracing()
+    return _is_exporting() or torch.onnx.is_in_onnx_export() or torch.jit.is_tracing()
 
 
 def _transformed():
     """Whether torch.func or forward-mode differentiation is at work, which do not know the operators."""
-    return not torch.compiler.is_compiling() and (
+    return not _is_compiling() and (
         torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
     )
 
 
 def _plain(w):
-    return w.dtype == torch.float64 or _exporting() or _transformed() or not _library.runs_on(w.device)
+    return w.dtype == torch.float64 or not _library.runs_on(w.device) or _exporting() or _transformed()
 
 
 def tssa(w, temp, lengths=None):
@@ -33,7 +41,7 @@ def tssa(w, temp, lengths=None):
     Differentiable in w and temp through both, twice and more.
     """
     _inputs.check(w, temp, lengths)
-    if not (torch.compiler.is_compiling() or _exporting() or _transformed()):
+    if lengths is not None and not (_is_compiling() or _exporting() or _transformed()):
         _inputs.check_range(lengths, w.shape[1])
     if _plain(w):
         return plain.tssa(w, temp, lengths)

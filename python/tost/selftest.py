@@ -1,0 +1,106 @@
+"""`python -m tost.selftest`: what the operators compute on this machine, against float64; ends with 1 where one deviates.
+
+Each operator, dtype and path: values and gradients, and the time beside the plain form in the same run.
+"""
+
+import argparse
+import platform
+import sys
+import time
+
+import torch
+
+from . import _library, ops, plain
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float64: 2.0**-53}
+
+
+def info():
+    """Versions, devices and the path of the operators on each, in a few lines."""
+    from . import __version__
+
+    why = _library.why_plain()
+    lines = [f"tost {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {platform.platform()}"]
+    lines.append(f"cpu: {path('cpu')}" + (f" ({why})" if why else f", {torch.get_num_threads()} threads"))
+    if torch.cuda.is_available():
+        lines.append(f"cuda: {torch.cuda.get_device_name()}: {path('cuda')}")
+    return "\n".join(lines)
+
+
+def path(device):
+    """Which implementation runs on this type of device."""
+    return "fused kernels" if _library.runs_on(torch.device(device)) else "plain form"
+
+
+def _cases(device, dtype):
+    """Names, the operator, its plain form and the inputs."""
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*sizes):
+        return torch.randn(sizes, generator=generator).to(device, dtype)
+
+    w, temp = random(2, 67, 48), torch.linspace(0.5, 2, 4).unsqueeze(1).to(device)
+    lengths, bias = torch.tensor([67, 31], device=device), 0.1 * torch.randn(4, 40, 1, generator=generator).to(device)
+    yield "tssa", ops.tssa, plain.tssa, (w, temp), ()
+    yield "tssa, padded", ops.tssa, plain.tssa, (w, temp), (lengths,)
+    yield "tssa_causal", ops.tssa_causal, plain.tssa_causal, (w, temp, bias), ()
+    yield "tssa, large values", ops.tssa, plain.tssa, (w * 100, temp), ()
+
+
+def _results(function, inputs, more):
+    inputs = [x.detach().clone().requires_grad_() for x in inputs]
+    y = function(*inputs, *more)[0]
+    weights = torch.linspace(-1, 1, y.numel(), device=y.device).view(y.shape)
+    return [y.detach(), *torch.autograd.grad((y.double() * weights).sum(), inputs)]
+
+
+def _deviation(found, exact):
+    worst = max(float((a.double() - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in zip(found, exact))
+    return worst if worst == worst else float("inf")
+
+
+def _seconds(function, inputs, more):
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        found = _results(function, inputs, more)
+        float(found[0].flatten()[0])  # waits for the device
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def selftest(device="cpu", out=sys.stdout):
+    """Prints a row for each case; returns whether all are within a small multiple of the dtype's rounding."""
+    print(info(), file=out)
+    print(f"{'operator':20} {'dtype':9} {'path':14} {'deviation':>10} {'plain form':>10}   time / plain form", file=out)
+    good = True
+    for dtype in _DTYPES:
+        for name, operator, definition, inputs, more in _cases(device, dtype):
+            exact = _results(definition, [x.double() for x in inputs], more)
+            reference = _deviation(_results(definition, inputs, more), exact)
+            found = _deviation(_results(operator, inputs, more), exact)
+            fits = found <= 4 * reference + 16 * _UNITS[dtype]
+            good &= fits
+            ratio = _seconds(operator, inputs, more) / _seconds(definition, inputs, more)
+            where = "plain form" if dtype == torch.float64 else path(device)
+            row = f"{name:20} {str(dtype)[6:]:9} {where:14} {found:10.1e} {reference:10.1e}   {ratio:.2f}"
+            print(row + ("" if fits else "   DEVIATES"), file=out)
+    print("all within bounds" if good else "some deviate: do not trust the operators here", file=out)
+    return good
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m tost.selftest", description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or another device of torch")
+    options = parser.parse_args(arguments)
+    try:
+        torch.empty(0, device=options.device)
+    except (RuntimeError, AssertionError) as error:
+        print(f"tost.selftest: there is no device '{options.device}' here: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    return 0 if selftest(options.device) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
