@@ -7,10 +7,17 @@ _PROGRAMS = ("tost", "tost.figures", "tost.study", "tost.tasks")
 if not (sys.argv[:1] == ["-m"] and getattr(sys, "orig_argv", [""])[-len(sys.argv)] in _PROGRAMS):
     try:
         from . import nn, ops
-        from .check import check_tssa
+        from .check import check_model, check_tssa
     except ModuleNotFoundError as missing:
         if missing.name != "torch":
             raise
 
-__all__ = ["check_tssa", "nn", "ops"]
+__all__ = ["check_model", "check_tssa", "info", "nn", "ops"]
 __version__ = "0.1.0"
+
+
+def info():
+    """Versions, devices and the path of the operators on each, in a few lines."""
+    from .selftest import info as lines
+
+    return lines()
