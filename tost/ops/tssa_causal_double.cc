@@ -10,17 +10,10 @@
 #include "tost/kernels/tssa_causal.h"
 #include "tost/ops/tssa_causal_inner.h"
 #include "tost/ops/tssa_causal_plain.h"
+#include "tost/ops/tssa_double.h"
 
 namespace tost {
 namespace {
-
-// [B, T, C] -> [B, H, T, P]
-at::Tensor split_heads(const at::Tensor& x, int64_t heads) {
-  return x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
-}
-at::Tensor merge_heads(const at::Tensor& x) {
-  return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)}).contiguous();
-}
 
 // The sums of the rows [B, T, n] before each chunk, [B, chunks, n].
 at::Tensor before_chunks(const at::Tensor& rows) {
@@ -35,7 +28,7 @@ at::Tensor reverse_sum(const at::Tensor& x) {
 
 // The sums before the first chunk, [B, H, 1, P].
 at::Tensor first_sums(const at::Tensor& sums, int64_t heads) {
-  return split_heads(sums.narrow(1, 0, 1), heads);
+  return split_by_head(sums.narrow(1, 0, 1), heads);
 }
 
 }  // namespace
@@ -47,7 +40,7 @@ CausalForwardResult tssa_causal_forward_double(const at::Tensor& w, const at::Te
   const auto [y, pi, after] = tssa_causal_plain(w, temp, denom_bias, state, position);
   const int64_t channels = w.size(2);
   const auto squares = w.square();
-  const auto weighted = merge_heads(split_heads(squares, temp.size(0)) * pi.unsqueeze(-1));
+  const auto weighted = merge_by_head(split_by_head(squares, temp.size(0)) * pi.unsqueeze(-1));
   auto carry = before_chunks(at::cat({squares, weighted}, 2));
   auto pi_carry = before_chunks(pi.transpose(1, 2));
   if (state.has_value()) {
@@ -68,8 +61,8 @@ CausalGradients tssa_causal_backward_double(const std::optional<at::Tensor>& gra
   if (w.numel() == 0) return {at::zeros_like(w), at::zeros_like(temp), grad_bias};
   const int64_t heads = temp.size(0), tokens = w.size(1), channels = w.size(2);
   const int64_t width = channels / heads;
-  const auto x = split_heads(w, heads);
-  const auto g = split_heads(grad_y.has_value() ? *grad_y : at::zeros_like(w), heads);
+  const auto x = split_by_head(w, heads);
+  const auto g = split_by_head(grad_y.has_value() ? *grad_y : at::zeros_like(w), heads);
   const auto p = pi.unsqueeze(-1);
   const auto q = x.square();
   const auto energy = at::cumsum(q, 2) + first_sums(carry.narrow(2, 0, channels), heads);
@@ -97,7 +90,7 @@ CausalGradients tssa_causal_backward_double(const std::optional<at::Tensor>& gra
   const auto summed = width * logit_grad.narrow(2, 0, biased).sum(0);  // [H, biased]
   temp_grad = temp_grad + (summed * bias).sum(1);
   grad_bias.narrow(1, begin, biased).copy_((summed * temp.to(w.scalar_type())).unsqueeze(-1));
-  return {merge_heads(grad_w), temp_grad.unsqueeze(-1).to(temp.scalar_type()), grad_bias};
+  return {merge_by_head(grad_w), temp_grad.unsqueeze(-1).to(temp.scalar_type()), grad_bias};
 }
 
 }  // namespace tost

@@ -11,13 +11,6 @@
 namespace tost {
 namespace {
 
-// [B, N, C] -> [B, H, N, P]
-at::Tensor split_heads(const at::Tensor& x, int64_t heads) {
-  return x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
-}
-at::Tensor merge_heads(const at::Tensor& x) {
-  return x.transpose(1, 2).reshape({x.size(0), x.size(2), x.size(1) * x.size(3)}).contiguous();
-}
 // [B, C] -> [B, H, 1, P]
 at::Tensor per_channel(const at::Tensor& x, int64_t heads) {
   return x.reshape({x.size(0), heads, 1, x.size(1) / heads});
@@ -35,7 +28,7 @@ at::Tensor own_alone(const at::Tensor& x, const std::optional<at::Tensor>& lengt
 
 TssaForwardResult tssa_forward_double(const at::Tensor& w, const at::Tensor& temp,
                                       const std::optional<at::Tensor>& lengths) {
-  const auto split = split_heads(own_alone(w, lengths), temp.size(0));
+  const auto split = split_by_head(own_alone(w, lengths), temp.size(0));
   const auto squares = split.square();
   const auto energy = squares.sum(-2, /*keepdim=*/true);
   const auto logits = (split / energy.sqrt().clamp_min(1e-12)).square().sum(-1);
@@ -46,8 +39,8 @@ TssaForwardResult tssa_forward_double(const at::Tensor& w, const at::Tensor& tem
   const auto moment = (weights.unsqueeze(-1) * squares).sum(-2, /*keepdim=*/true);
   const auto y = -(split * pi.unsqueeze(-1)) / (1 + moment);
   const int64_t batch = w.size(0), channels = w.size(2);
-  return {merge_heads(y), pi, energy.reshape({batch, channels}), moment.reshape({batch, channels}),
-          pi_sum};
+  return {merge_by_head(y), pi, energy.reshape({batch, channels}),
+          moment.reshape({batch, channels}), pi_sum};
 }
 
 std::tuple<at::Tensor, at::Tensor> tssa_backward_double(
@@ -55,9 +48,9 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_double(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
     const at::Tensor& moment, const at::Tensor& pi_sum, const std::optional<at::Tensor>& lengths) {
   const int64_t heads = temp.size(0);
-  const auto x = split_heads(own_alone(w, lengths), heads);
+  const auto x = split_by_head(own_alone(w, lengths), heads);
   const auto g =
-      split_heads(grad_y.has_value() ? own_alone(*grad_y, lengths) : at::zeros_like(w), heads);
+      split_by_head(grad_y.has_value() ? own_alone(*grad_y, lengths) : at::zeros_like(w), heads);
   const auto p = pi.unsqueeze(-1);
   const auto s = per_channel(moment, heads);
   const auto damping = 1 / (1 + s);
@@ -74,7 +67,7 @@ std::tuple<at::Tensor, at::Tensor> tssa_backward_double(
   const auto a_grad = (logit_grad * temp.to(w.scalar_type())).unsqueeze(-1);
   const auto pull = at::where(clamped, 0.0, (a_grad * v.square()).sum(-2, /*keepdim=*/true));
   const auto grad_w = p * (2 * moment_grad * x - g * damping) + 2 * v * inv_norm * (a_grad - pull);
-  return {merge_heads(grad_w), grad_temp.to(temp.scalar_type())};
+  return {merge_by_head(grad_w), grad_temp.to(temp.scalar_type())};
 }
 
 }  // namespace tost
