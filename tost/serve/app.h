@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,19 +13,23 @@
 #include "tost/serve/chat_template.h"
 #include "tost/serve/http.h"
 #include "tost/serve/language_service.h"
+#include "tost/serve/log_lines.h"
 #include "tost/serve/metrics.h"
 #include "tost/serve/picture_service.h"
 #include "tost/serve/session_store.h"
+#include "tost/serve/workers.h"
 
 namespace tost {
 
 struct AppConfig {
-  std::string key;                 // that requests must show; empty: none
-  std::vector<std::string> hosts;  // names in Host other than localhost and addresses
+  std::string key;                   // that requests must show; empty: none
+  std::vector<std::string> hosts;    // names in Host other than localhost and addresses
+  std::vector<std::string> origins;  // sites whose pages may use the server
   std::optional<ChatTemplate> chat;
   int64_t most_new_tokens = 4096;  // of a text
   int64_t most_texts = 16;         // of a request
   double request_s = 300;
+  int64_t workers = 4, queue = 256;  // threads of requests, and requests that wait for them
 };
 
 struct ServedModel {
@@ -33,10 +38,28 @@ struct ServedModel {
   std::unique_ptr<PictureService> pictures;  // one of the two
 };
 
+struct Call;
+struct Route;
+
+// A sum that what is in flight may reach.
+class Budget {
+ public:
+  explicit Budget(int64_t most) : most_(most) {}
+  // A part of it until the last copy is destroyed; null if there is not as much left.
+  std::shared_ptr<void> take(int64_t amount);
+
+ private:
+  const int64_t most_;
+  std::atomic<int64_t> taken_{0};
+};
+
 class App {
  public:
   // From `stop` on no more requests are taken.
   App(const AppConfig& config, const SessionLimits& sessions, const std::atomic<bool>& stop);
+  ~App() { end(); }
+  App(const App&) = delete;
+  App& operator=(const App&) = delete;
 
   // Throws a usage Error for an id that is taken or that cannot stand in a path.
   void add(ServedModel model);
@@ -47,61 +70,88 @@ class App {
 
   HttpHandler handler();
   bool draining() const { return stop_; }
-  // Ends all texts; sessions are given back.
-  void stop_models();
+  // Refuses the requests that wait and ends all texts; sessions are given back.
+  void end();
+  bool ended() const { return ended_; }
 
   const AppConfig config;
+  LogLines lines;
   Metrics metrics;
   SessionStore sessions;
   std::function<int64_t()> connections;  // for the metrics; may be empty
+  Budget pixels;                         // of pictures from their decoding to their answer
+  Workers decoders;                      // of pictures: texts do not wait for these
 
  private:
-  std::optional<HttpResponse> admit(const HttpRequest& request) const;
+  std::optional<HttpResponse> admit(HttpRequest& request) const;
   void handle(std::shared_ptr<Exchange> exchange);
-  void log(const HttpRequest& request, int status, int64_t bytes, double seconds);
+  void run(const Route& route, const Call& received);
+  void log(const HttpRequest& request, const HttpOutcome& outcome);
 
   std::vector<ServedModel> models_;
   const std::atomic<bool>& stop_;
+  std::atomic<bool> ended_{false};
+  Workers workers_;
 };
+
+// What a request gets where too many wait already, and where the server ends before its turn.
+ApiError queue_full();
+ApiError shutting_down();
 
 // A request on its way to its function.
 struct Call {
   App& app;
   std::shared_ptr<Exchange> exchange;
-  std::string argument;  // what stands for the route's '*'
+  std::string argument;                           // what stands for the route's '*'
+  std::map<std::string, std::string> query = {};  // of the parameters that the route takes
 
+  // Empty where the query does not have it.
+  std::string parameter(const std::string& name) const {
+    const auto found = query.find(name);
+    return found == query.end() ? std::string() : found->second;
+  }
   const HttpRequest& request() const { return exchange->request; }
   void answer(const nlohmann::json& body) const;
-  void fail(const ApiError& error) const { exchange->answer(error_response(error)); }
+  void fail(const ApiError& error) const;
+  // Runs `work`, and answers with what it throws. Not for a client that has left.
+  template <class Work>
+  void attempt(const Work& work) const {
+    if (exchange->gone()) return;
+    try {
+      if (app.ended()) throw shutting_down();
+      work();
+    } catch (...) {
+      fail(current_error());
+    }
+  }
 };
 
-// What a request gets where too many wait already.
-ApiError queue_full();
 // Runs `work` on the thread of `service`; what it throws becomes the answer. Throws queue_full().
 template <class Service, class Work>
 void run_on(Service& service, const Call& call, Work work) {
-  const bool taken = service.run([call, work](auto& model) {
-    if (call.exchange->gone()) return;
-    try {
-      work(model);
-    } catch (...) {
-      call.fail(current_error());
-    }
-  });
+  const bool taken = service.run([call, work](auto& model) { call.attempt([&] { work(model); }); });
   if (!taken) throw queue_full();
 }
 
+// Routes run on request workers, so they may parse, tokenize and wait for a lock.
 struct Route {
   const char* method;
   const char* path;  // '*' stands for one part
   void (*run)(const Call& call);
-  bool open = false;  // answered without the key
+  std::vector<std::string> query = {};  // parameters it takes; others are refused
+  bool open = false;                    // answered without the key, whatever the query
+  bool at_once = open;                  // answered by the I/O thread: it takes no time
 };
 // The tables of the files of routes.
 const std::vector<Route>& language_routes();
 const std::vector<Route>& session_routes();
 const std::vector<Route>& picture_routes();
 const std::vector<Route>& server_routes();
+
+// The parameters of a query, decoded, in any order. Throws an ApiError for one that is not `known`
+// or comes twice.
+std::map<std::string, std::string> query_of(const std::string& query,
+                                            const std::vector<std::string>& known);
 
 // Whether both are the same, in a time that tells nothing of where they differ.
 bool same_secret(const std::string& a, const std::string& b);

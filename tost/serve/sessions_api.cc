@@ -88,11 +88,7 @@ void export_state(const Call& call) {
 
 // A file from a stranger: checked as a whole, and written again from what was read.
 void import_state(const Call& call) {
-  const auto& query = call.request().query;
-  if (!query.empty() && !starts_with(query, "model=")) {
-    fail_request("The query '", query.substr(0, 60), "' is not model=NAME.");
-  }
-  const auto& model = call.app.language(query.empty() ? query : query.substr(6));
+  const auto& model = call.app.language(call.parameter("model"));
   const auto session = session_from(model, call.request().body, "The body");
   const auto id = call.app.sessions.add("sess", model.id, session.state.position,
                                         model.language->format().bytes(session));
@@ -105,7 +101,7 @@ const std::vector<Route>& session_routes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all{{"POST", "/v1/sessions", create},
                            {"GET", "/v1/sessions", list},
-                           {"POST", "/v1/sessions/import", import_state},
+                           {"POST", "/v1/sessions/import", import_state, {"model"}},
                            {"GET", "/v1/sessions/*", show},
                            {"DELETE", "/v1/sessions/*", remove},
                            {"POST", "/v1/sessions/*/fork", fork},

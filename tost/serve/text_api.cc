@@ -180,6 +180,7 @@ void TextAnswer::end(size_t i, TextEnd end) {
   const ApiError error(500, end.error);
   choices_[i].end = std::move(end);
   choices_[i].ended = true;
+  exchange_->record(model_.id, choices_[i].end.prompt_tokens, choices_[i].end.new_tokens);
   --open_;
   if (!stream_) {
     if (failed) exchange_->answer(error_response(error));

@@ -87,6 +87,7 @@ void embed(const Call& call) {
              {"index", task->next},
              {"embedding", task->base64 ? json(base64_of(vector)) : json(vector)}});
         if (++task->next < task->prompts.size()) return run(task);
+        task->call.exchange->record(task->model.id, task->tokens);
         task->call.answer(
             {{"object", "list"},
              {"data", task->data},
