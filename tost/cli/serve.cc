@@ -1,7 +1,6 @@
 // tost serve: models with an HTTP interface, and a page to look at.
 #include <sys/resource.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -32,7 +31,7 @@ struct ServeFlags {
   std::vector<std::string> models;
   std::string host = "127.0.0.1", key_file, chat_template, precision, tokenizer;
   int64_t port = 8080, io_threads = 4;
-  double drain_s = 30;
+  double notice_s = 0, drain_s = 30;
   HttpLimits http;
   ServiceLimits service;
   SessionLimits sessions;
@@ -108,24 +107,40 @@ std::string read_key(const std::string& file) {
     if (key.empty()) fail_usage("'", file, "' holds no key; write one line into it.");
   } else if (const char* set = std::getenv("TOST_API_KEY"); set != nullptr) {
     key = set;
+    if (key.empty()) {
+      fail_usage(
+          "the variable TOST_API_KEY is empty; set it to a key, or unset it to serve without.");
+    }
   }
   return key;
+}
+
+void warn_of_strangers(const ServeFlags& o, LogLines& log) {
+  const bool here = starts_with(o.host, "127.") || o.host == "::1";
+  if (here || !o.app.key.empty()) return;
+  log.add(json_text(nlohmann::json{{"warning", cat("Everybody who can reach ", o.host,
+                                                   " may use this server, because it has no "
+                                                   "key; give it one with --key-file.")}}));
+}
+
+void log_failure(LogLines& log, const std::exception& error) {
+  log.add(json_text(nlohmann::json{{"error", error.what()}}));
 }
 
 // Writes sessions to the folder once they have been idle, until it is destroyed.
 class Spiller {
  public:
-  explicit Spiller(SessionStore& store) {
-    thread_ = start_thread([this, &store] {
+  explicit Spiller(App& app) {
+    thread_ = start_thread([this, &app] {
       std::unique_lock lock(mutex_);
       std::string said;  // a full disk fails every second
       while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; })) {
         try {
-          store.spill_idle();
+          app.sessions.spill_idle();
           said.clear();
         } catch (const std::exception& error) {
           if (std::exchange(said, error.what()) == error.what()) continue;
-          std::fprintf(stderr, "%s\n", json_text(nlohmann::json{{"error", error.what()}}).c_str());
+          log_failure(app.lines, error);
         }
       }
     });
@@ -177,8 +192,17 @@ void check_limits(const ServeFlags& o) {
   }
   for (const auto& [name, value] : {std::pair{"--idle-seconds", o.sessions.idle_s},
                                     {"--session-seconds", o.sessions.age_s},
+                                    {"--lame-duck-seconds", o.notice_s},
                                     {"--drain-seconds", o.drain_s}}) {
     if (!(value >= 0)) fail_usage(name, " is ", value, "; it must not be below 0.");
+  }
+  for (const auto& origin : o.app.origins) {
+    const size_t colon = origin.find("://");
+    if (colon != std::string::npos && origin.find_first_of("/*", colon + 3) == std::string::npos &&
+        origin.size() > colon + 3) {
+      continue;
+    }
+    fail_usage("--allow-origin is '", origin, "'; it is a site as in https://models.example.");
   }
 }
 
@@ -201,6 +225,7 @@ void run_serve(ServeFlags& o) {
     app.add(load_served(o, named_model(text), app.metrics));
   }
   raise_descriptor_limit(o.http.connections);
+  warn_of_strangers(o, app.lines);
   HttpServer server(o.host, o.port, o.http, app.handler());
   app.connections = [&server] { return server.connections(); };
   const std::string shown_host =
@@ -208,8 +233,19 @@ void run_serve(ServeFlags& o) {
   const std::string url = cat("http://", shown_host, ":", server.port(), "/");
   std::cout << (o.run.json ? json_text(nlohmann::json{{"url", url}}) : "Serving at " + url)
             << std::endl;
-  const Spiller spiller(app.sessions);
-  server.run(*stop_flag(), std::max<int64_t>(1, o.io_threads), o.drain_s, [&app] { app.end(); });
+  const Spiller spiller(app);
+  // What waits for a client that hangs must not cost the sessions that are at rest.
+  const auto save = [&app] {
+    try {
+      app.sessions.save_all();
+    } catch (const std::exception& error) {
+      log_failure(app.lines, error);
+    }
+  };
+  server.run(*stop_flag(), std::max<int64_t>(1, o.io_threads),
+             {.stopping = save, .notice_s = o.notice_s, .drain_s = o.drain_s, .ending = [&app] {
+                app.end();
+              }});
   app.sessions.save_all();
 }
 
@@ -232,7 +268,9 @@ void add_limits(CLI::App& command, ServeFlags& o) {
   add("--header-seconds", o.http.header_s, "For a whole header to arrive");
   add("--body-seconds", o.http.body_s, "For a whole body to arrive");
   add("--write-seconds", o.http.write_s, "For a client to read what is written to it");
-  add("--drain-seconds", o.drain_s, "For running requests, once the server is told to end");
+  add("--lame-duck-seconds", o.notice_s,
+      "Once the server is told to end: /ready says so, and requests are still taken");
+  add("--drain-seconds", o.drain_s, "Then, for running requests");
   add("--session-bytes", o.sessions.bytes, "Of sessions in memory");
   add("--max-sessions", o.sessions.count, "In memory and in the folder");
   add("--idle-seconds", o.sessions.idle_s, "Then a session leaves memory for the folder");
@@ -258,6 +296,9 @@ void add_serve_command(CLI::App& app) {
   command->add_option(
       "--allow-host", o.app.hosts,
       "Name of this server in the header Host, if a proxy forwards to it; may be repeated");
+  command->add_option("--allow-origin", o.app.origins,
+                      "Site whose pages may use this server, as https://models.example; may be "
+                      "repeated");
   command->add_option("--chat-template", o.chat_template,
                       "JSON file that makes conversations texts; without it there is no chat");
   command->add_option("--sessions", o.session_folder, "Folder where sessions outlive the server");

@@ -33,6 +33,12 @@ Image rgb_to_grey(const Image& rgb) {
   return grey;
 }
 
+[[noreturn]] void fail_unknown(std::string_view bytes, std::string_view name) {
+  if (bytes.empty()) fail_data("Image '", name, "' is an empty file; remove or replace it.");
+  fail_data("File '", name,
+            "' is not a JPEG or PNG image (by its first bytes); convert or remove it.");
+}
+
 }  // namespace
 
 Image::Image(int64_t w, int64_t h, int64_t c) : width(w), height(h), channels(c) {
@@ -78,9 +84,13 @@ ReducedImage decode_reduced(std::string_view bytes, std::string_view name, Choos
     choose(whole.width, whole.height);
     return whole;
   }
-  if (bytes.empty()) fail_data("Image '", name, "' is an empty file; remove or replace it.");
-  fail_data("File '", name,
-            "' is not a JPEG or PNG image (by its first bytes); convert or remove it.");
+  fail_unknown(bytes, name);
+}
+
+int64_t decoding_work(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
+  if (bytes.starts_with(kJpegStart)) return jpeg_work(bytes, name, limits);
+  if (bytes.starts_with(kPngStart)) return png_work(bytes, name, limits);
+  fail_unknown(bytes, name);
 }
 
 Image read_image(const std::string& path, const ImageLimits& limits) {

@@ -44,6 +44,11 @@ struct ImageLimits {
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits = {});
 Image read_image(const std::string& path, const ImageLimits& limits = {});
 
+// The pixels that decode_image would work through, from the header and before anything is decoded:
+// those of a progressive JPEG count once for each of its scans. Throws as decode_image does.
+int64_t decoding_work(std::string_view bytes, std::string_view name,
+                      const ImageLimits& limits = {});
+
 // A picture decoded at its file's size, width x height, or at a fraction of it.
 struct ReducedImage {
   Image image;

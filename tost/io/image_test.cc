@@ -229,6 +229,28 @@ TEST(ImageTest, RefusesSizesByTheHeader) {
   EXPECT_EQ(decode_image(encode_jpeg(pattern(30, 30, 3)), "x", {30, 900, 1 << 20}).width, 30);
 }
 
+// A grey JPEG of 1,000 x 500 pixels as its headers tell it, with `scans` scans without data.
+std::string headers_of_jpeg(char kind, int scans) {
+  std::string bytes("\xFF\xD8\xFF", 3);
+  bytes += kind;
+  bytes += std::string("\x00\x0B\x08\x01\xF4\x03\xE8\x01\x01\x11\x00", 11);
+  const std::string scan("\xFF\xDA\x00\x08\x01\x01\x00\x00\x00\x00", 10);
+  for (int i = 0; i < scans; ++i) bytes += scan;
+  return bytes;
+}
+
+TEST(ImageTest, CountsThePixelsToDecodeFromTheHeaders) {
+  EXPECT_EQ(decoding_work(encode_png(pattern(30, 20, 3)), "x"), 600);
+  EXPECT_EQ(decoding_work(encode_jpeg(pattern(30, 20, 3)), "x"), 600);
+  EXPECT_EQ(decoding_work(headers_of_jpeg('\xC2', 7), "x"), 7 * 500'000);
+  EXPECT_EQ(decoding_work(headers_of_jpeg('\xC0', 1), "x"), 500'000);
+  const auto pixels = [](const std::string& bytes) {
+    decoding_work(bytes, "x", {.max_pixels = 499'999});
+  };
+  EXPECT_THROW(pixels(headers_of_jpeg('\xC2', 7)), Error);
+  EXPECT_THROW(pixels("nothing"), Error);
+}
+
 TEST(ImageTest, OnePixelWorks) {
   EXPECT_EQ(decode_image(encode_png(pattern(1, 1, 1)), "x").pixels.size(), 1u);
   EXPECT_EQ(decode_image(encode_jpeg(pattern(1, 1, 3)), "x").pixels.size(), 3u);

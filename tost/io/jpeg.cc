@@ -146,6 +146,7 @@ class JpegDecoder {
   // Once the rows are read.
   int64_t read_width() const { return info_.output_width; }
   int64_t read_height() const { return info_.output_height; }
+  bool in_scans() { return jpeg_has_multiple_scans(&info_) != 0; }
   int64_t channels() const { return info_.out_color_space == JCS_GRAYSCALE ? 1 : 3; }
   const char* message() const { return errors_.message; }
 
@@ -208,16 +209,34 @@ class JpegEncoder {
   unsigned long size_ = 0;
 };
 
+[[noreturn]] void fail_damaged(const JpegDecoder& decoder, std::string_view name) {
+  fail_data("Image '", name, "' is a damaged or truncated JPEG (", decoder.message(),
+            "); replace or remove it.");
+}
+
+void read_size(JpegDecoder& decoder, std::string_view name, const ImageLimits& limits) {
+  if (!decoder.read_header()) fail_damaged(decoder, name);
+  check_image_size(decoder.width(), decoder.height(), name, limits);
+}
+
 }  // namespace
+
+int64_t jpeg_work(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
+  JpegDecoder decoder(bytes);
+  read_size(decoder, name, limits);
+  const int64_t pixels = decoder.width() * decoder.height();
+  if (!decoder.in_scans()) return pixels;
+  // Every scan begins with this marker, which coded data cannot hold.
+  constexpr std::string_view kScan = "\xFF\xDA";
+  int64_t scans = 0;
+  for (size_t at = bytes.find(kScan); at != bytes.npos; at = bytes.find(kScan, at + 2)) ++scans;
+  return pixels * scans;
+}
 
 ReducedImage decode_jpeg(std::string_view bytes, std::string_view name, ChooseReduction choose,
                          const ImageLimits& limits) {
   JpegDecoder decoder(bytes);
-  if (!decoder.read_header()) {
-    fail_data("Image '", name, "' is a damaged or truncated JPEG (", decoder.message(),
-              "); replace or remove it.");
-  }
-  check_image_size(decoder.width(), decoder.height(), name, limits);
+  read_size(decoder, name, limits);
   ReducedImage result{{}, decoder.width(), decoder.height()};
   const int64_t reduction = choose(result.width, result.height);
   if (reduction != 1 && reduction != 2 && reduction != 4 && reduction != 8) {
@@ -230,10 +249,7 @@ ReducedImage decode_jpeg(std::string_view bytes, std::string_view name, ChooseRe
   image.pixels.reserve(
       static_cast<size_t>(reduced(result.width) * reduced(result.height) * image.channels));
   std::vector<uint8_t> row;
-  if (!decoder.read_rows(row, image.pixels)) {
-    fail_data("Image '", name, "' is a damaged or truncated JPEG (", decoder.message(),
-              "); replace or remove it.");
-  }
+  if (!decoder.read_rows(row, image.pixels)) fail_damaged(decoder, name);
   image.width = decoder.read_width();
   image.height = decoder.read_height();
   return result;

@@ -149,17 +149,30 @@ void check_header(std::string_view bytes, std::string_view name, const ImageLimi
   check_image_size(side(16), side(20), name, limits);
 }
 
+[[noreturn]] void fail_damaged(const char* reason, std::string_view name) {
+  fail_data("Image '", name, "' is a damaged or truncated PNG (", reason,
+            "); replace or remove it.");
+}
+
+void read_size(PngDecoder& decoder, std::string_view bytes, std::string_view name,
+               const ImageLimits& limits) {
+  check_header(bytes, name, limits);
+  if (!decoder.read_header(limits)) fail_damaged(decoder.message(), name);
+  check_image_size(decoder.width(), decoder.height(), name, limits);
+}
+
 }  // namespace
 
-Image decode_png(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
-  check_header(bytes, name, limits);
+int64_t png_work(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
   PngDecoder decoder(bytes);
-  const auto damaged = [&](const char* reason) {
-    fail_data("Image '", name, "' is a damaged or truncated PNG (", reason,
-              "); replace or remove it.");
-  };
-  if (!decoder.read_header(limits)) damaged(decoder.message());
-  check_image_size(decoder.width(), decoder.height(), name, limits);
+  read_size(decoder, bytes, name, limits);
+  return decoder.width() * decoder.height();
+}
+
+Image decode_png(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
+  PngDecoder decoder(bytes);
+  read_size(decoder, bytes, name, limits);
+  const auto damaged = [&](const char* reason) { fail_damaged(reason, name); };
   if (decoder.raw_bytes() / kMaxExpansion > static_cast<int64_t>(bytes.size())) {
     damaged("too few bytes for its size");
   }

@@ -1,9 +1,10 @@
 #include "tost/serve/app.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <sstream>
 
 #include "tost/base/process_memory.h"
@@ -16,6 +17,8 @@ namespace tost {
 using nlohmann::json;
 
 namespace {
+
+constexpr int64_t kMostPixels = 1'200'000'000, kDecoders = 2;
 
 // The part of `path` that stands for the pattern's '*'; nothing where it does not fit.
 std::optional<std::string> fits(const std::string& path, const std::string& pattern) {
@@ -126,19 +129,44 @@ ApiError queue_full() {
   return {429, "Too many requests wait; try again later.", {}, "queue_full"};
 }
 
-ApiError shutting_down() {
-  return {503, "The server is shutting down."};
+void Call::fail(const ApiError& error) const {
+  if (error.code == "queue_full") ++app.metrics.refused;
+  try {
+    exchange->answer(error_response(error));
+  } catch (const std::bad_alloc&) {
+    // The connection closes once this request is let go.
+  }
+}
+
+std::shared_ptr<void> Budget::take(int64_t amount) {
+  if ((taken_ += amount) > most_) {
+    taken_ -= amount;
+    return nullptr;
+  }
+  return {this, [amount](Budget* budget) { budget->taken_ -= amount; }};
 }
 
 void Call::answer(const json& body) const {
   exchange->answer({.body = json_text(body)});
 }
 
+ApiError shutting_down() {
+  return {503, "The server is shutting down."};
+}
+
 App::App(const AppConfig& c, const SessionLimits& s, const std::atomic<bool>& stop)
-    : config(c), sessions(s), stop_(stop) {}
+    : config(c),
+      lines(STDERR_FILENO),
+      sessions(s),
+      pixels(kMostPixels),
+      decoders(kDecoders, c.queue),
+      stop_(stop),
+      workers_(c.workers, c.queue) {}
 
 void App::end() {
   ended_ = true;
+  workers_.stop();
+  decoders.stop();
   for (auto& model : models_) {
     if (model.language != nullptr) model.language->stop();
     if (model.pictures != nullptr) model.pictures->stop();
@@ -201,15 +229,26 @@ const ServedModel& App::pictures(const std::string& id) const {
                     [](const ServedModel& m) { return m.pictures != nullptr; });
 }
 
-std::optional<HttpResponse> App::admit(const HttpRequest& request) const {
+std::optional<HttpResponse> App::admit(HttpRequest& request) const {
   if (!host_allowed(request.host, config.hosts)) {
     return error_response(
         {403, cat("The host ", shown(request.host, 60),
                   " is not this server's; if it is, allow it ", "with --allow-host.")});
   }
   if (!origin_allowed(request.origin, request.host)) {
-    return error_response(
-        {403, cat("Pages of ", shown(request.origin, 60), " may not use this server.")});
+    const auto& known = config.origins;
+    if (std::find(known.begin(), known.end(), request.origin) == known.end()) {
+      return error_response(
+          {403, cat("Pages of ", shown(request.origin, 60),
+                    " may not use this server; if they may, allow them with --allow-origin.")});
+    }
+    request.allow_origin = request.origin;
+    if (request.method == "OPTIONS") {  // a browser's question before the request
+      return HttpResponse{
+          .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                      {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+                      {"Access-Control-Max-Age", "600"}}};
+    }
   }
   const auto found = find_route(request);
   if (found.route == nullptr && found.methods.empty()) {
@@ -229,52 +268,57 @@ std::optional<HttpResponse> App::admit(const HttpRequest& request) const {
                            {},
                            "invalid_api_key"});
   }
-  if (draining() && !found.route->open) {
-    return error_response(shutting_down());
-  }
   return std::nullopt;
 }
 
 void App::handle(std::shared_ptr<Exchange> exchange) {
   auto found = find_route(exchange->request);
-  Call call{*this, std::move(exchange), std::move(found.argument)};
-  try {
-    if (!found.route->open) call.query = query_of(call.request().query, found.route->query);
-    found.route->run(call);
-  } catch (...) {
-    const auto error = current_error();
-    if (error.status == 429) ++metrics.refused;
-    call.fail(error);
+  const Call call{*this, std::move(exchange), std::move(found.argument)};
+  if (found.route->at_once) return run(*found.route, call);
+  if (!workers_.run([this, route = found.route, call] { run(*route, call); })) {
+    call.fail({503, "Too many requests wait to be read; try again later.", {}, "queue_full"});
   }
 }
 
-void App::log(const HttpRequest& request, int status, int64_t bytes, double seconds) {
+void App::run(const Route& route, const Call& received) {
+  received.attempt([&] {
+    Call call = received;
+    if (!route.open) call.query = query_of(call.request().query, route.query);
+    route.run(call);
+  });
+  received.exchange->request.release_body();
+}
+
+void App::log(const HttpRequest& request, const HttpOutcome& outcome) {
   const auto found = find_route(request);
-  metrics.add_request(found.route != nullptr ? found.route->path : "other", status, seconds);
+  metrics.add_request(found.route != nullptr ? found.route->path : "other", outcome.status,
+                      outcome.seconds);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const json line{
+  json line{
       {"time", double(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) * 1e-3},
       {"id", request.id},
+      {"client", request.client},
       {"method", escaped(request.method, 20)},
       {"path", escaped(request.path, 200)},
-      {"status", status},
-      {"bytes", bytes},
-      {"seconds", seconds}};
-  std::fprintf(stderr, "%s\n", json_text(line).c_str());
+      {"status", outcome.status},
+      {"bytes", outcome.bytes},
+      {"seconds", outcome.seconds}};
+  if (!outcome.model.empty()) {
+    line.update(TOST_MEMBERS(outcome, model, prompt_tokens, new_tokens));
+  }
+  lines.add(json_text(line));
 }
 
 HttpHandler App::handler() {
-  return {.admit = [this](const HttpRequest& request) { return admit(request); },
+  return {.admit = [this](HttpRequest& request) { return admit(request); },
           .handle = [this](std::shared_ptr<Exchange> e) { handle(std::move(e)); },
           .refuse =
               [](int status, const std::string& message) {
                 return error_response({status, message});
               },
-          .done = [this](const HttpRequest& request, int status, int64_t bytes,
-                         double seconds) { log(request, status, bytes, seconds); }};
+          .done = [this](const HttpRequest& request,
+                         const HttpOutcome& outcome) { log(request, outcome); }};
 }
-
-// --- routes of the server itself ---------------------------------------------------------------
 
 namespace {
 
@@ -334,6 +378,7 @@ void show_metrics(const Call& call) {
       {"tost_held_prompt_tokens", {"Of prompts that are held.", prompt_tokens}},
       {"tost_sessions", {"Stored sessions.", double(app.sessions.count())}},
       {"tost_session_bytes", {"Of them in memory.", double(app.sessions.bytes_in_memory())}},
+      {"tost_log_lines_dropped", {"Lines that nobody read in time.", double(app.lines.dropped())}},
       {"tost_resident_bytes", {"Memory of the process.", double(resident_bytes())}}};
   if (app.connections) {
     gauges["tost_connections"] = {"Open connections.", double(app.connections())};
@@ -347,7 +392,7 @@ void show_metrics(const Call& call) {
 const std::vector<Route>& server_routes() {
   static const std::vector<Route> routes{{"GET", "/health", health, {}, true},
                                          {"GET", "/ready", ready, {}, true},
-                                         {"GET", "/metrics", show_metrics},
+                                         {"GET", "/metrics", show_metrics, {}, false, true},
                                          {"GET", "/v1/models", list_models},
                                          {"GET", "/v1/models/*", show_model}};
   return routes;

@@ -13,25 +13,44 @@
 #include "tost/serve/chat_template.h"
 #include "tost/serve/http.h"
 #include "tost/serve/language_service.h"
+#include "tost/serve/log_lines.h"
 #include "tost/serve/metrics.h"
 #include "tost/serve/picture_service.h"
 #include "tost/serve/session_store.h"
+#include "tost/serve/workers.h"
 
 namespace tost {
 
 struct AppConfig {
-  std::string key;                 // that requests must show; empty: none
-  std::vector<std::string> hosts;  // names in Host other than localhost and addresses
+  std::string key;                   // that requests must show; empty: none
+  std::vector<std::string> hosts;    // names in Host other than localhost and addresses
+  std::vector<std::string> origins;  // sites whose pages may use the server
   std::optional<ChatTemplate> chat;
   int64_t most_new_tokens = 4096;  // of a text
   int64_t most_texts = 16;         // of a request
   double request_s = 300;
+  int64_t workers = 4, queue = 256;  // threads of requests, and requests that wait for them
 };
 
 struct ServedModel {
   std::string id;
   std::unique_ptr<LanguageService> language;
   std::unique_ptr<PictureService> pictures;  // one of the two
+};
+
+struct Call;
+struct Route;
+
+// A sum that what is in flight may reach.
+class Budget {
+ public:
+  explicit Budget(int64_t most) : most_(most) {}
+  // A part of it until the last copy is destroyed; null if there is not as much left.
+  std::shared_ptr<void> take(int64_t amount);
+
+ private:
+  const int64_t most_;
+  std::atomic<int64_t> taken_{0};
 };
 
 class App {
@@ -56,19 +75,28 @@ class App {
   bool ended() const { return ended_; }
 
   const AppConfig config;
+  LogLines lines;
   Metrics metrics;
   SessionStore sessions;
   std::function<int64_t()> connections;  // for the metrics; may be empty
+  Budget pixels;                         // of pictures from their decoding to their answer
+  Workers decoders;                      // of pictures: texts do not wait for these
 
  private:
-  std::optional<HttpResponse> admit(const HttpRequest& request) const;
+  std::optional<HttpResponse> admit(HttpRequest& request) const;
   void handle(std::shared_ptr<Exchange> exchange);
-  void log(const HttpRequest& request, int status, int64_t bytes, double seconds);
+  void run(const Route& route, const Call& received);
+  void log(const HttpRequest& request, const HttpOutcome& outcome);
 
   std::vector<ServedModel> models_;
   const std::atomic<bool>& stop_;
   std::atomic<bool> ended_{false};
+  Workers workers_;
 };
+
+// What a request gets where too many wait already, and where the server ends before its turn.
+ApiError queue_full();
+ApiError shutting_down();
 
 // A request on its way to its function.
 struct Call {
@@ -84,33 +112,35 @@ struct Call {
   }
   const HttpRequest& request() const { return exchange->request; }
   void answer(const nlohmann::json& body) const;
-  void fail(const ApiError& error) const { exchange->answer(error_response(error)); }
+  void fail(const ApiError& error) const;
+  // Runs `work`, and answers with what it throws. Not for a client that has left.
+  template <class Work>
+  void attempt(const Work& work) const {
+    if (exchange->gone()) return;
+    try {
+      if (app.ended()) throw shutting_down();
+      work();
+    } catch (...) {
+      fail(current_error());
+    }
+  }
 };
 
-// What a request gets where too many wait already, and where the server ends before its turn.
-ApiError queue_full();
-ApiError shutting_down();
 // Runs `work` on the thread of `service`; what it throws becomes the answer. Throws queue_full().
 template <class Service, class Work>
 void run_on(Service& service, const Call& call, Work work) {
-  const bool taken = service.run([call, work](auto& model) {
-    if (call.exchange->gone()) return;
-    try {
-      if (call.app.ended()) throw shutting_down();
-      work(model);
-    } catch (...) {
-      call.fail(current_error());
-    }
-  });
+  const bool taken = service.run([call, work](auto& model) { call.attempt([&] { work(model); }); });
   if (!taken) throw call.app.ended() ? shutting_down() : queue_full();
 }
 
+// Routes run on request workers, so they may parse, tokenize and wait for a lock.
 struct Route {
   const char* method;
   const char* path;  // '*' stands for one part
   void (*run)(const Call& call);
   std::vector<std::string> query = {};  // parameters it takes; others are refused
   bool open = false;                    // answered without the key, whatever the query
+  bool at_once = open;                  // answered by the I/O thread: it takes no time
 };
 // The tables of the files of routes.
 const std::vector<Route>& language_routes();

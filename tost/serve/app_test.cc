@@ -2,8 +2,89 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+
 namespace tost {
 namespace {
+
+// Keeps its answer; `gate`: what its answer waits for.
+struct Asked : Exchange {
+  Asked(const std::string& method, const std::string& target) : Exchange(HttpRequest{}) {
+    request.method = method;
+    request.path = target.substr(0, target.find('?'));
+    if (request.path != target) request.query = target.substr(request.path.size() + 1);
+  }
+  void answer(HttpResponse response) override {
+    answering.set_value();
+    if (gate.valid()) gate.wait();
+    answered.set_value(std::move(response));
+  }
+  void begin(HttpResponse) override {}
+  void send(const std::string&) override {}
+  void end() override {}
+  bool gone() const override { return false; }
+  HttpResponse wait() { return answered.get_future().get(); }
+
+  std::shared_future<void> gate;
+  std::promise<void> answering;
+  std::promise<HttpResponse> answered;
+};
+
+std::shared_ptr<Asked> ask(App& app, const std::string& target,
+                           const std::shared_future<void>& gate = {}) {
+  const auto asked = std::make_shared<Asked>("GET", target);
+  asked->gate = gate;
+  app.handler().handle(asked);
+  return asked;
+}
+
+TEST(App, WhatTakesLongWaitsForAWorkerAndHealthDoesNot) {
+  const std::atomic<bool> stop{false};
+  App app({.workers = 1, .queue = 1}, {}, stop);
+  std::promise<void> gate;
+  const auto open = gate.get_future().share();
+  const auto first = ask(app, "/v1/models", open);
+  first->answering.get_future().wait();
+  const auto second = ask(app, "/v1/models");
+  const auto refused = ask(app, "/v1/models")->wait();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at(0).first, "Retry-After");
+  for (const char* path : {"/health", "/ready", "/metrics", "/"}) {
+    EXPECT_EQ(ask(app, path)->wait().status, 200) << path;
+  }
+  gate.set_value();
+  EXPECT_EQ(first->wait().status, 200);
+  EXPECT_EQ(second->wait().status, 200);
+}
+
+TEST(App, RefusesWhatWaitsAtTheEnd) {
+  const std::atomic<bool> stop{false};
+  App app({.workers = 1}, {}, stop);
+  std::promise<void> gate;
+  const auto first = ask(app, "/v1/models", gate.get_future().share());
+  first->answering.get_future().wait();
+  const auto second = ask(app, "/v1/models");
+  const auto end = std::async(std::launch::async, [&app] { app.end(); });
+  while (!app.ended()) std::this_thread::yield();
+  gate.set_value();
+  EXPECT_EQ(first->wait().status, 200);
+  EXPECT_EQ(second->wait().status, 503);
+}
+
+TEST(App, TakesTheParametersOfAPathInAnyOrderAndNoOthers) {
+  const std::vector<std::string> known{"after", "limit"};
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(query_of("", known), Values());
+  EXPECT_EQ(query_of("limit=5&after=a%2Db+c", known), (Values{{"after", "a-b c"}, {"limit", "5"}}));
+  EXPECT_EQ(query_of("&after&limit==%4", known), (Values{{"after", ""}, {"limit", "=%4"}}));
+  for (const char* query : {"limits=5", "limit=5&x=", "limit=1&limit=1", "=5"}) {
+    EXPECT_THROW(query_of(query, known), ApiError) << query;
+  }
+  const std::atomic<bool> stop{false};
+  App app({}, {}, stop);
+  EXPECT_EQ(ask(app, "/v1/models?x=1")->wait().status, 400);
+  EXPECT_EQ(ask(app, "/?x=1")->wait().status, 200);
+}
 
 TEST(Access, ComparesWholeSecrets) {
   EXPECT_TRUE(same_secret("Bearer k", "Bearer k"));

@@ -16,7 +16,7 @@ namespace tost {
 struct HttpLimits {
   int64_t header_bytes = 16 << 10;
   int64_t body_bytes = 8 << 20;
-  int64_t bodies_bytes = 256 << 20;  // of all requests that are being read or answered
+  int64_t bodies_bytes = 256 << 20;  // of all bodies that arrive or wait to be parsed
   int64_t connections = 2000;
   // Whole times, not times of a read: a header that comes byte by byte has no longer.
   double header_s = 20, body_s = 60, write_s = 30;
@@ -27,7 +27,25 @@ struct HttpRequest {
   std::string id;  // of the log and of the answer's header X-Request-Id
   std::string method, path, query;
   std::string host, origin, authorization, content_type;
+  std::string client;        // its address
+  std::string allow_origin;  // set by admit(): the site whose pages may read the answer
   std::string body;
+  std::shared_ptr<void> body_share;  // of the bytes that all bodies may take
+
+  // Once it is parsed: others may come.
+  void release_body() {
+    body = {};
+    body_share.reset();
+  }
+};
+
+// What came of a request, for the log.
+struct HttpOutcome {
+  int status = 0;  // 499: the client left before an answer began
+  int64_t bytes = 0;
+  double seconds = 0;
+  std::string model;
+  int64_t prompt_tokens = 0, new_tokens = 0;
 };
 
 struct HttpResponse {
@@ -53,16 +71,27 @@ class Exchange {
   virtual void end() = 0;
   // Whether the client has left or does not read: nobody waits for the rest.
   virtual bool gone() const = 0;
+  // For the log: which model answers. Before the answer ends; counts are added.
+  virtual void record(const std::string& /*model*/, int64_t /*prompt_tokens*/ = 0,
+                      int64_t /*new_tokens*/ = 0) {}
 };
 
 struct HttpHandler {
   // Called with the header alone: an answer refuses the request, whose body is then not read.
-  std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
+  std::function<std::optional<HttpResponse>(HttpRequest&)> admit;
   // Returns soon; the answer may come later from another thread.
   std::function<void(std::shared_ptr<Exchange>)> handle;
   // Of a request that could not be read: status and a sentence.
   std::function<HttpResponse(int status, const std::string& message)> refuse;
-  std::function<void(const HttpRequest&, int status, int64_t bytes, double seconds)> done;
+  std::function<void(const HttpRequest&, const HttpOutcome&)> done;
+};
+
+// How a server ends: what it calls must not throw.
+struct HttpEnding {
+  std::function<void()> stopping = {};  // first
+  double notice_s = 0;                  // then requests are still taken for so long
+  double drain_s = 30;                  // then those that run have so long
+  std::function<void()> ending = {};    // last; may answer the rest
 };
 
 struct HttpCore;  // keeps Boost out of this header
@@ -80,10 +109,8 @@ class HttpServer {
   int64_t port() const;
   int64_t connections() const;
 
-  // Serves with `threads` threads until `stop`; then takes no more requests, waits `drain_s` at
-  // most for those being answered, calls `ending`, which may answer the rest, and ends.
-  void run(const std::atomic<bool>& stop, int64_t threads, double drain_s,
-           const std::function<void()>& ending = {});
+  // Serves with `threads` threads until `stop`, and then ends.
+  void run(const std::atomic<bool>& stop, int64_t threads, const HttpEnding& ending);
 
  private:
   std::unique_ptr<HttpCore> core_;

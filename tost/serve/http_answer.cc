@@ -27,10 +27,14 @@ const char* reason(int status) {
       return "Conflict";
     case 413:
       return "Payload Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 429:
       return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
     default:
@@ -43,7 +47,7 @@ const char* reason(int status) {
 void Answer::answer(HttpResponse response) {
   {
     const std::lock_guard lock(mutex_);
-    if (status_ != 0) return;
+    if (outcome_.status != 0) return;
     const auto size = std::to_string(response.body.size());
     response.headers.emplace_back("Content-Length", size);
     start(response);
@@ -55,7 +59,7 @@ void Answer::answer(HttpResponse response) {
 
 void Answer::begin(HttpResponse head) {
   const std::lock_guard lock(mutex_);
-  if (status_ != 0) return;
+  if (outcome_.status != 0) return;
   streaming_ = true;
   if (chunked_) {
     head.headers.emplace_back("Transfer-Encoding", "chunked");
@@ -105,18 +109,39 @@ void Answer::abandon() {
 bool Answer::take(std::string& bytes) {
   const std::lock_guard lock(mutex_);
   bytes = std::exchange(waiting_, {});
-  written_ += int64_t(bytes.size());
+  outcome_.bytes += int64_t(bytes.size());
   return ended_;
 }
 
 void Answer::start(const HttpResponse& r) {
-  status_ = r.status;
+  outcome_.status = r.status;
   waiting_ =
       cat("HTTP/1.1 ", r.status, " ", reason(r.status), "\r\nContent-Type: ", r.type,
           "\r\nX-Request-Id: ", request.id, "\r\nX-Content-Type-Options: nosniff\r\nConnection: ",
           keep_alive_ ? "keep-alive" : "close", "\r\n");
   for (const auto& [name, value] : r.headers) waiting_ += cat(name, ": ", value, "\r\n");
+  if (!request.allow_origin.empty()) {
+    waiting_ +=
+        cat("Access-Control-Allow-Origin: ", request.allow_origin,
+            "\r\nAccess-Control-Expose-Headers: X-Request-Id, Retry-After\r\nVary: Origin\r\n");
+  }
   waiting_ += "\r\n";
+}
+
+void Answer::record(const std::string& model, int64_t prompt_tokens, int64_t new_tokens) {
+  const std::lock_guard lock(mutex_);
+  outcome_.model = model;
+  outcome_.prompt_tokens += prompt_tokens;
+  outcome_.new_tokens += new_tokens;
+}
+
+HttpOutcome Answer::outcome() const {
+  const std::lock_guard lock(mutex_);
+  HttpOutcome outcome = outcome_;
+  if (outcome.status == 0) outcome.status = 499;
+  outcome.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  return outcome;
 }
 
 }  // namespace tost

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -24,6 +25,7 @@ class Answer : public Exchange {
   void send(const std::string& part) override;
   void end() override;
   bool gone() const override { return gone_; }
+  void record(const std::string& model, int64_t prompt_tokens, int64_t new_tokens) override;
 
   void leave() { gone_ = true; }
   // The handler let go of it.
@@ -32,21 +34,19 @@ class Answer : public Exchange {
   bool take(std::string& bytes);
 
   bool keep_alive() const { return keep_alive_; }
-  int status() const { return status_; }
-  int64_t written() const { return written_; }
+  HttpOutcome outcome() const;
 
  private:
   void start(const HttpResponse& response);
 
   const bool chunked_;
-  std::atomic<bool> keep_alive_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::atomic<bool> keep_alive_, gone_{false};
   const std::function<void()> wake_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  HttpOutcome outcome_;  // without its time
   std::string waiting_;
   bool streaming_ = false, ended_ = false;
-  std::atomic<bool> gone_{false};
-  std::atomic<int> status_{0};
-  std::atomic<int64_t> written_{0};
 };
 
 }  // namespace tost

@@ -18,98 +18,159 @@ using nlohmann::json;
 constexpr ImageLimits kPictureLimits{
     .max_side = 16'384, .max_pixels = 40'000'000, .max_file_bytes = 64 << 20};
 constexpr size_t kMostPictures = 64;
+// Pixels to decode for a request, and what a pixel that waits for the network counts.
+constexpr int64_t kMostWork = 400'000'000, kSeenWork = 4;
 constexpr int64_t kMostExplained = 512;  // tokens
 
-// A picture in the body itself, or pictures in JSON as base64, with or without "data:…;base64,".
-struct PictureRequest {
-  std::string model;
-  std::vector<std::string> files;
+// The pictures of a request, which hold their part of the budgets until it is answered.
+struct Pictures {
+  const ServedModel& model;
   int64_t top = 5;
+  std::vector<std::string> files = {};
+  std::vector<std::shared_ptr<void>> shares = {};
 };
+using PicturesPtr = std::shared_ptr<Pictures>;
 
-std::string decoded(const json& value) {
-  if (!value.is_string()) throw ApiError(400, "An image is a text in base64.", "images");
+std::string file_of(const json& value, const char* field) {
+  if (!value.is_string()) throw ApiError(400, "An image is a text in base64.", field);
   const auto& text = value.get_ref<const std::string&>();
   size_t begin = 0;
   if (starts_with(text, "data:")) {
     const size_t comma = text.find(";base64,");
     if (comma == std::string::npos) {
-      throw ApiError(400, "An image is a data URL without ';base64,'.", "images");
+      throw ApiError(400, "An image is a data URL without ';base64,'.", field);
     }
     begin = comma + 8;
   }
   auto bytes = from_base64(std::string_view(text).substr(begin));
-  if (!bytes) throw ApiError(400, "An image is not well-formed base64.", "images");
+  if (!bytes) throw ApiError(400, "An image is not well-formed base64.", field);
   return std::move(*bytes);
 }
 
-PictureRequest picture_request(const Call& call, const char* field) {
-  const auto& request = call.request();
-  PictureRequest result;
-  if (starts_with(request.content_type, "image/")) {
-    result.model = call.parameter("model");
-    result.files.push_back(request.body);
-    return result;
-  }
-  Fields fields(request.body);
-  result.model = fields.text("model", {});
-  result.top = fields.count("top_k", 5, 1, 1 << 20);
-  const auto& value = fields.take(field);
-  fields.finish();
-  const json list = value.is_array() ? value : json::array({value});
-  if (value.is_null() || list.empty() || list.size() > kMostPictures) {
-    throw ApiError(
-        400, cat("'", field, "' is a picture in base64 or a list of 1 to ", kMostPictures, "."),
-        field);
-  }
-  for (const auto& item : list) result.files.push_back(decoded(item));
-  return result;
+bool is_picture(const HttpRequest& request) {
+  return starts_with(request.content_type, "image/");
 }
 
-std::vector<Image> decode_pictures(const PictureRequest& request) {
-  std::vector<Image> images;
-  for (size_t i = 0; i < request.files.size(); ++i) {
-    images.push_back(decode_image(request.files[i], cat("Image ", i + 1), kPictureLimits));
+// A picture that was sent as a page's form sends it, or without its type.
+void refuse_forms(const HttpRequest& request) {
+  const bool form = starts_with(request.content_type, "multipart/");
+  if (!form && (is_picture(request) || !looks_like_image(request.body))) return;
+  throw ApiError(415, cat(form ? "The picture came in a form" : "The picture came without its type",
+                          "; send its bytes as the body, with 'Content-Type: image/png' or "
+                          "'image/jpeg', or in JSON as base64."));
+}
+
+// One as the body itself.
+PicturesPtr sent_picture(const Call& call) {
+  return std::make_shared<Pictures>(Pictures{.model = call.app.pictures(call.parameter("model")),
+                                             .files = {std::move(call.exchange->request.body)}});
+}
+
+// One to `most` in JSON as base64, with or without "data:…;base64,".
+PicturesPtr listed_pictures(const Call& call, Fields& fields, const char* field, size_t most) {
+  auto model = fields.text("model", call.parameter("model"));
+  Pictures result{.model = call.app.pictures(model), .top = fields.count("top_k", 5, 1, 1 << 20)};
+  const auto& value = fields.take(field);
+  fields.finish();
+  const size_t count = value.is_array() ? value.size() : value.is_null() ? 0 : 1;
+  if (count == 0 || count > most) {
+    throw ApiError(400,
+                   cat("'", field, "' is a picture in base64",
+                       most > 1 ? cat(" or a list of 1 to ", most) : std::string(), "."),
+                   field);
   }
-  return images;
+  for (size_t i = 0; i < count; ++i) {
+    result.files.push_back(file_of(value.is_array() ? value[i] : value, field));
+  }
+  return std::make_shared<Pictures>(std::move(result));
+}
+
+// Takes the pictures' part of the budgets, decodes one after the other on another thread, where
+// `take` gets each before the next, and then runs `answer` on the model's thread.
+void decode_pictures(const Call& call, const PicturesPtr& pictures,
+                     std::function<void(const Image&, const Preprocess&)> take,
+                     std::function<void(PictureService&)> answer) {
+  const auto& preprocess = pictures->model.pictures->loaded().info.preprocess;
+  const auto& files = pictures->files;
+  int64_t work = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    work += decoding_work(files[i], cat("Image ", i + 1), kPictureLimits);
+  }
+  if (work > kMostWork) {
+    throw ApiError(413, cat("The pictures have ", work, " pixels to decode, where each scan of a ",
+                            "progressive JPEG counts; at most ", kMostWork,
+                            " are decoded for a request: send fewer or smaller ones."));
+  }
+  // What the network sees stays in memory until it is seen.
+  work += kSeenWork * int64_t(files.size()) * preprocess.size * preprocess.size;
+  const auto part = call.app.pixels.take(work);
+  if (part == nullptr) {
+    throw ApiError(503, "Too many pictures are being decoded; try again later.", {}, "queue_full");
+  }
+  pictures->shares = {part, call.request().body_share};
+  const auto decode = [call, pictures, &preprocess, take = std::move(take),
+                       answer = std::move(answer)] {
+    for (size_t i = 0; i < pictures->files.size(); ++i) {
+      if (call.exchange->gone()) return;
+      if (call.app.ended()) throw shutting_down();
+      take(
+          decode_image(std::exchange(pictures->files[i], {}), cat("Image ", i + 1), kPictureLimits),
+          preprocess);
+    }
+    pictures->shares.pop_back();  // of the body
+    run_on(*pictures->model.pictures, call, answer);
+  };
+  if (!call.app.decoders.run([call, decode] { call.attempt(decode); })) throw queue_full();
 }
 
 void classify(const Call& call) {
-  const auto request = picture_request(call, "images");
-  const auto& model = call.app.pictures(request.model);
-  const auto& info = model.pictures->loaded().info;
-  std::vector<Image> seen;
-  for (const auto& image : decode_pictures(request)) {
-    seen.push_back(fit_image(image, info.preprocess));
+  refuse_forms(call.request());
+  PicturesPtr pictures;
+  if (is_picture(call.request())) {
+    pictures = sent_picture(call);
+  } else {
+    Fields fields(call.request().body);
+    pictures = listed_pictures(call, fields, "images", kMostPictures);
   }
-  run_on(*model.pictures, call, [call, &model, seen, top = request.top](PictureService& service) {
+  const auto seen = std::make_shared<std::vector<Image>>();
+  const auto answer = [call, pictures, seen](PictureService& service) {
     const auto& classes = service.loaded().info.classes;
-    const auto probabilities = service.probabilities(seen);
+    const auto probabilities = service.probabilities(*seen);
     json data = json::array();
-    for (size_t i = 0; i < seen.size(); ++i) {
+    for (size_t i = 0; i < seen->size(); ++i) {
       json ranked = json::array();
-      for (const auto& c : rank_classes(probabilities[int64_t(i)], classes, top)) {
+      for (const auto& c : rank_classes(probabilities[int64_t(i)], classes, pictures->top)) {
         ranked.push_back(to_json(c));
       }
       data.push_back({{"index", i}, {"top", ranked}});
     }
-    call.answer({{"object", "list"}, {"model", model.id}, {"data", data}});
-  });
+    call.exchange->record(pictures->model.id);
+    call.answer({{"object", "list"}, {"model", pictures->model.id}, {"data", data}});
+  };
+  decode_pictures(
+      call, pictures,
+      [seen](const Image& image, const Preprocess& preprocess) {
+        seen->push_back(fit_image(image, preprocess));
+      },
+      answer);
 }
 
-void explain_picture(const Call& call, const PictureRequest& request) {
-  const auto& model = call.app.pictures(request.model);
-  auto images = decode_pictures(request);
-  if (images.size() != 1) throw ApiError(400, "One picture is explained at a time.", "image");
-  run_on(
-      *model.pictures, call, [call, &model, image = std::move(images[0])](PictureService& service) {
-        const auto& loaded = service.loaded();
-        auto maps =
-            picture_maps(*loaded.model, loaded.info, picture_input(image, loaded.info.preprocess));
-        auto answer = to_json(maps);
-        answer["model"] = model.id;
-        call.answer(answer);
-      });
+void explain_picture(const Call& call, const PicturesPtr& pictures) {
+  const auto input = std::make_shared<PictureInput>();
+  const auto answer = [call, pictures, input](PictureService& service) {
+    const auto& loaded = service.loaded();
+    const auto maps = picture_maps(*loaded.model, loaded.info, std::move(*input));
+    auto seen = to_json(maps);
+    seen["model"] = pictures->model.id;
+    call.exchange->record(pictures->model.id);
+    call.answer(seen);
+  };
+  decode_pictures(
+      call, pictures,
+      [input](const Image& image, const Preprocess& preprocess) {
+        *input = picture_input(image, preprocess);
+      },
+      answer);
 }
 
 json trace_json(const ServedModel& model, const std::vector<int32_t>& ids, const TextTrace& trace) {
@@ -134,8 +195,7 @@ json trace_json(const ServedModel& model, const std::vector<int32_t>& ids, const
           {"layers", layers}};
 }
 
-void explain_words(const Call& call) {
-  Fields fields(call.request().body);
+void explain_words(const Call& call, Fields& fields) {
   const auto& model = call.app.language(fields.text("model", {}));
   const auto ids = encode_text(model, fields.needed_text("text"));
   fields.finish();
@@ -146,15 +206,17 @@ void explain_words(const Call& call) {
   }
   run_on(*model.language, call, [call, &model, ids](LanguageModel& network) {
     const auto batch = torch::tensor(ids, torch::kLong).unsqueeze(0);
+    call.exchange->record(model.id, int64_t(ids.size()));
     call.answer(trace_json(model, ids, trace_text(network, batch)));
   });
 }
 
 void explain(const Call& call) {
-  const auto& request = call.request();
-  const bool picture =
-      starts_with(request.content_type, "image/") || Fields(request.body).has("image");
-  picture ? explain_picture(call, picture_request(call, "image")) : explain_words(call);
+  refuse_forms(call.request());
+  if (is_picture(call.request())) return explain_picture(call, sent_picture(call));
+  Fields fields(call.request().body);
+  if (!fields.has("image")) return explain_words(call, fields);
+  explain_picture(call, listed_pictures(call, fields, "image", 1));
 }
 
 void page(const Call& call) {

@@ -1,8 +1,5 @@
 #include "tost/serve/picture_service.h"
 
-#include <utility>
-
-#include "tost/base/thread.h"
 #include "tost/kinds/vision/engine.h"
 
 namespace tost {
@@ -12,29 +9,9 @@ PictureService::PictureService(LoadedModel loaded, Precision precision, int64_t 
     : loaded_(std::move(loaded)),
       precision_(precision),
       runner_(*loaded_.model, precision, /*engine=*/VisionEngine::supports(*loaded_.model)),
-      queue_(queue),
-      threads_(threads) {
-  thread_ = start_thread([this] { loop(); });
-}
-
-void PictureService::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-bool PictureService::run(std::function<void(PictureService&)> work) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_ || int64_t(works_.size()) >= queue_) return false;
-    works_.push_back(std::move(work));
-  }
-  wake_.notify_all();
-  return true;
-}
+      thread_(1, queue, [threads] {
+        if (threads > 0) at::set_num_threads(int(threads));
+      }) {}
 
 torch::Tensor PictureService::probabilities(const std::vector<Image>& pictures) {
   const torch::InferenceMode no_grad;
@@ -46,21 +23,6 @@ torch::Tensor PictureService::probabilities(const std::vector<Image>& pictures) 
     normalize(pictures[i], batch[int64_t(i)].data_ptr<float>());
   }
   return runner_.logits(batch).to(torch::kDouble).softmax(1);
-}
-
-void PictureService::loop() {
-  if (threads_ > 0) at::set_num_threads(int(threads_));
-  for (;;) {
-    std::function<void(PictureService&)> work;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !works_.empty(); });
-      if (stopping_) return;
-      work = std::move(works_.front());
-      works_.pop_front();
-    }
-    work(*this);
-  }
 }
 
 }  // namespace tost

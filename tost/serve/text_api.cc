@@ -232,6 +232,7 @@ void TextAnswer::end(size_t i, TextEnd end) {
     choice.end.error = current_error().message;
   }
   lease_.reset();
+  exchange_->record(model_.id, choice.end.prompt_tokens, choice.end.new_tokens);
   const auto error = error_response({500, choice.end.error});
   const bool failed = choice.end.reason == "failed";
   if (failed && !form_.stream) exchange_->answer(error);

@@ -86,6 +86,7 @@ void embed(const Call& call) {
              {"index", data.size()},
              {"embedding", base64 ? json(base64_of(text.direction)) : json(text.direction)}});
       }
+      call.exchange->record(model.id, tokens);
       call.answer({{"object", "list"},
                    {"data", data},
                    {"model", model.id},

@@ -1,0 +1,92 @@
+// What the listener and the connections of an HttpServer share. Boost takes long to compile: only
+// http.cc and http_connection.cc include this.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "tost/serve/http.h"
+
+namespace tost {
+
+namespace net = boost::asio;
+using boost::system::error_code;
+using net::ip::tcp;
+
+inline constexpr auto kResult = net::as_tuple(net::use_awaitable);
+
+inline std::chrono::steady_clock::duration seconds(double s) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(s));
+}
+
+// An open connection; the list it waits in knows it by this.
+class Waiting {
+ public:
+  virtual ~Waiting() = default;
+  // Any thread. False if it is being closed already.
+  virtual bool close() = 0;
+};
+using WaitingList = std::list<std::weak_ptr<Waiting>>;
+
+// The part of one request in the bytes of all bodies, until the body is parsed.
+class BodyShare {
+ public:
+  explicit BodyShare(std::shared_ptr<std::atomic<int64_t>> sum) : sum_(std::move(sum)) {}
+  ~BodyShare() { *sum_ -= bytes_; }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+
+  void grow(int64_t bytes) {
+    *sum_ += bytes - bytes_;
+    bytes_ = bytes;
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<int64_t>> sum_;  // outlives the server in a request that waits
+  int64_t bytes_ = 0;
+};
+
+struct HttpCore {
+  HttpCore(const HttpLimits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
+
+  void listen(const std::string& address, int64_t wanted);
+  // Starts to accept, or does so again after an exception has ended it.
+  void keep_accepting();
+  net::awaitable<void> accept(std::shared_ptr<void> alive);
+  // Closes the connection of `list` that has waited longest, `but` one; false if there is none.
+  bool make_room(WaitingList& list, const Waiting* but = nullptr);
+  void close_idle();
+  std::string next_id();
+
+  const HttpLimits limits;
+  const HttpHandler handler;
+  int64_t port = 0;
+  std::atomic<bool> draining{false}, accepting{false};
+  std::atomic<int64_t> count{0}, answering{0}, ids{0};
+  const std::shared_ptr<std::atomic<int64_t>> bodies = std::make_shared<std::atomic<int64_t>>(0);
+  const uint64_t session = uint64_t(std::chrono::system_clock::now().time_since_epoch().count());
+  std::mutex mutex;
+  // Those that wait for a header, and for more of a body; the longest first.
+  WaitingList idle, reading;
+  // Last, so that connections which still run go while there is what they refer to.
+  net::io_context io;
+  tcp::acceptor acceptor{net::make_strand(io)};
+};
+
+// Serves a client until it or the server ends it.
+void start_connection(HttpCore& server, tcp::socket socket);
+
+}  // namespace tost

@@ -1,0 +1,52 @@
+#include "tost/serve/log_lines.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "tost/base/error.h"
+
+namespace tost {
+namespace {
+
+constexpr int64_t kMostLines = 4096;
+constexpr int kPollMs = 100, kLastPolls = 10;
+
+}  // namespace
+
+LogLines::LogLines(int descriptor) : descriptor_(descriptor), thread_(1, kMostLines) {}
+
+LogLines::~LogLines() {
+  ending_ = true;
+  thread_.stop();
+}
+
+void LogLines::add(std::string line) {
+  if (!thread_.run([this, line = std::move(line)] { write(line); })) ++dropped_;
+}
+
+// Never waits in write(): a pipe that is ready takes PIPE_BUF bytes.
+void LogLines::write(std::string line) {
+  line += '\n';
+  if (const int64_t all = dropped_; all > told_) {
+    line = cat("{\"dropped\": ", all - std::exchange(told_, all), "}\n", line);
+  }
+  int polls = 0;
+  for (size_t at = 0; at < line.size() && !abandoned_;) {
+    pollfd ready{descriptor_, POLLOUT, 0};
+    if (::poll(&ready, 1, kPollMs) <= 0) {
+      abandoned_ = ending_ && ++polls >= kLastPolls;
+      continue;
+    }
+    const auto count =
+        ::write(descriptor_, line.data() + at, std::min<size_t>(line.size() - at, PIPE_BUF));
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return;  // nobody can read it any more
+    at += size_t(std::max<ssize_t>(count, 0));
+  }
+}
+
+}  // namespace tost

@@ -1,0 +1,39 @@
+// Threads that take work from a bounded queue. Free of torch.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tost {
+
+class Workers {
+ public:
+  // `begin` runs first on each thread. Throws a data Error if a thread cannot be started.
+  Workers(int64_t threads, int64_t queue, std::function<void()> begin = {});
+  ~Workers() { stop(); }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // Queues `work`, whose exceptions end it alone. False if too many wait or the threads are
+  // stopped.
+  bool run(std::function<void()> work);
+  // Takes no more work, runs what waits and joins the threads. May be called again.
+  void stop();
+
+ private:
+  void loop();
+
+  const size_t queue_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> works_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tost
