@@ -1,6 +1,6 @@
 """`python -m tost.selftest`: what the operators compute on this machine, against float64; ends with 1 where one deviates.
 
-Each operator, dtype and path: values and gradients, and the time beside the plain form in the same run.
+Each operator, dtype and path: values and gradients, and its time relative to the plain form in the same run.
 """
 
 import argparse
