@@ -19,7 +19,7 @@ import cli_test
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "docs/command-line.md", "docs/models.md", "docs/explain.md"]
 FOREIGN = {"fashion-mnist", "tinyshakespeare", "wikitext-2", "lambada", "cifar10", "checkpoint.pth", "ckpt.pt",
-           "book.txt"}
+           "book.txt", "mqar"}
 LEFT_OUT = ["tost serve", "tost bench model", "tost bench scaling"]
 
 

@@ -332,8 +332,7 @@ void add_train_command(CLI::App& app) {
       ->group("What");
   set_train_help(*command, fields,
                  "Example:\n"
-                 "  tost train --data shapes --epochs 2 --out run\n"
-                 "config.json in the run folder holds what was used.");
+                 "  tost train --data shapes --epochs 2 --out run");
   command->callback([options] { run_train(*options); });
 }
 
