@@ -76,6 +76,14 @@ class Browser(unittest.TestCase):
         page.goto(address)
         return page
 
+    def until(self, page, condition):
+        """Asks again and again: the pages' policy forbids what Playwright's own waiting evaluates."""
+        for _ in range(3000):
+            if page.evaluate(condition):
+                return
+            page.wait_for_timeout(100)
+        self.fail(condition)
+
     def near(self, text, value, digits=2):
         self.assertLessEqual(abs(number(text) - value), 0.6 * 10 ** -digits * max(1, abs(value)), text)
 
@@ -320,7 +328,7 @@ class Serve(Browser):
         return page
 
     def written(self, page, text, tokens=12):
-        page.wait_for_function(f"document.querySelectorAll('.text').length >= {text} && document.querySelector('#stop').disabled && !document.querySelector('#more').disabled")
+        self.until(page, f"document.querySelectorAll('.text').length >= {text} && document.querySelector('#stop').disabled && !document.querySelector('#more').disabled")
         page.wait_for_selector("#inside:not([hidden])")
 
     def test_writes_forks_and_deletes(self):
@@ -339,7 +347,7 @@ class Serve(Browser):
             self.assertEqual(box.locator(".shared").text_content(), page.locator(".text .own").first.text_content())
             own = box.locator(".own").text_content()
             read, state = number(box.locator(".read").inner_text()), box.locator(".bytes").inner_text()
-            self.assertIn("it does not grow", box.inner_text())
+            self.assertRegex(box.inner_text(), "after token [0-9]+")
             held = self.sessions()
             self.assertIn(int(read), [session["position"] for session in held.values()])
             self.assertIn("tokens a second", box.inner_text())
@@ -349,7 +357,7 @@ class Serve(Browser):
             page.click("#more")
             self.written(page, 2)
             self.assertGreater(number(box.locator(".read").inner_text()), read)
-            self.assertEqual(box.locator(".bytes").inner_text(), state)
+            self.assertLess(number(box.locator(".bytes").inner_text().split()[0]), 1.25 * number(state.split()[0]))
             self.fits(page, width)
             whole = page.locator(".text .body").all_text_contents()
             page.reload()
@@ -359,7 +367,7 @@ class Serve(Browser):
             self.written(page, 2)
             for _ in range(2):
                 page.click(".text button")
-            page.wait_for_function("document.querySelectorAll('.text').length === 0")
+            self.until(page, "document.querySelectorAll('.text').length === 0")
             page.wait_for_timeout(500)
             self.assertEqual(set(self.sessions()), before)
 
@@ -367,7 +375,7 @@ class Serve(Browser):
         page = self.opened()
         page.fill("#tokens", "4000")
         page.click("#start")
-        page.wait_for_function("document.querySelector('.text .own').textContent.length > 200")
+        self.until(page, "document.querySelector('.text .own').textContent.length > 200")
         page.click("#stop")
         self.written(page, 1)
         shown = page.locator(".text .own").text_content()
@@ -389,7 +397,7 @@ class Serve(Browser):
             connection.close()
         shown = page.locator(".text .own").text_content()
         page.click("#more")
-        page.wait_for_function(f"document.querySelector('.text .own').textContent.length > {len(shown)}")
+        self.until(page, f"document.querySelector('.text .own').textContent.length > {len(shown)}")
         self.written(page, 1)
         self.assertTrue(page.locator(".text .own").text_content().startswith(shown))
         page.click(".text button")

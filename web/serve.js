@@ -91,15 +91,15 @@ function dropText(text) {
 function show(text) {
   const { shared } = text;
   text.body.replaceChildren(el("span.prompt", text.prompt), el("span.shared", text.content.slice(0, shared)),
-    ...(text.of ? [el("span.part", " ⑂ parts from text " + text.of + " here ", { role: "note" })] : []), el("span.own",
+    ...(text.of ? [el("span.part", " ↳ parts from text " + text.of + " here ", { role: "note" })] : []), el("span.own",
         text.content.slice(shared)));
-  const same = text.bytes === text.first;
+  // A session is the state, of constant size but for softmax, and the ids seen, for repetition_penalty: at most the vocabulary.
   text.numbers.replaceChildren(
-    el("div", el("dt", "tokens read"), el("dd.read", whole(text.position)), el("small", text.rate ? num(text.rate, 3) + " tokens a second" :
-        "\u00A0")),
-    el("div", el("dt", "bytes of state"), el("dd.bytes", text.bytes ? bytes(text.bytes) : "–"),
-      el("small", !text.bytes ? "\u00A0" : same ? "as after token " + whole(text.begin) + ": it does not grow" : "grown from " +
-          bytes(text.first))));
+    el("div", el("dt", "tokens read"), el("dd.read", whole(text.position)),
+      el("small", text.rate ? num(text.rate, 3) + " tokens a second" : "\u00A0")),
+    el("div", el("dt", "bytes of its session"), el("dd.bytes", text.bytes ? bytes(text.bytes) : "–"),
+      el("small", !text.bytes ? "\u00A0" : text.bytes === text.first ? "as after token " + whole(text.begin) + ": it does not grow" :
+        bytes(text.first) + " after token " + whole(text.begin) + "; ids seen are added")));
 }
 
 function buttons() {
