@@ -89,6 +89,7 @@ std::map<std::string, std::string> query_of(const std::string& query,
   std::map<std::string, std::string> values;
   std::istringstream parts(query);
   for (std::string part; std::getline(parts, part, '&');) {
+    if (part.empty()) continue;
     const size_t sign = std::min(part.find('='), part.size());
     const auto name = percent_decoded(part.substr(0, sign));
     if (std::find(known.begin(), known.end(), name) == known.end()) {

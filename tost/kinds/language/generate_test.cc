@@ -248,8 +248,8 @@ TEST_F(Generate, StoppedPromptGoesOn) {
   const auto stopped = generate(*model_, *tokenizer_, {prompt}, config, &session, {}, &stop);
   EXPECT_EQ(stopped.texts[0].ended, "interrupted");
   EXPECT_TRUE(stopped.texts[0].ids.empty());
-  EXPECT_EQ(session.state.position, 4096);
-  EXPECT_EQ(session.pending.size(), 5000u - 4096u);
+  EXPECT_EQ(session.state.position, kPieceTokens);
+  EXPECT_EQ(session.pending.size(), size_t(5000 - kPieceTokens));
   EXPECT_EQ(run({{}}, config, &session).texts[0].ids, whole);
 }
 
