@@ -41,7 +41,7 @@ class Quantize(unittest.TestCase):
         self.assertEqual((report["before"]["precision"], report["after"]["precision"]), ("fp32", "int8"))
         self.assertLess(report["bytes_after"], report["bytes_before"] / 2)
         scored = json.loads(tost("eval", self.dir / "v8.safetensors", "--data", "shapes", "--split", "validation",
-                                 "--json").stdout)
+                                 "--train-size", 64, "--test-size", 32, "--json").stdout)
         self.assertEqual(scored["loss"], report["after"]["loss"])
         tost("quantize", self.dir / "text-run", self.dir / "t4.safetensors", "--precision", "int4")
         tost("generate", self.dir / "t4.safetensors", "--prompt", "the", "--max-tokens", 3)

@@ -38,12 +38,12 @@ class NamedWeights {
 
 // Of a stem of convolutions: each stage that halves the side doubles the width, and the first one
 // halves it too. The side of the kernel where one convolution does it all.
-Json patch_side(const NamedWeights& weights) {
+Json patch_side(const NamedWeights& weights, const std::string& projection) {
   if (weights.find("patch_embed.proj.weight") != nullptr) {
     return weights.side("patch_embed.proj.weight", 2);
   }
   const Json first = weights.side("patch_embed.proj.0.0.weight", 0);
-  const Json last = weights.side("blocks.0.attn.qkv.weight", 1);
+  const Json last = weights.side("blocks.0" + projection, 1);
   if (first.is_null() || last.is_null()) return Json();
   const auto narrow = first.get<int64_t>(), wide = last.get<int64_t>();
   constexpr int64_t kMostSide = 4096;
@@ -53,28 +53,30 @@ Json patch_side(const NamedWeights& weights) {
 }
 
 Json vision(const NamedWeights& weights) {
-  const bool tssa = weights.find("blocks.0.attn.temp") != nullptr;
+  const bool means = weights.find("blocks.0.attn.router.weight") != nullptr;
+  const bool tssa = !means && weights.find("blocks.0.attn.temp") != nullptr;
+  const std::string projection = means ? ".attn.c_attn.weight" : ".attn.qkv.weight";
   const bool xca = weights.find("blocks.0.attn.temperature") != nullptr;
   const int64_t class_blocks = weights.count("cls_attn_blocks.", ".attn.qkv.weight");
   const bool sequence = weights.find("embed.tokens.weight") != nullptr;
   const char* family = sequence            ? "ToST sequence classifier"
                        : class_blocks == 0 ? (tssa ? "ToST image classifier" : "timm ViT")
-                       : tssa              ? "ToST image classifier"
+                       : tssa || means     ? "ToST image classifier"
                        : xca               ? "XCiT image classifier"
                                            : "ViT image classifier with class attention";
   Json model;
   model["prefix"] = escaped(weights.prefix());
   model["family"] = family;
-  model["mixer"] = tssa ? "tssa" : xca ? "xca" : "softmax";
-  model["dim"] = weights.side("blocks.0.attn.qkv.weight", 1);
-  model["depth"] = weights.count("blocks.", ".attn.qkv.weight");
+  model["mixer"] = means ? "means" : tssa ? "tssa" : xca ? "xca" : "softmax";
+  model["dim"] = weights.side("blocks.0" + projection, 1);
+  model["depth"] = weights.count("blocks.", projection);
   model["class_depth"] = class_blocks;
   model["heads"] =
-      tssa ? weights.side("blocks.0.attn.temp", 0) : weights.side("blocks.0.attn.temperature", 0);
+      weights.side(tssa || means ? "blocks.0.attn.temp" : "blocks.0.attn.temperature", 0);
   if (sequence) {
     model["vocab"] = weights.side("embed.tokens.weight", 0);
   } else {
-    model["patch"] = patch_side(weights);
+    model["patch"] = patch_side(weights, projection);
   }
   model["classes"] = weights.side("head.weight", 0);
   return model;
@@ -104,15 +106,16 @@ Json language(const NamedWeights& weights) {
 
 nlohmann::ordered_json recognise_models(const NamedShapes& shapes) {
   constexpr size_t kMostModels = 16;
-  const std::string image = "blocks.0.attn.qkv.weight", text = "h.0.attn.c_attn.weight";
+  const std::string image = "blocks.0.attn.qkv.weight", means = "blocks.0.attn.c_attn.weight",
+                    text = "h.0.attn.c_attn.weight";
   Json models = Json::array();
   for (const auto& [name, shape] : shapes) {
     if (models.size() >= kMostModels) break;
-    for (const std::string& anchor : {image, text}) {
+    for (const std::string& anchor : {image, means, text}) {
       if (!ends_with(name, anchor)) continue;
       const std::string prefix = name.substr(0, name.size() - anchor.size());
       if (!prefix.empty() && prefix.back() != '.') continue;
-      models.push_back(anchor == image ? vision({shapes, prefix}) : language({shapes, prefix}));
+      models.push_back(anchor == text ? language({shapes, prefix}) : vision({shapes, prefix}));
     }
   }
   return models;
