@@ -225,8 +225,8 @@ void run_serve(ServeFlags& o) {
     app.add(load_served(o, named_model(text), app.metrics));
   }
   raise_descriptor_limit(o.http.connections);
-  warn_of_strangers(o, app.lines);
   HttpServer server(o.host, o.port, o.http, app.handler());
+  warn_of_strangers(o, app.lines);
   app.connections = [&server] { return server.connections(); };
   const std::string shown_host =
       o.host.find(':') == std::string::npos ? o.host : "[" + o.host + "]";
