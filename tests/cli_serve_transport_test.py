@@ -126,7 +126,7 @@ class Transport(cli_serve_test.Case):
                     answer += part
         process.terminate()
         self.assertEqual(process.wait(300), 0)
-        self.assertTrue(any(session in path.name for path in sessions.iterdir()))
+        self.assertTrue(any(session in path.name for path in sessions.rglob("*")))
         process.stdout.close()
         process.stderr.close()
 
@@ -137,9 +137,9 @@ class Transport(cli_serve_test.Case):
         self.assertEqual(server.ask("GET", "/ready").status, 200)
         server.process.terminate()
         until = time.monotonic() + 300
-        while not any(session in path.name for path in folder.iterdir()) and time.monotonic() < until:
+        while not any(session in path.name for path in folder.rglob("*")) and time.monotonic() < until:
             time.sleep(0.02)
-        self.assertTrue(any(session in path.name for path in folder.iterdir()))
+        self.assertTrue(any(session in path.name for path in folder.rglob("*")))
         self.refused(server.ask("GET", "/ready"), 503)
         self.assertEqual(server.ask("GET", "/health").status, 200)
         self.assertEqual(len(server.post("/v1/completions", {"prompt": "the", "max_tokens": 2, "ignore_eos": True}).json["choices"]), 1)
