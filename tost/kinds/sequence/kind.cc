@@ -83,9 +83,13 @@ json score_sequence(const ScoreRequest& request) {
   const std::string split = request.split.empty() ? "test" : request.split;
   json settings = request.data;
   if (!settings.contains("max_length")) settings["max_length"] = loaded.info.cut;
-  const auto dataset =
-      open_sequence_dataset(sequence_spec(make_config(sequence_train_form(), settings)), split);
-  check_sequence_data(loaded.info, *dataset, settings.at("data").get<std::string>());
+  // A path that is only read may be any bytes, those of a configuration may not.
+  const std::string path = settings.at("data");
+  settings.erase("data");
+  SequenceSpec spec = sequence_spec(make_config(sequence_train_form(), settings));
+  spec.path = path;
+  const auto dataset = open_sequence_dataset(spec, split);
+  check_sequence_data(loaded.info, *dataset, path);
   SequenceEvalOptions options;
   if (request.batch > 0) options.batch = request.batch;
   options.precision = loaded.precision;

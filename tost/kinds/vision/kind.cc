@@ -133,8 +133,13 @@ json score_vision(const ScoreRequest& request) {
   if (request.corruption.active()) check_corruption(request.corruption);
   const LoadedModel loaded = open_for(request);
   const std::string split = request.split.empty() ? "test" : request.split;
-  const std::shared_ptr<const ImageDataset> dataset =
-      open_image_dataset(data_spec(make_config(vision_train_form(), request.data)), split);
+  // A path that is only read may be any bytes, those of a configuration may not.
+  json settings = request.data;
+  const std::string path = settings.at("data");
+  settings.erase("data");
+  DataSpec spec = data_spec(make_config(vision_train_form(), settings));
+  spec.path = path;
+  const std::shared_ptr<const ImageDataset> dataset = open_image_dataset(spec, split);
   check_class_names(loaded.info, *dataset, request);
   LoaderConfig config;
   config.batch_size = request.batch == 0 ? 100 : request.batch;
