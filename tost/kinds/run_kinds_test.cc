@@ -109,5 +109,17 @@ TEST(RunKind, NamesBelongToOneKind) {
   }
 }
 
+// tost eval offers each of them as a flag with the help of the setting.
+TEST(Kinds, ScoreByDataOfTheirTraining) {
+  for (const Kind& kind : kinds()) {
+    for (const std::string& key : kind.data_keys) {
+      const auto& fields = kind.runs.front().fields;
+      EXPECT_TRUE(std::any_of(fields.begin(), fields.end(),
+                              [&](const FieldInfo& f) { return f.key == key; }))
+          << kind.name << " " << key;
+    }
+  }
+}
+
 }  // namespace run_kind_test
 }  // namespace tost
