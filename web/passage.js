@@ -58,7 +58,9 @@ function passageView(data, { heads, layers: chosen } = {}) {
   list.id = "tokens-" + (passageView.count = (passageView.count ?? 0) + 1);
   const spans = tokens.map((token, t) => el("span.token", tokenText(token), { role: "option", id: list.id + "-" + t,
       "aria-selected": "false",
-    click: () => show({ token: t }), pointerenter: () => show({ token: t }) }));
+    click: () => show({ token: t }),
+    // Not pointerenter, which a change of the lines above causes under a pointer at rest.
+    pointermove: () => { if (state.token !== t) show({ token: t }); } }));
   list.append(...spans);
   list.addEventListener("keydown", (event) => moveKeys(event, state.token, 10, tokens.length,
       (token) => { show({ token }); spans[token].scrollIntoView({ block: "nearest" }); }));
