@@ -132,7 +132,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
         }
       }));
     }
-  } catch (const Error&) {
+  } catch (...) {  // no thread, or no memory for one
     join();
     throw;
   }
@@ -145,10 +145,18 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
   const auto notice = Clock::now() + seconds(ending.notice_s);
   for (; Clock::now() < notice; pause(20)) core_->keep_accepting();
   core_->draining = true;
-  net::post(core_->acceptor.get_executor(), [this] {
+  const auto close = [this] {
     error_code ignored;
     core_->acceptor.close(ignored);
-  });
+  };
+  for (bool posted = false; !posted;) {
+    try {
+      net::post(core_->acceptor.get_executor(), close);
+      posted = true;
+    } catch (const std::bad_alloc&) {
+      pause(20);
+    }
+  }
   const auto wait = [&](double s) {
     for (const auto end = Clock::now() + seconds(s); core_->answering > 0 && Clock::now() < end;) {
       core_->close_idle();
@@ -160,8 +168,7 @@ void HttpServer::run(const std::atomic<bool>& stop, int64_t threads, const HttpE
   if (ending.ending) ending.ending();
   wait(1);
   join();
-  error_code ignored;
-  core_->acceptor.close(ignored);  // if the threads have ended before they did it
+  close();  // if the threads have ended before they did it
 }
 
 }  // namespace tost
