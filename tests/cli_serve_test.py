@@ -264,19 +264,23 @@ class Language(Case):
             time.sleep(0.01)
 
     def test_leaving_ends_a_text(self):
-        before = self.server.metric("tost_abandoned_total")
-        for stream in (True, False):
-            client = socket.create_connection(("127.0.0.1", self.server.port))
-            body = json.dumps({"prompt": "the", "max_tokens": 4096, "stream": stream, "ignore_eos": True})
-            client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-            if stream:
-                client.recv(100)
-            client.close()
+        abandoned = lambda: self.server.metric("tost_abandoned_total")
         deadline = time.monotonic() + 300
-        seen = lambda: (self.server.metric("tost_abandoned_total"), self.server.metric("tost_running_texts"))
-        while seen() != (before + 2, 0) and time.monotonic() < deadline:
+        for stream in (True, False):
+            before = abandoned()
+            # A busy machine may write a whole text before the client gets to leave.
+            while abandoned() == before and time.monotonic() < deadline:
+                client = socket.create_connection(("127.0.0.1", self.server.port))
+                body = json.dumps({"prompt": "the", "max_tokens": 4096, "stream": stream, "ignore_eos": True})
+                client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                if stream:
+                    client.recv(100)
+                client.close()
+                time.sleep(0.05)
+            self.assertGreater(abandoned(), before)
+        while self.server.metric("tost_running_texts") > 0 and time.monotonic() < deadline:
             time.sleep(0.02)
-        self.assertEqual(seen(), (before + 2, 0))
+        self.assertEqual(self.server.metric("tost_running_texts"), 0)
 
 
 class Sessions(Case):
