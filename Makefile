@@ -4,6 +4,7 @@
 # make models   train the shipped models again: DATA=folder of their data
 # make test     all tests;  make test-fast: those that take seconds
 # make asan     the fast tests under the address and undefined-behaviour sanitizers
+# make tsan     the server's tests under the thread sanitizer
 # make test-gpu the GPU's tests and compute-sanitizer over them, in the cuda build, with a summary
 # make test-arm the kernels' tests on 64-bit Arm: cross-compiled, under qemu
 # make cuda-report  registers, shared memory and spills of the GPU kernels
@@ -33,7 +34,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python study test-web site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python study test-web site install format clean
 all: build
 
 setup:
@@ -66,6 +67,13 @@ test-fast: build
 
 asan: setup
 	@$(MAKE) --no-print-directory PRESET=asan test-fast
+
+# LibTorch is not instrumented: what only its code can see is left out (tests/tsan.supp).
+tsan:
+	@$(MAKE) --no-print-directory PRESET=tsan configure
+	@cmake --build build/tsan -j $(JOBS) --target serve_tests
+	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1 history_size=7" \
+	  build/tsan/tests/serve_tests
 
 # Without a GPU there is nothing to build for.
 test-gpu:
