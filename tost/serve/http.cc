@@ -72,7 +72,8 @@ net::awaitable<void> HttpCore::accept(std::shared_ptr<void>) {
   while (!draining) {
     bool failed = false;
     try {
-      auto [error, socket] = co_await acceptor.async_accept(net::make_strand(io), kResult);
+      auto [error, socket] =
+          co_await acceptor.async_accept(strands[next_strand++ % strands.size()], kResult);
       if (error == net::error::operation_aborted) break;
       failed = bool(error);  // no descriptors, or a client that left already
       if (failed) {

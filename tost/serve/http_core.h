@@ -16,6 +16,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "tost/serve/http.h"
 
@@ -60,7 +61,9 @@ class BodyShare {
 };
 
 struct HttpCore {
-  HttpCore(const HttpLimits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
+  HttpCore(const HttpLimits& l, HttpHandler h) : limits(l), handler(std::move(h)) {
+    for (int i = 0; i < 64; ++i) strands.push_back(net::make_strand(io));
+  }
 
   void listen(const std::string& address, int64_t wanted);
   // Starts to accept, or does so again after an exception has ended it.
@@ -84,6 +87,9 @@ struct HttpCore {
   // Last, so that connections which still run go while there is what they refer to.
   net::io_context io;
   tcp::acceptor acceptor{net::make_strand(io)};
+  // Connections share them: Boost crashes where there is no memory for a new one.
+  std::vector<net::strand<net::io_context::executor_type>> strands;
+  size_t next_strand = 0;
 };
 
 // Serves a client until it or the server ends it.
