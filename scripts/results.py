@@ -19,9 +19,9 @@ OPENING = """# Results
 scripts/results.py        # writes this page from docs/results/*.json
 ```
 
-Every table names machine, date and command. The files hold more columns (quartiles, memory, errors, parameters) and tables
-than this page shows. ± is the sample standard deviation over seeds. A cell `a / b` is forward / forward and backward. All
-models are small and trained for minutes; nothing here says what large models do. Measure again before you quote.
+Every table has machine, date and command. Each section names the page that describes it and its file, which holds more
+tables and columns (quartiles, memory, errors, parameters) in the same form. ± is the sample standard deviation over seeds;
+`a / b` is forward / forward and backward. All models are small and trained for minutes. Measure again before you quote.
 """
 
 
@@ -77,7 +77,7 @@ def page():
     for path in sorted((DOCS / "results").glob("*.json")):
         if path.name != "machines.json":
             subject = json.loads(path.read_text())
-            parts.append(f"## {subject['title']}\n\nDescribed in [{subject['page']}]({subject['page']}).\n")
+            parts.append(f"## {subject['title']}\n\n[{subject['page']}]({subject['page']}), `results/{path.name}`\n")
             parts += [section(table, machines) for table in subject["tables"] if table.get("show") != []]
     return "\n".join(parts)
 
