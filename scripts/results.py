@@ -19,8 +19,8 @@ OPENING = """# Results
 scripts/results.py        # writes this page from docs/results/*.json
 ```
 
-Every table has machine, date and command. Each section names the page that describes it and its file, which holds more
-tables and columns (quartiles, memory, errors, parameters) in the same form. ± is the sample standard deviation over seeds;
+Every table has machine, date and command. The files, of which each section names one, hold
+more tables and columns (quartiles, memory, errors, parameters) in the same form. ± is the sample standard deviation over seeds;
 `a / b` is forward / forward and backward. All models are small and trained for minutes. Measure again before you quote.
 """
 
@@ -77,8 +77,10 @@ def page():
     for path in sorted((DOCS / "results").glob("*.json")):
         if path.name != "machines.json":
             subject = json.loads(path.read_text())
-            parts.append(f"## {subject['title']}\n\n[{subject['page']}]({subject['page']}), `results/{path.name}`\n")
-            parts += [section(table, machines) for table in subject["tables"] if table.get("show") != []]
+            sections = [section(table, machines) for table in subject["tables"] if table.get("show") != []]
+            if sections:
+                parts.append(f"## {subject['title']}\n\n[{subject['page']}]({subject['page']}), `results/{path.name}`\n")
+            parts += sections
     return "\n".join(parts)
 
 
