@@ -16,7 +16,9 @@ DOCS = pathlib.Path(__file__).resolve().parent.parent / "docs"
 OPENING = """# Results
 
 ```
-scripts/results.py        # writes this page from docs/results/*.json
+scripts/results.py            # writes this page from docs/results/*.json
+scripts/results.py --check
+docs/results.md agrees with its files
 ```
 
 Every table has machine, date and command. The files, of which each section names one, hold
