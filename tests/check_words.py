@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that documents, sources and messages use the standard terms of the table in HACKING.md.
+"""Checks that documents, sources and messages use the standard terms of the table in tests/words.md.
 
 usage: check_words.py SOURCE_DIR [--counts]; exits 1 and names each line with a word of a row whose last column is 0.
 --counts prints how often the words of the other rows are left in tost/. Names are not checked: identifiers, literals of
@@ -17,7 +17,8 @@ C_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 LITERAL = r'R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
 COMMENT_OR_LITERAL = re.compile(rf"//[^\n]*|{LITERAL}", re.S)
 NAME = re.compile(r"\"[^\s\"]*\"|`[^`\n]*`|--[\w-]+")
-GENERATED = {"phrases.py"}  # the phrases of a synthetic text
+WORDS = pathlib.Path("tests/words.md")
+SKIPPED = {"phrases.py", "check_words.py", WORDS.name}  # the phrases of a synthetic text; the words themselves
 
 
 def rows(text):
@@ -54,19 +55,15 @@ def prose(text, suffix):
 
 
 def sources(root):
-    """Files to check with their prose, that of HACKING.md without the table."""
+    """Files to check, with their prose."""
     paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*"))] + sorted(root.glob("*.md"))
     for path in paths:
-        skipped = path.name in GENERATED or path.name == pathlib.Path(__file__).name or "corpus" in path.parts
-        if path.suffix in SUFFIXES and not skipped:
-            text = path.read_text()
-            if path == root / "HACKING.md":
-                text = re.sub(r"^\|.*\|$", "", text, flags=re.M)
-            yield path, prose(text, path.suffix)
+        if path.suffix in SUFFIXES and path.name not in SKIPPED and "corpus" not in path.parts:
+            yield path, prose(path.read_text(), path.suffix)
 
 
 def main(root, counts):
-    entries = list(rows((root / "HACKING.md").read_text()))
+    entries = list(rows((root / WORDS).read_text()))
     banned = [(term, re.compile("|".join(map(pattern, words)), re.I)) for term, words, left in entries if left == 0]
     texts = list(sources(root))
     if counts:
@@ -81,7 +78,7 @@ def main(root, counts):
             for match in words.finditer(text):
                 line = text.count("\n", 0, match.start()) + 1
                 found = re.sub(r"\s+(?:(?://|#)\s*)?", " ", match.group())
-                print(f"{path}:{line}: '{found}': write '{term}' (HACKING.md)")
+                print(f"{path}:{line}: '{found}': write '{term}' ({WORDS})")
                 offences += 1
     if not offences:
         print("no word of the table that is to be avoided is used")
