@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 
 import numpy
@@ -83,6 +85,12 @@ def test_a_model_file_names_the_blocks_and_its_widths_follow(trained):
     assert [b.hidden for b in blocks] == [32]
     assert isinstance(model.model[6], tost.ultralytics.TSSABlock) and model.model[6].attn.qkv.in_features == 128
     assert any(p.grad is None or p.grad.abs().sum() > 0 for p in blocks[0].parameters())
+
+
+def test_a_trained_file_loads_without_our_import(trained):
+    code = f"from ultralytics import YOLO; print(type(YOLO({str(trained)!r}).model.model[6]).__module__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "tost.ultralytics"
 
 
 def test_validation_scores_the_trained_model(trained, data):
