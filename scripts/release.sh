@@ -12,7 +12,7 @@ version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' python/tost/__init__.py)
 
 say() { printf '[release] %s\n' "$*"; }
 wanted() { [[ " ${WITHOUT:-} " != *" $1 "* ]]; }
-# attempt WHAT COMMAND...: goes on without WHAT where COMMAND fails, and says so at the end. A job of its own, because a
+# attempt WHAT COMMAND...: continues without WHAT where COMMAND fails, and says so at the end. A job of its own, because a
 # function that stands in a condition does not end at its first error.
 attempt() {
   say "$1"
