@@ -24,8 +24,10 @@ attempt() {
 }
 
 [ -z "$(git status --porcelain)" ] || { say "There are changes that are not committed: a release is of a commit."; exit 1; }
-notes=$(awk -v heading="## $version" '$0 == heading { on = 1; next } /^## / { on = 0 } on' CHANGELOG.md)
-[ -n "$notes" ] || { say "CHANGELOG.md has no section '## $version', the version in python/tost/__init__.py."; exit 1; }
+heading=$(sed -n 's/^## //p' CHANGELOG.md | head -1)
+notes=$(awk '/^## / { section++ } section == 1 && !/^## /' CHANGELOG.md)
+[ "$heading" = "$version" ] ||
+  say "CHANGELOG.md begins with '$heading' and not with the version $version: NOTES.md is of that; cut the section before the tag."
 scripts/setup.sh
 rm -rf "$dist"
 mkdir -p "$dist" "$work"
