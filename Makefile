@@ -14,7 +14,7 @@
 # make wheel-arm  the same for 64-bit Arm, cross-compiled: build/python/arm
 # make wheel-cli  the program of build/release as a second wheel
 # make test-python  the tests of both in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
-#               MODELS=1: those of the models for timm and transformers too
+#               MODELS=1: those of the models for timm and transformers too; KITS=1: docs/kits.md
 # make study    an environment for tost.study and tost.tasks: build/study/bin/python, with numpy and matplotlib
 # make test-web every kind of page in Debian's chromium, by Playwright in an environment of its own
 # make site     the documentation as pages: build/site/index.html

@@ -2,6 +2,7 @@
 # Installs the wheel of scripts/wheel.sh and a torch into a fresh environment, and runs python/tests there.
 #   TORCH_VERSION=2.11.0   that torch; the one of .venv unless set
 #   MODELS=1               timm and transformers too, for the tests of tost.vision and tost.hf, and their own tests of models
+#   KITS=1                 timm, ultralytics, transformers and others too, for the tests of what plugs into them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +33,7 @@ if [ -n "${MODELS:-}" ]; then  # both libraries have their tests in their source
 fi
 echo "torch $version"
 "$venv/bin/pytest" -q -rs -p no:cacheprovider -c python/pyproject.toml --rootdir python python/tests
+[ -z "${KITS:-}" ] || scripts/test_kits.sh "$venv"
 [ -n "${MODELS:-}" ] || exit 0
 echo "timm's own tests"
 cd "$sources/timm-1.0.31"
