@@ -31,46 +31,9 @@ from .nn import CausalTSSA
 
 __all__ = ["StatisticsLayer", "TostConfig", "TostForCausalLM", "TostForImageClassification", "load", "save"]
 
-# The program's names of settings, and those of a TostConfig where they differ.
-_SHARED = {
-    "name": "preset",
-    "mixer": "mixer",
-    "dim": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "mlp_ratio": "mlp_ratio",
-    "layer_scale": "layer_scale",
-}
-_NAMES = {
-    "language": {
-        **_SHARED,
-        "vocab": "vocab_size",
-        "block": "n_positions",
-        "dropout": "dropout",
-        "bias": "bias",
-        "activation": "activation",
-        "positions": "positions",
-        "bias_positions": "bias_positions",
-    },
-    "vision": {
-        **_SHARED,
-        "in_channels": "num_channels",
-        "image_size": "image_size",
-        "patch": "patch_size",
-        "stem_depth": "stem_depth",
-        "classes": "num_labels",
-        "class_blocks": "num_class_layers",
-        "drop_path": "drop_path",
-        "registers": "registers",
-        "qkv_bias": "qkv_bias",
-        "tokens_norm": "tokens_norm",
-    },
-}
-
-
 def _to_config(kind, config):
     """Settings of the program's as those of a TostConfig."""
-    return {name: config[key] for key, name in _NAMES[kind].items() if key in config}
+    return {name: config[key] for key, name in _files.names_in("transformers", kind).items() if key in config}
 
 
 @strict
@@ -134,7 +97,7 @@ class TostConfig(PreTrainedConfig):
 
     def described(self, kind):
         """The settings in the program's form, checked."""
-        config = {key: getattr(self, name) for key, name in _NAMES[kind].items()}
+        config = {key: getattr(self, name) for key, name in _files.names_in("transformers", kind).items()}
         if config["layer_scale"] is None:
             config["layer_scale"] = 1e-5 if kind == "language" else 1.0
         if kind == "vision":
@@ -531,11 +494,11 @@ def load(path):
         settings["id2label"] = dict(enumerate(classes))
         settings["label2id"] = {name: k for k, name in enumerate(classes)}
     config = TostConfig(**settings)
-    if file.kind == "language" and "transformer.wte.weight" in file.tensors:
-        file.tensors["lm_head.weight"] = file.tensors["transformer.wte.weight"]  # tied
+    if file.kind == "language" and "transformer.wte.weight" in file.state:
+        file.state["lm_head.weight"] = file.state["transformer.wte.weight"]  # tied
     model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
     model.tie_weights()
-    model._file_metadata = file.metadata
+    model._file_metadata = file.metadata()
     return model
 
 
@@ -544,7 +507,7 @@ def save(model, path):
     if not isinstance(model, TostPreTrainedModel):
         raise TypeError(f"tost.hf.save: the model must be one of tost.hf, but is {type(model).__name__}.")
     tensors = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
-    _files.write(path, tensors, model.metadata())
+    _files.save(path, tensors, model.metadata())
 
 
 STATIC_LAYER_TYPE_MAPPING[StatisticsLayer._layer_type] = StatisticsLayer  # its size does not change

@@ -12,7 +12,9 @@ def _wide(w):
 
 def _split(x, heads):
     """[B, N, C] -> [B, H, N, P]"""
-    return x.unflatten(2, (heads, x.shape[2] // heads)).transpose(1, 2)
+    if torch.jit.is_tracing():  # torch.onnx knows unflatten from torch 2.1 on
+        return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)
+    return x.unflatten(2, (heads, -1)).transpose(1, 2)
 
 
 def _merge(x):
@@ -50,8 +52,7 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
     state = state.detach()
     energy_before, moment_before, pi_before = state.to(x.dtype).split([channels, channels, heads], 1)
 
-    bias = denom_bias.to(x.dtype)[:, position : position + tokens]
-    bias = torch.nn.functional.pad(bias, (0, 0, 0, tokens - bias.shape[1]))
+    bias = torch.nn.functional.pad(denom_bias.to(x.dtype), (0, 0, 0, position + tokens))[:, position : position + tokens]
     squares = x * x
     energy = squares.cumsum(2) + _split(energy_before.unsqueeze(1), heads)
     logits = (squares / energy.clamp_min(1e-12) + bias).sum(-1)  # the bias acts once a feature

@@ -29,7 +29,7 @@ PICTURES = ("tssa", "means", "softmax", "xca", "linear", "mssa", "cbsa", "unifor
 
 
 def settings(kind, **given):
-    known = {key: value for key, value in _files._FIELDS[kind].items() if value is not _files._REQUIRED}
+    known = _files.usual(kind)
     return {**known, "mixer": "tssa", "dim": 24, "depth": 2, "heads": 4, **given}
 
 
@@ -40,7 +40,7 @@ def random_model(kind, config, parts, folder):
     for parameter in model.parameters():
         parameter.normal_(0, 0.3)
     state = model.state_dict()
-    _files.save(folder / "m.safetensors", state, convert.Model(kind, {"config": config, **parts}, state).metadata())
+    _files.save(folder / "m.safetensors", state, _files.Model(kind, {"config": config, **parts}, state).metadata())
     return model
 
 
