@@ -5,6 +5,7 @@ A process has them once. Where libtost_torch.so, the library of the C++ build, w
 
 import importlib.util
 import re
+import sys
 import warnings
 
 import torch
@@ -171,6 +172,12 @@ if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_fo
 def why_plain():
     """Why everything runs in the plain form, or None where there are kernels."""
     return None if available() else str(_loaded)
+
+
+def instruction_set():
+    """What the CPU's kernels use."""
+    kernels = sys.modules.get("tost._C")
+    return kernels.isa() if kernels else "fused"  # of the C++ library
 
 
 def runs_on(device):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from . import _vision, convert
+from . import _files, _vision, convert
 from .nn import TSSA
 
 # Old names of mixers that are kept, by kind of model.
@@ -302,9 +302,10 @@ class CausalMlp(nn.Module):
         self.c_fc = nn.Linear(c["dim"], hidden, bias=c["bias"])
         self.c_proj = nn.Linear(hidden, c["dim"], bias=c["bias"])
         self.approximate = "tanh" if c["activation"] == "gelu-tanh" else "none"
+        self.dropout = nn.Dropout(c["dropout"])
 
     def forward(self, x):
-        return self.c_proj(F.gelu(self.c_fc(x), approximate=self.approximate))
+        return self.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate=self.approximate)))
 
 
 class CausalBlock(nn.Module):
@@ -314,8 +315,8 @@ class CausalBlock(nn.Module):
         self.attn = mixer
         self.ln_2 = nn.LayerNorm(c["dim"], bias=c["bias"])
         self.mlp = CausalMlp(c)
-        self.gamma1 = nn.Parameter(torch.ones(c["dim"]))
-        self.gamma2 = nn.Parameter(torch.ones(c["dim"]))
+        self.gamma1 = nn.Parameter(torch.full((c["dim"],), float(c["layer_scale"])))
+        self.gamma2 = nn.Parameter(torch.full((c["dim"],), float(c["layer_scale"])))
 
     def forward(self, x, state, positions):
         y, after = self.attn(self.ln_1(x), state, positions)
@@ -337,20 +338,24 @@ def _causal_mixer(c, index):
     return _CAUSAL[name](c)
 
 
+def language_parts(c, blocks):
+    """The parts of a language model by name: embeddings of tokens and of learned positions, blocks, and the last norm."""
+    parts = {"wte": nn.Embedding(c["vocab"], c["dim"])}
+    if c["positions"] == "learned":
+        parts["wpe"] = nn.Embedding(c["block"], c["dim"])
+    return {**parts, "h": nn.ModuleList(blocks), "ln_f": nn.LayerNorm(c["dim"], bias=c["bias"])}
+
+
 class LanguageModel(nn.Module):
     """Token ids [B, T], the state of every layer and the number of tokens read before -> logits and the new states."""
 
     def __init__(self, c):
         super().__init__()
-        self.config = c
+        self.config = c = {**_files.usual("language"), **c}
         if c["auto_encoder"]:
             raise ValueError("it is an auto-encoder, which predicts nothing.")
-        parts = {"wte": nn.Embedding(c["vocab"], c["dim"])}
-        if c["positions"] == "learned":
-            parts["wpe"] = nn.Embedding(c["block"], c["dim"])
-        parts["h"] = nn.ModuleList(CausalBlock(c, _causal_mixer(c, i)) for i in range(c["depth"]))
-        parts["ln_f"] = nn.LayerNorm(c["dim"], bias=c["bias"])
-        self.transformer = nn.ModuleDict(parts)
+        blocks = [CausalBlock(c, _causal_mixer(c, i)) for i in range(c["depth"])]
+        self.transformer = nn.ModuleDict(language_parts(c, blocks))
 
     def empty_state(self, batch=1) -> List[State]:
         weight = self.transformer["wte"].weight

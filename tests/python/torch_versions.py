@@ -17,7 +17,7 @@ import tempfile
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# torch, the Python that it is tried with, and what its version needs beside it.
+# torch, the Python that it is tried with, and the numpy that it needs.
 VERSIONS = {"2.0.1": ("3.8", "numpy<2"), "2.3.1": ("3.9", "numpy<2"), "2.6.0": ("3.12", "numpy"), "2.11.0": ("3.10", "numpy"),
             "2.15.0": ("3.11", "numpy")}
 STEPS = ("values", "gradients", "float16", "compile", "onnx")
