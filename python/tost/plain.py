@@ -6,8 +6,9 @@ Arithmetic is float32, float64 for float64. Under autocast it stays so: no opera
 import torch
 
 
-def _wide(w):
-    return w.double() if w.dtype == torch.float64 else w.float()
+def wide(x):
+    """x in the type of sums and guards: float32, where it has not more."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def _split(x, heads):
@@ -24,7 +25,7 @@ def _merge(x):
 def tssa(w, temp, lengths=None):
     """y [B, N, C] and the memberships [B, H, N]; tokens from lengths[b] on count nowhere, and are 0 in both."""
     heads = temp.shape[0]
-    x = _split(_wide(w), heads)
+    x = _split(wide(w), heads)
     padding = None
     if lengths is not None:
         padding = (torch.arange(w.shape[1], device=w.device) >= lengths.unsqueeze(1)).unsqueeze(1)  # [B, 1, N]
@@ -46,7 +47,7 @@ def tssa(w, temp, lengths=None):
 def tssa_causal(w, temp, denom_bias, state=None, position=0):
     """y, the memberships, and the sums after the last token, [B, 2 C + H] in float64, through which no gradient flows."""
     heads, channels, tokens = temp.shape[0], w.shape[2], w.shape[1]
-    x = _split(_wide(w), heads)
+    x = _split(wide(w), heads)
     if state is None:
         state = torch.zeros(w.shape[0], 2 * channels + heads, dtype=torch.float64, device=w.device)
     state = state.detach()
