@@ -45,7 +45,7 @@ def main():
     torch.set_num_threads(options.threads)
     print(f"torch {torch.__version__}, {options.threads} threads, medians of {options.rounds} rounds, milliseconds")
     print("shape           work              plain     tost    ratio")
-    for shape in ((1, 197, 384), (32, 197, 384), (8, 1024, 768), (2, 4096, 384)):
+    for shape in ((1, 197, 384), (1, 400, 256), (8, 400, 256), (32, 197, 384), (8, 1024, 768), (2, 4096, 384)):
         torch.manual_seed(0)
         x = torch.randn(shape, requires_grad=True)
         plain = reference.Layer(shape[2])

@@ -480,12 +480,24 @@ def load(path):
     return model
 
 
-def save(model, path):
-    """Writes a model file of the program, `path` ending in .safetensors."""
+def save(model, path, tokenizer=None):
+    """Writes a model file of the program, `path` ending in .safetensors.
+
+    `tokenizer`: of a language model that was made in Python, "bytes" (257 tokens, the last one ends a text) or the program's
+    description of one as a dictionary. Without it the file keeps the tokenizer that the model came with.
+    """
     if not isinstance(model, TostPreTrainedModel):
         raise TypeError(f"tost.hf.save: the model must be one of tost.hf, but is {type(model).__name__}.")
+    metadata = model.metadata()
+    if tokenizer is not None:
+        if model.kind != "language":
+            raise ValueError("tost.hf.save: an image model has no tokenizer; leave it out.")
+        described = {"kind": tokenizer} if isinstance(tokenizer, str) else tokenizer
+        if described == {"kind": "bytes"} and model.config.vocab_size < 257:
+            raise ValueError(f"tost.hf.save: the tokenizer bytes has 257 tokens, but the model's vocab_size is {model.config.vocab_size}.")
+        metadata["tost.tokenizer"] = _files.text(described)
     tensors = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
-    _files.save(path, tensors, model.metadata())
+    _files.save(path, tensors, metadata)
 
 
 STATIC_LAYER_TYPE_MAPPING[StatisticsLayer._layer_type] = StatisticsLayer  # its size does not change
