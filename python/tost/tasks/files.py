@@ -20,22 +20,6 @@ def write_safetensors(path: Path, tensors: Dict[str, np.ndarray], metadata: Dict
                              metadata)
 
 
-def read_safetensors(path: Path):
-    """Tensors and metadata of a file that write_safetensors() wrote."""
-    data = Path(path).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    metadata = header.pop("__metadata__", {})
-    names = {code: name for name, code in DTYPES.items()}
-    tensors = {}
-    for name, entry in header.items():
-        low, high = entry["data_offsets"]
-        array = np.frombuffer(data, np.dtype(names[entry["dtype"]]).newbyteorder("<"), offset=8 + size + low,
-                              count=(high - low) // np.dtype(names[entry["dtype"]]).itemsize)
-        tensors[name] = array.reshape(entry["shape"])
-    return tensors, metadata
-
-
 def write_idx(path: Path, array: np.ndarray) -> None:
     """uint8 values of any rank."""
     header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
