@@ -150,7 +150,7 @@ class _Run:
 
 
 def _head_choices(module, projections, features):
-    """Pairs of a number of heads and the temperature, which may be missing, the likeliest first."""
+    """Pairs of a number of heads and the temperature, which may be missing, the most likely first."""
     own = {id(p) for layer in projections for p in layer.parameters()}
     scales = [(n, p) for n, p in module.named_parameters() if id(p) not in own and p.numel() == max(p.shape, default=0)]
     scales.sort(key=lambda item: not any(word in item[0] for word in ("temp", "tau", "scale")))
