@@ -120,7 +120,8 @@ def test_the_wheel_is_small_and_serves_every_python():
 
 def package_files(wheel):
     with zipfile.ZipFile(wheel) as file:
-        return {name: file.read(name) for name in file.namelist() if name.startswith("tost/") and not name.endswith(".so")}
+        names = [name for name in file.namelist() if name.startswith("tost/") and not name.endswith(("/", ".so"))]
+        return {name: file.read(name) for name in names}
 
 
 def test_the_wheel_without_kernels_is_the_same_package(tmp_path):
