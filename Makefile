@@ -10,7 +10,8 @@
 # make cuda-report  registers, shared memory and spills of the GPU kernels
 # make fuzz     feed the readers of files hostile input: SECONDS_EACH=600
 # make ops      the operator library alone (needs only torch and Highway)
-# make wheel    the Python package: build/python/dist
+# make wheel    the Python package, with kernels and without: build/python/dist
+# make wheel-pure  the one without kernels, for every system
 # make wheel-arm  the same for 64-bit Arm, cross-compiled: build/python/arm
 # make wheel-cli  the program of build/release as a second wheel
 # make test-python  the tests of both in a fresh environment, with the torch of .venv or TORCH_VERSION=2.11.0;
@@ -34,7 +35,7 @@ CTEST := ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) --no-tests=err
 # What ctest does not say: the tests within a program that were skipped.
 SKIPPED := grep -hE '^\[  SKIPPED \] \w+(/\w+)*\.\S+$$' $(BUILD)/Testing/Temporary/LastTest.log | sort -u
 
-.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm cuda-report fuzz ops wheel wheel-arm wheel-cli test-python study test-web site install format clean
+.PHONY: all setup configure build demo serve models test test-fast asan tsan test-gpu test-arm cuda-report fuzz ops wheel wheel-pure wheel-arm wheel-cli test-python study test-web site install format clean
 all: build
 
 setup:
@@ -104,6 +105,9 @@ ops: setup
 
 wheel: setup
 	@JOBS=$(JOBS) scripts/wheel.sh
+
+wheel-pure:
+	@scripts/wheel.sh pure
 
 wheel-arm: setup
 	@JOBS=$(JOBS) scripts/wheel_arm.sh

@@ -18,7 +18,7 @@ libraries=(timm==1.0.31 transformers==5.23.0)
 models=()
 [ -z "${MODELS:-}" ] || models=("${libraries[@]}" parameterized==0.9.0)
 "$venv/bin/pip" install -q --disable-pip-version-check "torch==$version" numpy==2.4.6 expecttest==0.3.0 pytest==9.2.0 \
-  onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.32.0 openvino==2026.4.1 "${models[@]}" build/python/dist/tost-*.whl
+  onnx==1.23.2 onnxscript==0.7.2 onnxruntime==1.32.0 openvino==2026.4.1 "${models[@]}" build/python/dist/token_statistics-*-cp*.whl
 # The C++ library is of use to the tests where it was built for the same torch.
 built=$(sed -n 's/^TOST_TORCH_VERSION:INTERNAL=//p' build/release/CMakeCache.txt 2>/dev/null || true)
 if [ "$built" = "$version" ] && [ -e build/release/lib/libtost_torch.so ]; then

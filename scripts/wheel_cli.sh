@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel tost-cli in build/python/dist: the program of build/release with the libraries and models that it needs.
+# Builds the wheel token-statistics-cli in build/python/dist: the program of build/release with the libraries and models that it needs.
 # torch and OpenMP's runtime stay outside; the wheel requires the torch version of the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ torch=$(sed -n 's/^TOST_TORCH_VERSION:INTERNAL=\([0-9]*\.[0-9]*\).*/\1/p' "$buil
 [ -n "$torch" ] || { echo "$build/CMakeCache.txt does not name the torch that the program was built with."; exit 1; }
 
 stage=$work/cli
-rm -rf "$stage" "$work/raw_cli" "$work"/dist/tost_cli-*
+rm -rf "$stage" "$work/raw_cli" "$work"/dist/token_statistics_cli-*
 cp -r python/cli "$stage"
 cp LICENSE "$stage"
 sed -i "s/@VERSION@/$version/g; s/@TORCH@/$torch/" "$stage/pyproject.toml"
@@ -37,4 +37,4 @@ python -m build -q --wheel --no-isolation --skip-dependency-check -o "$work/raw_
   -C "wheel.tags=py3-none-linux_$(uname -m)" "$stage"
 python scripts/graft.py repair --exclude 'libtorch*' --exclude 'libc10*' --exclude 'libgomp*' -w "$work/dist" \
   "$work"/raw_cli/*.whl > "$work/auditwheel_cli.log" 2>&1 || { cat "$work/auditwheel_cli.log"; exit 1; }
-ls -1s --block-size=KiB "$work"/dist/tost_cli-*
+ls -1s --block-size=KiB "$work"/dist/token_statistics_cli-*

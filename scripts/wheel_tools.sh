@@ -19,11 +19,19 @@ export CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-1}
 build_wheel() {
   local out=$1 raw=$2 licence=$3/usr/share/doc/libhwy1/copyright
   [ -e "$licence" ] || { echo "There is no $licence, so the licence of Highway is not known."; exit 1; }
-  rm -rf "$out"/tost-*.whl "$raw"
+  rm -rf "$out"/token_statistics-*-cp*.whl "$raw"
   python -m build -q --wheel --no-isolation --skip-dependency-check -o "$raw" \
     -C "cmake.define.TOST_HIGHWAY_LICENCE=$licence" "${@:4}" python
   auditwheel -v repair --exclude 'libtorch*' --exclude 'libc10*' --exclude 'libgomp*' -w "$out" "$raw"/*.whl \
     > "$raw.log" 2>&1 || { cat "$raw.log"; exit 1; }
-  abi3audit --strict "$out"/tost-*.whl
-  ls -1s --block-size=KiB "$out"/tost-*
+  abi3audit --strict "$out"/token_statistics-*-cp*.whl
+  ls -1s --block-size=KiB "$out"/token_statistics-*
+}
+
+# build_pure_wheel OUT: the same package without kernels, for every system and a torch from 2.0 on. Needs no torch to build.
+build_pure_wheel() {
+  rm -rf "$1"/token_statistics-*-py3-none-any.whl
+  python -m build -q --wheel --no-isolation --skip-dependency-check -o "$1" \
+    -C wheel.cmake=false -C wheel.py-api= -C wheel.tags=py3-none-any python
+  ls -1s --block-size=KiB "$1"/token_statistics-*-py3-none-any.whl
 }

@@ -1,6 +1,6 @@
 """Times tost.nn.TSSA against the official layer in plain PyTorch, forward and with backward, after checking that both agree.
 
-usage: layer.py [--threads N] [--rounds N]; the two alternate, and medians are printed. Memory is what a forward pass keeps for
+usage: layer.py [--threads N] [--rounds N] [--compile]; the two alternate, and medians are printed. Memory is what a forward pass keeps for
 the backward pass.
 """
 
@@ -41,19 +41,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--compile", action="store_true", help="both by torch.compile in place of eager mode")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     print(f"torch {torch.__version__}, {options.threads} threads, medians of {options.rounds} rounds, milliseconds")
     print("shape           work              plain     tost    ratio")
-    for shape in ((1, 197, 384), (32, 197, 384), (8, 1024, 768), (2, 4096, 384)):
+    for shape in ((1, 197, 384), (1, 400, 256), (8, 400, 256), (32, 197, 384), (8, 1024, 768), (2, 4096, 384)):
         torch.manual_seed(0)
+        if options.compile:
+            torch.compiler.reset()
         x = torch.randn(shape, requires_grad=True)
         plain = reference.Layer(shape[2])
         ours = tost.nn.TSSA(shape[2])
         ours.load_state_dict(plain.state_dict())
         torch.testing.assert_close(ours(x), plain(x), rtol=1e-4, atol=1e-5)
         for name, work in (("forward", forward), ("with backward", training)):
-            times = {plain: [], ours: []}
+            times = {torch.compile(layer) if options.compile else layer: [] for layer in (plain, ours)}
             for layer in times:
                 seconds(work, layer, x)
             for _ in range(options.rounds):

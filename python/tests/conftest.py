@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import struct
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -44,14 +45,15 @@ def parity():
 
 @pytest.fixture(scope="session")
 def program():
-    """program(arguments...): runs the program tost and returns what it prints."""
+    """program(arguments...): runs the program tost, or tost.convert for `convert`, and returns what it prints."""
     built = pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "tost"
     path = os.environ.get("TOST_PROGRAM") or (str(built) if built.is_file() else shutil.which("tost"))
     if path is None:
         pytest.skip("needs the program tost; build it, or set TOST_PROGRAM to where it is")
 
     def run(*arguments):
-        done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True)
+        command = [sys.executable, "-m", "tost.convert"] if arguments[0] == "convert" else [path, arguments[0]]
+        done = subprocess.run([*command, *map(str, arguments[1:])], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -22,7 +22,7 @@ class Environment:
     def link_torch(self):
         """Gives it torch and what that needs, without a copy of gigabytes."""
         for path in SITE.iterdir():
-            if not path.name.startswith(("tost", "__pycache__")):
+            if not path.name.startswith(("tost", "token_statistics", "__pycache__")):
                 (self.site / path.name).symlink_to(path)
 
     def pip_install(self, *args, **options):

@@ -16,6 +16,8 @@ import pytest
 import torch
 from environment import DIST, Environment
 
+import tost
+
 BACKEND = pathlib.Path(__file__).resolve().parents[1] / "backend/tost_backend.py"
 SETTING = "cmake.define.TOST_TORCH_INCLUDE"
 ASKED = ["torch>=2.11"]
@@ -104,23 +106,49 @@ def test_headers_leave_the_tree_after_a_source_distribution(make_backend, monkey
 
 
 def test_the_wheel_is_small_and_serves_every_python():
-    found = list(DIST.glob("tost-*.whl"))
+    found = list(DIST.glob("token_statistics-*-cp*.whl"))
     if not found:
-        pytest.skip(f"needs {DIST}/tost-*.whl; `make wheel` builds it")
-    assert re.fullmatch(r"tost-[\d.]+-cp310-abi3-manylinux_\w+\.whl", found[0].name)
+        pytest.skip(f"needs {DIST}/token_statistics-*.whl; `make wheel` builds it")
+    assert re.fullmatch(r"token_statistics-[\d.]+-cp310-abi3-manylinux_\w+\.whl", found[0].name)
     assert found[0].stat().st_size < 1e6
     with zipfile.ZipFile(found[0]) as file:
         names = [name for name in file.namelist() if not name.endswith("/")]
-    libraries = {name.split("/")[1].split("-")[0] for name in names if name.startswith("tost.libs/")}
+    libraries = {name.split("/")[1].split("-")[0] for name in names if name.startswith("token_statistics.libs/")}
     licences = {pathlib.Path(name).stem for name in names if "/licenses/" in name}
     assert libraries | {"LICENSE"} == licences
 
 
+def package_files(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        names = [name for name in file.namelist() if name.startswith("tost/") and not name.endswith(("/", ".so"))]
+        return {name: file.read(name) for name in names}
+
+
+def test_the_wheel_without_kernels_is_the_same_package(tmp_path):
+    found = list(DIST.glob("token_statistics-*-py3-none-any.whl"))
+    if not found:
+        pytest.skip(f"needs {DIST}/token_statistics-*-py3-none-any.whl; `make wheel-pure` builds it")
+    files = package_files(found[0])
+    assert "tost/nn.py" in files and "tost/architectures.json" in files and found[0].stat().st_size < 2e5
+    for other in DIST.glob("token_statistics-*-cp*.whl"):
+        assert package_files(other) == files
+    with zipfile.ZipFile(found[0]) as file:
+        metadata = next(file.read(name).decode() for name in file.namelist() if name.endswith("/METADATA"))
+    for line in ("Name: token-statistics", f"Version: {tost.__version__}", "Requires-Python: >=3.8", "Requires-Dist: torch>=2.0"):
+        assert f"\n{line}\n" in metadata
+    environment = Environment(tmp_path / "venv")
+    environment.link_torch()
+    environment.install("--no-deps", found[0])
+    code = "import tost, torch; print(tost.nn.TSSA(24, 4)(torch.randn(2, 9, 24)).shape, tost.info().splitlines()[1])"
+    expected = "torch.Size([2, 9, 24]) cpu: plain form (this installation has no kernels)\n"
+    assert environment.run("python", "-c", code)[0] == expected
+
+
 @pytest.fixture(scope="module")
 def source():
-    found = list(DIST.glob("tost-*.tar.gz"))
+    found = list(DIST.glob("token_statistics-*.tar.gz"))
     if not found:
-        pytest.skip(f"needs {DIST}/tost-*.tar.gz; `make wheel` builds it")
+        pytest.skip(f"needs {DIST}/token_statistics-*.tar.gz; `make wheel` builds it")
     return found[0]
 
 

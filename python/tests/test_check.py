@@ -1,5 +1,7 @@
 """check_tssa: true for the paper's layer in any clothes, and the right step named for others."""
 
+import time
+
 import pytest
 import reference
 import torch
@@ -157,8 +159,36 @@ class InFloat32(reference.Layer):
         return self.to_out(y.to(x.dtype))
 
 
+class AnyNames(Changed):
+    """No name of the layer says what it is, and its head count has none."""
+
+    def __init__(self, dim=24, heads=4):
+        nn.Module.__init__(self)
+        self.k = heads
+        self.zz = nn.Linear(dim, dim)  # of the output, made first
+        self.aa = nn.Conv1d(dim, dim, 1, bias=False)
+        self.p = nn.Parameter(torch.ones(1, heads, 1))
+
+    def forward(self, x):
+        w = self.aa(x.transpose(1, 2)).transpose(1, 2).unflatten(2, (self.k, -1)).transpose(1, 2)
+        pi = ((nn.functional.normalize(w, dim=-2) ** 2).sum(-1) * self.p).softmax(1)
+        return self.zz(self.mix(w, pi, self.moment(w, pi)).transpose(1, 2).flatten(2))
+
+
+class RootBroadcast(Changed):
+    """As several rewrites have it: the root of the moment for all tokens."""
+
+    def mix(self, w, pi, moment):
+        return moment.sqrt().expand_as(w)
+
+
+class RootOfMoment(Changed):
+    def mix(self, w, pi, moment):
+        return -w * pi.unsqueeze(-1) / (1 + moment.sqrt())
+
+
 @pytest.mark.parametrize(
-    "layer", [tost.nn.TSSA(24, 4, qkv_bias=True), reference.Layer(24, 4), Changed(), OtherNames(), OnMaps(), InFloat32(24, 4)]
+    "layer", [AnyNames(), tost.nn.TSSA(24, 4, qkv_bias=True), reference.Layer(24, 4), Changed(), OtherNames(), OnMaps(), InFloat32(24, 4)]
 )
 def test_the_papers_layer_is_recognised(layer):
     before = {name: p.clone() for name, p in layer.state_dict().items()}
@@ -182,6 +212,8 @@ def test_the_papers_layer_is_recognised(layer):
         (NoGuardAtZero, "gives NaN"),
         (Undamped, "not damped"),
         (Positive, "sign"),
+        (RootBroadcast, "the root of the second moments is broadcast to all tokens"),
+        (RootOfMoment, "divided by 1 and the root"),
         (TwoAtOnce, "not multiplied by the temperature; and the second moments are not divided"),
         (LinearAttention, "no one or two of the steps"),
         (NoGradient, "no gradient flows through it"),
@@ -209,16 +241,26 @@ def test_what_is_no_such_layer_is_refused(layer, words):
 
 
 def test_check_model_names_each_layer():
-    from tost.check import check_model
+    class Block(nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.gamma, self.attn, self.mlp = nn.Parameter(torch.ones(24)), layer, nn.Linear(24, 24)
 
-    class Wrong(tost.nn.TSSA):
-        def forward(self, x):
-            return -super().forward(x)
+    right = [Block(tost.nn.TSSA(24, 4)), Block(AnyNames())]
+    report = tost.check_model(nn.Sequential(*right, nn.Linear(24, 24), Block(SoftmaxOverTokens())))
+    assert [(name, bool(found)) for name, found in report] == [("0.attn", True), ("1.attn", True), ("3.attn", False)]
+    step = "the softmax runs over the tokens; it must run over the heads"
+    assert str(report) == f"layer 3 of 3 is not TSSA (3.attn): {step}"
+    assert str(tost.check_model(nn.Sequential(*right))) == "all 2 layers are the paper's TSSA"
+    assert str(tost.check_model(nn.Linear(3, 3))) == "the model has no layer that looks like TSSA"
 
-    model = torch.nn.Sequential(tost.nn.TSSA(16, 2), torch.nn.Linear(16, 16), Wrong(16, 2))
-    found = check_model(model)
-    assert [(name, bool(report)) for name, report in found] == [("0", True), ("2", False)]
-    assert check_model(torch.nn.Linear(3, 3)) == []
+
+@pytest.mark.parametrize("make", [lambda: tost.nn.TSSA(768, 12), lambda: Undamped(768, 12), lambda: LinearAttention(768, 12)])
+def test_it_answers_within_two_seconds(make):
+    layer = make()
+    start = time.perf_counter()
+    tost.check_tssa(layer)
+    assert time.perf_counter() - start < 2
 
 
 def test_selftest_passes_and_finds_a_deviation(monkeypatch, capsys):

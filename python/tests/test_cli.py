@@ -1,4 +1,4 @@
-"""The program from its wheel, tost-cli: installed with the wheel of this package into an environment that has torch."""
+"""The program from its wheel, token-statistics-cli: installed with the wheel of this package into an environment that has torch."""
 
 import importlib.util
 import os
@@ -23,22 +23,23 @@ OURS = ["tost_cli/libtost_program.so", "tost_cli/libtost_torch.so", "tost_cli/to
 
 @pytest.fixture(scope="module")
 def wheel():
-    for name in ("tost", "tost_cli"):
+    for name in ("token_statistics", "token_statistics_cli"):
         if not list(DIST.glob(f"{name}-*.whl")):
             pytest.skip(f"needs {DIST}/{name}-*.whl; `make wheel wheel-cli` builds both")
-    found = next(DIST.glob("tost_cli-*.whl"))
+    found = next(DIST.glob("token_statistics_cli-*.whl"))
     with zipfile.ZipFile(found) as file:
         metadata = next(file.read(name).decode() for name in file.namelist() if name.endswith("/METADATA"))
     needed = re.search(r"^Requires-Dist: torch==(.*)\.\*$", metadata, re.M).group(1)
     if not torch.__version__.startswith(f"{needed}."):
-        pytest.skip(f"the wheel tost-cli needs torch {needed}, and this is torch {torch.__version__}")
+        pytest.skip(f"the wheel token-statistics-cli needs torch {needed}, and this is torch {torch.__version__}")
     return found
 
 
 def test_libraries_come_with_their_licences(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = [name for name in file.namelist() if not name.endswith("/")]
-    libraries = [re.match(r"tost_cli\.libs/lib(\w{1,5})", name)[1] for name in names if name.startswith("tost_cli.libs/")]
+    folder = "token_statistics_cli.libs/"
+    libraries = [re.match(r"lib(\w{1,5})", name[len(folder) :])[1] for name in names if name.startswith(folder)]
     licences = [name.rsplit("/", 1)[1].lower() for name in names if "/licences/" in name]
     assert libraries
     assert not [library for library in libraries if not any(library.lower() in name for name in licences)], licences
@@ -48,7 +49,7 @@ def test_libraries_come_with_their_licences(wheel):
 def installed(wheel, tmp_path_factory):
     environment = Environment(tmp_path_factory.mktemp("installed") / "venv")
     environment.link_torch()
-    environment.install("tost[cli]")
+    environment.install("token-statistics[cli]")
     return environment
 
 
@@ -166,8 +167,8 @@ def test_torch_of_another_folder_is_found(wheel, tmp_path):
     assert f"torch {torch.__version__.split('+')[0]}," in environment.run("tost", "info")[0]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tost_cli") is not None, reason="tost-cli is installed here")
+@pytest.mark.skipif(importlib.util.find_spec("tost_cli") is not None, reason="token-statistics-cli is installed here")
 def test_missing_program_is_named():
     done = subprocess.run([sys.executable, "-m", "tost", "info"], text=True, capture_output=True)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
-    assert 'build/python/dist "tost[cli]"' in done.stderr and "`make`" in done.stderr
+    assert 'build/python/dist "token-statistics[cli]"' in done.stderr and "`make`" in done.stderr

@@ -450,3 +450,15 @@ def test_compiled(make):
     found, wanted = (torch.autograd.grad(z.square().mean(), model.parameters()) for z in (y, expected))
     for a, b in zip(found, wanted):
         assert_close(a, b, rtol=1e-3, atol=1e-4 * float(b.abs().max()))
+
+
+def test_a_model_made_here_is_saved_with_a_tokenizer(program, tmp_path):
+    config = TostConfig(hidden_size=24, num_hidden_layers=1, num_attention_heads=3, vocab_size=257, n_positions=64)
+    model = TostForCausalLM(config).eval()
+    hf.save(model, tmp_path / "model.safetensors", tokenizer="bytes")
+    program("generate", tmp_path / "model.safetensors", "--prompt", "Once", "--max-tokens", 3, "--stats")
+    hf.save(hf.load(tmp_path / "model.safetensors"), tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    model.config.vocab_size = 256
+    with pytest.raises(ValueError, match="the tokenizer bytes has 257 tokens, but the model's vocab_size is 256"):
+        hf.save(model, tmp_path / "other.safetensors", tokenizer="bytes")

@@ -129,7 +129,7 @@ def test_maps_in_any_strides():
     tokens, memberships = layer(x.flatten(2).transpose(1, 2), return_memberships=True)
     assert_close(y.flatten(2).transpose(1, 2), tokens)
     assert_close(pi.flatten(2), memberships)
-    assert y.is_contiguous() and y.shape == x.shape and pi.shape == (2, 4, 5, 7)
+    assert y.is_contiguous(memory_format=torch.channels_last) and y.shape == x.shape and pi.shape == (2, 4, 5, 7)
     last = layer(x.contiguous(memory_format=torch.channels_last))
     assert_close(last, y)
     assert last.is_contiguous(memory_format=torch.channels_last)

@@ -42,10 +42,17 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
     assert run(code) == (0, "tost", "")
 
 
-def test_an_old_torch_is_refused():
-    status, _, text = run('import torch; torch.__version__ = "2.10.1+cpu"; import tost')
-    sentence = "ImportError: tost: torch 2.11 or newer is needed, but this is torch 2.10.1+cpu; install a newer one."
-    assert status != 0 and text.splitlines()[-1] == sentence
+def test_an_old_torch_runs_the_plain_form_and_says_so():
+    code = """
+import torch
+torch.__version__ = "2.10.1+cpu"
+import tost
+print(tost.nn.TSSA(24, 4)(torch.randn(2, 9, 24)).shape, tost._library.available())
+print(tost.info().splitlines()[1])
+"""
+    status, out, text = run(code)
+    sentence = "cpu: plain form (the kernels need torch 2.11 or newer, and this is torch 2.10.1+cpu)"
+    assert (status, out.splitlines(), text) == (0, ["torch.Size([2, 9, 24]) False", sentence], "")
 
 
 def test_broken_kernels_are_reported(tmp_path):
@@ -57,16 +64,17 @@ def test_broken_kernels_are_reported(tmp_path):
     assert (status, out) == (0, "False") and "UserWarning: tost: the kernels cannot be loaded" in text
 
 
-def test_a_foreign_namespace_is_refused_in_a_sentence():
+def test_a_foreign_namespace_leaves_the_plain_form():
     code = """
 import torch
 library = torch.library.Library("tost", "DEF")
 library.define("tssa(Tensor w) -> Tensor")
 import tost
+print(tost._library.available(), tost.nn.TSSA(24, 4)(torch.randn(2, 9, 24)).shape)
 """
-    status, _, text = run(code)
-    assert status != 0
-    assert text.splitlines()[-1].startswith("ImportError: tost: another library has registered torch.ops.tost without")
+    status, out, text = run(code)
+    assert (status, out) == (0, "False torch.Size([2, 9, 24])")
+    assert "another library has registered torch.ops.tost without" in text
 
 
 def test_operators_of_the_cpp_library_are_used():

@@ -136,7 +136,8 @@ def test_every_setting_means_what_the_program_means(program, tmp_path, tokens_no
     grey = picture(tmp_path / "x.png").convert("L")
     grey.save(tmp_path / "x.png")
     x = transform(grey).unsqueeze(0)
-    assert x.shape == (1, 1, 32, 32) and torch.equal(again(x), model(x))
+    assert x.shape == (1, 1, 32, 32)
+    assert_close(again(x), model(x), rtol=1e-6, atol=1e-6)  # products depend on where in memory the weights are
     wanted = probabilities(program, tmp_path / "model.safetensors", tmp_path / "x.png", classes)
     assert_close(model(x).softmax(1)[0], wanted, rtol=0, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Runs the program tost, which the package tost-cli brings."""
+"""Runs the program tost, which the package token-statistics-cli brings."""
 
 import sys
 
@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError:
     print(
         "tost: the program is not installed; in a checkout of tost, `make` builds it, and `make wheel-cli` with "
-        '`pip install --no-index --find-links build/python/dist "tost[cli]"` installs it here.',
+        '`pip install --no-index --find-links build/python/dist "token-statistics[cli]"` installs it here.',
         file=sys.stderr,
     )
     sys.exit(2)

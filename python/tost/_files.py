@@ -1,103 +1,62 @@
 """Model files of the program: found in a run, read with what they say about themselves, and written. Never pickle."""
 
 import json
-import os
 import pathlib
-from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+
+from ._write import write_safetensors
 
 _MODEL, _INDEX = "model.safetensors", "model.safetensors.index.json"
-
-_REQUIRED = object()
-_SHARED = {
-    "name": "custom",
-    "mixer": _REQUIRED,
-    "dim": _REQUIRED,
-    "depth": _REQUIRED,
-    "heads": _REQUIRED,
-    "mlp_ratio": 4.0,
-}
-# Settings of a model in the program's form, with their values where a file leaves them out.
-_FIELDS = {
-    "vision": {
-        **_SHARED,
-        "architecture": _REQUIRED,
-        "in_channels": _REQUIRED,
-        "image_size": _REQUIRED,
-        "patch": _REQUIRED,
-        "stem_depth": 1,
-        "classes": _REQUIRED,
-        "class_blocks": 2,
-        "layer_scale": 1.0,
-        "drop_path": 0.0,
-        "registers": 0,
-        "qkv_bias": True,
-        "tokens_norm": True,
-    },
-    "language": {
-        **_SHARED,
-        "vocab": _REQUIRED,
-        "block": _REQUIRED,
-        "layer_scale": 1e-5,
-        "dropout": 0.0,
-        "bias": False,
-        "activation": "gelu",
-        "positions": "learned",
-        "hybrid_every": 0,
-        "hybrid_mixer": "softmax",
-        "bias_positions": -1,
-        "conv": 0,
-        "decay": "none",
-        "scale_pi": False,
-        "means": "none",
-        "gate": False,
-        "window": 0,
-        "attention_dropout": -1.0,
-        "auto_encoder": False,
-    },
-}
-# The least and the largest value, as in the program.
-_RANGES = {
-    "dim": (1, 16384),
-    "depth": (1, 1024),
-    "heads": (1, 16384),
-    "mlp_ratio": (1e-4, 64.0),
-    "layer_scale": (-1e30, 1e30),
-    "in_channels": (1, 3),
-    "image_size": (1, 16384),
-    "patch": (2, 16),
-    "stem_depth": (1, 8),
-    "classes": (1, 10**6),
-    "class_blocks": (1, 1024),
-    "drop_path": (0.0, 0.999),
-    "registers": (0, 64),
-    "vocab": (1, 2**24),
-    "block": (1, 2**24),
-    "dropout": (0.0, 0.999),
-    "attention_dropout": (-1.0, 0.999),
-    "bias_positions": (-1, 2**24),
-}
+# Settings of a model in the program's form, by kind: `usual` where a file may leave one out, the least and the largest
+# value, and its name in transformers and timm; and the program's presets of image models.
+_ARCHITECTURES = json.loads((pathlib.Path(__file__).parent / "architectures.json").read_text(encoding="utf-8"))
+FIELDS, PRESETS = _ARCHITECTURES["fields"], _ARCHITECTURES["presets"]
 # What the models of this package do not have.
 _ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout", "auto_encoder")
+_PARTS = {
+    "vision": ("config", "classes", "preprocess"),
+    "language": ("config", "tokenizer", "training"),
+    "sequence": ("config", "classes", "coding", "training"),
+}
+_DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64", torch.int64: "I64",
+           torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 
 
-class ModelFile(NamedTuple):
-    kind: str  # "vision" or "language"
-    config: dict  # the architecture, every field of the program's own form
-    metadata: dict  # all the file says of itself, as texts
-    tensors: dict  # weights by name, float32
+class Model:
+    """A model in a file: its kind, what is said of it by part, and its weights by name."""
+
+    def __init__(self, kind, parts, state):
+        self.kind, self.parts, self.state = kind, parts, state
+        self.config = parts["config"]
+
+    def metadata(self):
+        return {"format": "pt", "tost.kind": self.kind, **{f"tost.{key}": text(value) for key, value in self.parts.items()}}
 
 
-def _check_setting(key, value, default, where):
-    if key in _RANGES:
-        low, high = _RANGES[key]
+def text(value):
+    """JSON as the program writes it: one line, keys in order, so that the same model gives the same bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def usual(kind):
+    """The settings that a file may leave out, with their values then."""
+    return {key: field["usual"] for key, field in FIELDS[kind].items() if "usual" in field}
+
+
+def names_in(library, kind):
+    """The names of the settings in transformers or timm."""
+    return {key: field[library] for key, field in FIELDS[kind].items() if library in field}
+
+
+def _check_setting(key, field, value, where):
+    if "from" in field:
+        low, high = field["from"], field["to"]
         fits = type(value) in ((int,) if isinstance(low, int) else (int, float)) and low <= value <= high
         expected = f"from {low} to {high}"
     else:
-        kind = bool if isinstance(default, bool) else int if isinstance(default, int) else str
+        kind = type(field.get("usual", ""))
         fits, expected = type(value) is kind, f"of the type {kind.__name__}"
     if not fits:
         raise ValueError(f"{where}: the setting '{key}' must be {expected}, but is {value!r:.60}.")
@@ -105,7 +64,7 @@ def _check_setting(key, value, default, where):
 
 def check_config(kind, given, where):
     """The architecture in `given`, every field of it; ValueError where this package has no such model."""
-    fields = _FIELDS[kind]
+    fields = FIELDS[kind]
     if not isinstance(given, dict):
         raise ValueError(f"{where}: its architecture must be a JSON object, but is {type(given).__name__}.")
     for key in given:
@@ -114,11 +73,11 @@ def check_config(kind, given, where):
                 f"{where}: its architecture has the unknown setting {key!r:.60}; a newer program may know it."
             )
     config = {}
-    for key, default in fields.items():
-        if key not in given and default is _REQUIRED:
+    for key, field in fields.items():
+        if key not in given and "usual" not in field:
             raise ValueError(f"{where}: its architecture lacks the setting '{key}'.")
-        value = config[key] = given.get(key, default)
-        _check_setting(key, value, default, where)
+        value = config[key] = given.get(key, field.get("usual"))
+        _check_setting(key, field, value, where)
     if config.get("architecture", "transformer") != "transformer":
         raise ValueError(f"{where}: it is a {config['architecture']!r:.60} model; transformers alone can be read here.")
     if config["mixer"] != "tssa":
@@ -127,7 +86,7 @@ def check_config(kind, given, where):
             "and others by the program."
         )
     for key in _ABSENT:
-        if key in fields and config[key] != fields[key]:
+        if key in fields and config[key] != fields[key]["usual"]:
             raise ValueError(
                 f"{where}: it has {key} {config[key]!r:.60}, which models of this package do not have; use the program."
             )
@@ -173,9 +132,8 @@ def find(path):
     return [path.parent / name for name in shards]
 
 
-def read(path, kind=None):
-    """The model that `path` means (see find()), of this kind; ValueError if it is another."""
-    files = find(path)
+def load(files):
+    """What safetensors files say of their model, and their tensors."""
     metadata, tensors = None, {}
     for file in files:
         if not file.name.endswith(".safetensors"):
@@ -194,6 +152,34 @@ def read(path, kind=None):
                 pickled = opened.read(2) in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
             found = "a file of torch.save() or pickle, which is not read here" if pickled else str(error)
             raise ValueError(f"'{file}' is not an intact safetensors file: {found}.") from None
+    return metadata, tensors
+
+
+def described(metadata, tensors, where):
+    """The Model that a file of the program describes, of any kind and architecture, with float32 weights."""
+    kind = metadata.get("tost.kind", "vision")
+    if kind not in _PARTS:
+        raise ValueError(f"{where} holds a {kind[:40]!r} model, which this version does not know.")
+    if metadata.get("tost.precision", "fp32") not in ("fp32", "bf16"):
+        raise ValueError(f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
+    parts = {key: parse(metadata, f"tost.{key}", where) for key in _PARTS[kind]}
+    return Model(kind, parts, floats(tensors, where))
+
+
+def floats(tensors, where):
+    """The tensors in float32."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point():
+            tensors[name] = tensor.float()
+            if not torch.isfinite(tensors[name]).all():
+                raise ValueError(f"{where} has values in tensor '{name}' that are not finite.")
+    return tensors
+
+
+def read(path, kind=None):
+    """The Model that `path` means (see find()), one of this package and of this kind; ValueError if it is another."""
+    files = find(path)
+    metadata, tensors = load(files)
     where = f"'{files[0]}'"
     if "tost.config" not in metadata:
         raise ValueError(
@@ -201,16 +187,11 @@ def read(path, kind=None):
             "`python -m tost.convert` makes one of official weights."
         )
     found = metadata.get("tost.kind", "vision")
-    if found not in _FIELDS or kind not in (None, found):
+    if found not in FIELDS or kind not in (None, found):
         raise ValueError(f"{where} holds a {found} model; a {kind or 'vision or language'} model is expected.")
-    if metadata.get("tost.precision", "fp32") not in ("fp32", "bf16"):
-        raise ValueError(f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point():
-            tensors[name] = tensor.float()
-            if not torch.isfinite(tensors[name]).all():
-                raise ValueError(f"{where} has values in tensor '{name}' that are not finite.")
-    return ModelFile(found, check_config(found, parse(metadata, "tost.config", where), where), metadata, tensors)
+    model = described(metadata, tensors, where)
+    model.config = check_config(found, model.config, where)
+    return model
 
 
 def parse(metadata, key, where):
@@ -222,7 +203,7 @@ def parse(metadata, key, where):
 
 def classes_of(file, where):
     """The names of its classes, by label."""
-    classes = parse(file.metadata, "tost.classes", where)
+    classes = file.parts["classes"]
     count = file.config["classes"]
     if not isinstance(classes, list) or len(classes) != count or not all(isinstance(name, str) for name in classes):
         raise ValueError(f"{where}: 'tost.classes' in its metadata must be the names of its {count} classes.")
@@ -231,7 +212,7 @@ def classes_of(file, where):
 
 def preprocess_of(file, where):
     """How a picture becomes its input, in the program's form."""
-    given = parse(file.metadata, "tost.preprocess", where)
+    given = file.parts["preprocess"]
     expected = imagenet_preprocess(1, file.config["in_channels"])
     fits = isinstance(given, dict) and all(
         type(given.get(key)) in ((int, float) if isinstance(value, float) else (type(value),))
@@ -254,51 +235,22 @@ def describe(kind, config, **more):
     """The metadata of a model file."""
     if kind == "vision" and config["registers"] == 0:
         config = {key: value for key, value in config.items() if key != "registers"}
-    texts = {f"tost.{key}": json.dumps(value, sort_keys=True) for key, value in {"config": config, **more}.items()}
-    return {"format": "pt", "tost.kind": kind, **texts}
+    return Model(kind, {"config": config, **more}, {}).metadata()
+
+
+def _raw(tensor):
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
 def save(path, tensors, metadata):
-    """A safetensors file with its header in one order, so that the same model gives the same bytes."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, metadata)
-    _rewrite_header(path, metadata)
-
-
-def write(path, tensors, metadata):
-    """A model file of the program; the old one stays whole on failure."""
-    path = pathlib.Path(path)
-    part = path.with_name(path.name + ".part")
-    save(part, tensors, metadata)
-    os.replace(part, path)
-
-
-def _rewrite_header(path, metadata):
-    """Gives a safetensors file this metadata and an ordered header, without a look at its weights."""
-    path = pathlib.Path(path)
-    with open(path, "rb") as old:
-        length = int.from_bytes(old.read(8), "little")
-        header = json.loads(old.read(length))
-        header.pop("__metadata__", None)
-        entries = sorted(header.items(), key=lambda item: (item[1]["data_offsets"], item[0]))
-        ordered = {"__metadata__": dict(sorted(metadata.items())), **dict(entries)}
-        text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode()
-        text += b" " * (-len(text) % 8)
-        if len(text) == length:
-            with open(path, "r+b") as same:
-                same.seek(8)
-                same.write(text)
-            return
-        part = path.with_name(path.name + ".part")
-        with open(part, "wb") as new:
-            new.write(len(text).to_bytes(8, "little") + text)
-            while block := old.read(1 << 24):
-                new.write(block)
-    os.replace(part, path)
+    """A safetensors file, the same bytes for the same model; the old one stays whole on failure."""
+    described = {name: (_DTYPES[tensor.dtype], list(tensor.shape), tensor.nbytes) for name, tensor in tensors.items()}
+    write_safetensors(pathlib.Path(path), described, lambda name: _raw(tensors[name]), dict(sorted(metadata.items())))
 
 
 def add_metadata(path, metadata):
     """Gives a safetensors file other metadata."""
-    _rewrite_header(path, metadata)
+    save(path, load([path])[1], metadata)
 
 
 def _check_weights(expected, given, where):
@@ -323,8 +275,8 @@ def build_and_load(make, file, where):
             model = make()
     except ValueError as error:
         raise ValueError(f"{where} describes a model that cannot be: {error}") from None
-    _check_weights(model.state_dict(), file.tensors, f"{where} does not fit its own description:")
-    model.load_state_dict(file.tensors, assign=True)
+    _check_weights(model.state_dict(), file.state, f"{where} does not fit its own description:")
+    model.load_state_dict(file.state, assign=True)
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     return model.eval()
@@ -342,6 +294,19 @@ def imagenet_preprocess(side, channels):
         "interpolation": "bicubic",
         "mean": mean,
         "std": std,
+    }
+
+
+def timm_cfg(config, prepare):
+    """How a picture becomes the input, in timm's form."""
+    channels, side = config["in_channels"], prepare["size"]
+    return {
+        "input_size": [channels, side, side],
+        "interpolation": prepare["interpolation"],
+        "crop_pct": prepare["crop_ratio"],
+        "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
+        "mean": prepare["mean"] or [0.0] * channels,
+        "std": prepare["std"] or [1.0] * channels,
     }
 
 

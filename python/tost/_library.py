@@ -3,8 +3,9 @@
 A process has them once. Where libtost_torch.so, the library of the C++ build, was loaded first, its operators are used.
 """
 
-import importlib
+import importlib.util
 import re
+import sys
 import warnings
 
 import torch
@@ -136,21 +137,22 @@ def _load():
     if version and tuple(map(int, version.groups())) < (2, 11):
         return ImportError(f"the kernels need torch 2.11 or newer, and this is torch {torch.__version__}")
     present = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("tost::")}
-    if present:
-        missing = [name for name in _NAMES if f"tost::{name}" not in present]
-        if missing:
-            raise ImportError(
-                f"tost: another library has registered torch.ops.tost without the operator {missing[0]}; "
-                "load this package and that library in different processes."
-            )
+    missing = [name for name in _NAMES if f"tost::{name}" not in present]
+    if present and not missing:
         return None
+    if importlib.util.find_spec("tost._C") is None:
+        return ImportError("this installation has no kernels")
     try:
+        if present:
+            raise ImportError(
+                f"another library has registered torch.ops.tost without the operator {missing[0]}; "
+                "load this package and that library in different processes"
+            )
         importlib.import_module("tost._C")
-    except ImportError as error:
-        if not isinstance(error, ModuleNotFoundError):
-            warnings.warn(f"tost: the kernels cannot be loaded, so torch's own operators run, which is slower: {error}")
+        return _register()
+    except Exception as error:  # whatever it is, the plain form runs
+        warnings.warn(f"tost: the kernels cannot be loaded, so torch's own operators run, which is slower: {error}")
         return error
-    return _register()
 
 
 _loaded = _load()
@@ -158,7 +160,7 @@ _loaded = _load()
 
 def available():
     """Whether there are kernels; otherwise everything runs in the plain form."""
-    return not isinstance(_loaded, ImportError)
+    return not isinstance(_loaded, Exception)
 
 
 # Asked once: compilers cannot follow the question.
@@ -170,6 +172,12 @@ if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_fo
 def why_plain():
     """Why everything runs in the plain form, or None where there are kernels."""
     return None if available() else str(_loaded)
+
+
+def instruction_set():
+    """What the CPU's kernels use."""
+    kernels = sys.modules.get("tost._C")
+    return kernels.isa() if kernels else "fused"  # of the C++ library
 
 
 def runs_on(device):

@@ -96,15 +96,22 @@ def hidden_width(dim, ratio):
     return int(dim * ratio + 1e-6)  # a ratio that was computed as width / dim gives that width back
 
 
-class Block(nn.Module):
-    def __init__(self, dim, heads, mlp_ratio=4.0, qkv_bias=True, layer_scale=1.0, drop_path=0.0):
+class Branches(nn.Module):
+    """The parts of both kinds of blocks: attention and MLP, each with a norm before it and a scale after it."""
+
+    def __init__(self, dim, attention, mlp_ratio, layer_scale):
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=1e-6)
-        self.attn = TSSA(dim, heads, qkv_bias=qkv_bias)
+        self.attn = attention
         self.norm2 = nn.LayerNorm(dim, eps=1e-6)
         self.mlp = Mlp(dim, hidden_width(dim, mlp_ratio))
         self.gamma1 = nn.Parameter(torch.full((dim,), float(layer_scale)))
         self.gamma2 = nn.Parameter(torch.full((dim,), float(layer_scale)))
+
+
+class Block(Branches):
+    def __init__(self, dim, heads, mlp_ratio=4.0, qkv_bias=True, layer_scale=1.0, drop_path=0.0):
+        super().__init__(dim, TSSA(dim, heads, qkv_bias=qkv_bias), mlp_ratio, layer_scale)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
@@ -127,15 +134,9 @@ class ClassAttention(nn.Module):
         return self.proj(y.transpose(1, 2).flatten(2))
 
 
-class ClassAttentionBlock(nn.Module):
+class ClassAttentionBlock(Branches):
     def __init__(self, dim, heads, mlp_ratio=4.0, qkv_bias=True, layer_scale=1.0, tokens_norm=True):
-        super().__init__()
-        self.norm1 = nn.LayerNorm(dim, eps=1e-6)
-        self.attn = ClassAttention(dim, heads, qkv_bias)
-        self.norm2 = nn.LayerNorm(dim, eps=1e-6)
-        self.mlp = Mlp(dim, hidden_width(dim, mlp_ratio))
-        self.gamma1 = nn.Parameter(torch.full((dim,), float(layer_scale)))
-        self.gamma2 = nn.Parameter(torch.full((dim,), float(layer_scale)))
+        super().__init__(dim, ClassAttention(dim, heads, qkv_bias), mlp_ratio, layer_scale)
         self.tokens_norm = tokens_norm
 
     def forward(self, x):

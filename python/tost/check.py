@@ -11,44 +11,40 @@ from torch.nn.functional import linear
 _EXACT = 1e-11  # in float64 with a few tokens this tells 1e-8 from 0
 _CLOSE = 1e-5  # of a layer that rounds to float32 somewhere
 
-# Each step of the definition: its name, the paper's choice first, and what others do in its place.
-_STEPS = {
-    "norm": ("tokens", {
-        "none": "w is not normalised before the logits; each feature must be divided by its norm over the tokens",
-        "features": "the norm is taken over the features of a token; it must be taken over the tokens",
-    }),
-    "temp": ("times", {
-        "none": "the logits are not multiplied by the temperature",
-        "over": "the logits are divided by the temperature; they must be multiplied by it",
-    }),
-    "softmax": ("heads", {
-        "tokens": "the softmax runs over the tokens; it must run over the heads",
-        "none": "there is no softmax: memberships must be a softmax over the heads",
-    }),
-    "graph": ("whole", {
-        "cut": "no gradient flows through the memberships",
-    }),
-    "eps": ("1e-8", {
-        "0": "nothing is added to the sum of memberships; 1e-8 must be, so that an empty head does not divide by 0",
-    }),
-    "moment": ("weighted", {
-        "unscaled": "the second moments are not divided by the sum of memberships",
-        "uniform": "the second moments are means over all tokens; they must be weighted by the memberships",
-        "normalised": "the second moments are those of the normalised w; they must be those of w itself",
-        "first": "the moments are means of w; they must be means of w^2",
-    }),
-    "damping": ("1/(1+S)", {
-        "1/S": "w is divided by the second moments S; it must be divided by 1 + S",
-        "S": "w is multiplied by the second moments S; it must be divided by 1 + S",
-        "1": "w is not damped by the second moments S; it must be divided by 1 + S",
-    }),
-    "gate": ("pi", {
-        "none": "the output is not multiplied by the memberships",
-    }),
-    "sign": ("-", {
-        "+": "the sign of the output is reversed (harmless where the output matrix is trained with it)",
-    }),
-}  # fmt: skip
+_PAPER = {"norm": "tokens", "temp": "times", "softmax": "heads", "graph": "whole", "eps": 1e-8, "moment": "weighted",
+          "damping": "1/(1+S)", "token": "own", "gate": "pi", "sign": "-"}
+# What others compute in place of steps of the paper.
+_CHANGES = [
+    ({"norm": "none"}, "w is not normalised before the logits; each feature must be divided by its norm over the tokens"),
+    ({"norm": "features"}, "the norm is taken over the features of a token; it must be taken over the tokens"),
+    ({"temp": "none"}, "the logits are not multiplied by the temperature"),
+    ({"temp": "over"}, "the logits are divided by the temperature; they must be multiplied by it"),
+    ({"softmax": "tokens"}, "the softmax runs over the tokens; it must run over the heads"),
+    ({"softmax": "none"}, "there is no softmax: memberships must be a softmax over the heads"),
+    ({"graph": "cut"}, "no gradient flows through the memberships"),
+    ({"eps": 0.0}, "nothing is added to the sum of memberships; 1e-8 must be, so that an empty head does not divide by 0"),
+    ({"moment": "unscaled"}, "the second moments are not divided by the sum of memberships"),
+    ({"moment": "uniform"}, "the second moments are means over all tokens; they must be weighted by the memberships"),
+    ({"moment": "normalised"}, "the second moments are those of the normalised w; they must be those of w itself"),
+    ({"moment": "first"}, "the moments are means of w; they must be means of w^2"),
+    ({"damping": "1/S"}, "w is divided by the second moments S; it must be divided by 1 + S"),
+    ({"damping": "S"}, "w is multiplied by the second moments S; it must be divided by 1 + S"),
+    ({"damping": "1"}, "w is not damped by the second moments S; it must be divided by 1 + S"),
+    ({"damping": "1/(1+root)"}, "w is divided by 1 and the root of the second moments S; it must be divided by 1 + S"),
+    ({"damping": "root"}, "w is multiplied by the root of the second moments S; it must be divided by 1 + S"),
+    ({"damping": "root", "token": "none"}, "the root of the second moments is broadcast to all tokens; each token's own w must be "
+                                           "divided by 1 + S"),
+    ({"gate": "none"}, "the output is not multiplied by the memberships"),
+    ({"sign": "+"}, "the sign of the output is reversed (harmless where the output matrix is trained with it)"),
+]  # fmt: skip
+_DAMPINGS = {
+    "1/(1+S)": lambda s: 1 / (1 + s),
+    "1/S": lambda s: 1 / s,
+    "S": lambda s: s,
+    "1": torch.ones_like,
+    "1/(1+root)": lambda s: 1 / (1 + s.sqrt()),
+    "root": torch.sqrt,
+}
 
 
 class TSSAReport(NamedTuple):
@@ -56,8 +52,8 @@ class TSSAReport(NamedTuple):
 
     ok: bool
     step: Optional[str]  # what differs
-    value_error: float  # largest deviations, relative to the largest entry
-    gradient_error: float
+    value_error: float = float("inf")  # largest deviations, relative to the largest entry
+    gradient_error: float = float("inf")
 
     def __bool__(self):
         return self.ok
@@ -69,6 +65,20 @@ class TSSAReport(NamedTuple):
                 f"(deviation of values {self.value_error:.1e}, of gradients {self.gradient_error:.1e})."
             )
         return f"This layer is not the paper's TSSA: {self.step}."
+
+
+class ModelReport(list):
+    """(name, TSSAReport) of every layer; `str` of it is a sentence for each layer that is not TSSA, or one for all."""
+
+    def __str__(self):
+        wrong = [
+            f"layer {i} of {len(self)} is not TSSA ({name}): {report.step}"
+            for i, (name, report) in enumerate(self, 1)
+            if not report
+        ]
+        if not self:
+            return "the model has no layer that looks like TSSA"
+        return "\n".join(wrong) or f"all {len(self)} layers are the paper's TSSA"
 
 
 def _operator(w, temp, heads, choice):
@@ -86,66 +96,73 @@ def _operator(w, temp, heads, choice):
         pi = pi.detach()
     weights = torch.ones_like(pi) if choice["moment"] == "uniform" else pi
     if choice["moment"] != "unscaled":
-        weights = weights / (weights.sum(-1, keepdim=True) + float(choice["eps"]))
+        weights = weights / (weights.sum(-1, keepdim=True) + choice["eps"])
     terms = {"normalised": unit**2, "first": x}.get(choice["moment"], x**2)
     moment = (weights.unsqueeze(-1) * terms).sum(2, keepdim=True)
-    damping = {"1/(1+S)": 1 / (1 + moment), "1/S": 1 / moment, "S": moment, "1": 1}[choice["damping"]]
-    y = x * damping * (1 if choice["gate"] == "none" else pi.unsqueeze(-1))
+    y = (x if choice["token"] == "own" else torch.ones_like(x)) * _DAMPINGS[choice["damping"]](moment)
+    y = y if choice["gate"] == "none" else y * pi.unsqueeze(-1)
     return (y if choice["sign"] == "+" else -y).transpose(1, 2).flatten(2)
 
 
-def _named(candidates, words):
-    return next((value for name, value in candidates if any(word in name for word in words)), None)
-
-
-def _parts(module):
-    """The projections and the temperature of a layer, found by their names, else by order and shape."""
-    layers = [
-        (name, m)
-        for name, m in module.named_modules()
-        if isinstance(m, nn.Linear) or (isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1))
-    ]
-    if not layers:
-        raise ValueError("check_tssa: the module has no projection (nn.Linear, or nn.Conv2d of size 1).")
-    into = _named(layers, ("qkv", "in_proj", "to_q")) or layers[0][1]
-    rest = [(name, m) for name, m in layers if m is not into]
-    out = _named(rest, ("to_out", "out_proj", "proj")) or (rest[-1][1] if rest else None)
-    own = {id(p) for _, m in layers for p in m.parameters()}
-    scales = [(n, p) for n, p in module.named_parameters() if id(p) not in own and p.numel() == max(p.shape, default=0)]
-    temp = _named(scales, ("temp", "tau", "scale"))
-    heads = next((getattr(module, n) for n in ("num_heads", "heads", "n_heads", "n_head") if hasattr(module, n)), None)
-    if heads is None:
-        if temp is None:
-            raise ValueError("check_tssa: the module has neither num_heads nor a parameter named temp of one entry a head.")
-        heads = temp.numel()
-    if temp is None or temp.numel() != heads:
-        temp = next((p for _, p in scales if p.numel() == heads), temp)
-    return into, out, temp, int(heads), len(layers)
+def _is_projection(module):
+    return isinstance(module, nn.Linear) or isinstance(module, (nn.Conv1d, nn.Conv2d)) and set(module.kernel_size) == {1}
 
 
 def _matrix(layer):
     return layer.weight.flatten(1), layer.bias
 
 
-def _call(module, x):
-    """The module of tokens [B, N, C], whichever of both layouts it takes; its first result where it gives several."""
-    batch, tokens, channels = x.shape
-    tried = []
-    for maps in (False, True):
-        given = x.transpose(1, 2).reshape(batch, channels, tokens // 2, 2) if maps else x
-        try:
-            y = module(given)
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
-            tried.append(str(error).split("\n")[0])
-            continue
-        y = y[0] if isinstance(y, (tuple, list)) else y
-        if isinstance(y, torch.Tensor) and y.shape == given.shape:
-            return y.flatten(2).transpose(1, 2) if maps else y
-        found = list(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
-        tried.append(f"its result is {found} for {list(given.shape)}")
-    raise ValueError(
-        f"check_tssa: the module takes neither [B, N, {channels}] nor [B, {channels}, H, W]: {'; '.join(tried)}."
-    )
+def _tokens(layer, x):
+    """What a projection takes or gives, as [B, N, C]."""
+    return x if isinstance(layer, nn.Linear) else x.flatten(2).transpose(1, 2)
+
+
+class _Run:
+    """The module of tokens x [B, N, C], whichever of both layouts it takes: its first result, and what its projections did."""
+
+    def __init__(self, module, x):
+        batch, tokens, channels = x.shape
+        tried = []
+        for maps in (False, True):
+            given = x.transpose(1, 2).reshape(batch, channels, tokens // 2, 2) if maps else x
+            self.calls = []  # projections in the order of their calls, each with its output and input
+            handles = [m.register_forward_hook(self._record) for m in module.modules() if _is_projection(m)]
+            try:
+                y = module(given)
+            except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+                tried.append(str(error).split("\n")[0])
+                continue
+            finally:
+                for handle in handles:
+                    handle.remove()
+            y = y[0] if isinstance(y, (tuple, list)) else y
+            if isinstance(y, torch.Tensor) and y.shape == given.shape:
+                self.y = y.flatten(2).transpose(1, 2) if maps else y
+                return
+            found = list(y.shape) if isinstance(y, torch.Tensor) else type(y).__name__
+            tried.append(f"its result is {found} for {list(given.shape)}")
+        raise ValueError(
+            f"check_tssa: the module takes neither [B, N, {channels}] nor [B, {channels}, H, W]: {'; '.join(tried)}."
+        )
+
+    def _record(self, layer, inputs, output):
+        self.calls.append((layer, output, inputs[0]))
+
+
+def _head_choices(module, projections, features):
+    """Pairs of a number of heads and the temperature, which may be missing, the most likely first."""
+    own = {id(p) for layer in projections for p in layer.parameters()}
+    scales = [(n, p) for n, p in module.named_parameters() if id(p) not in own and p.numel() == max(p.shape, default=0)]
+    scales.sort(key=lambda item: not any(word in item[0] for word in ("temp", "tau", "scale")))
+    named = [getattr(module, n) for n in ("num_heads", "heads", "n_heads", "n_head") if hasattr(module, n)]
+    numbers = [v for v in vars(module).values() if type(v) is int and 1 < v < features and features % v == 0]
+    found = []
+    for heads in [*map(int, named), *(p.numel() for _, p in scales if p.numel() <= features), *numbers]:
+        temps = [p for _, p in scales if p.numel() == heads] or [p for _, p in scales[:1]] or [None]
+        found += [(heads, temp) for temp in temps if (heads, id(temp)) not in [(h, id(t)) for h, t in found]]
+    if not found:
+        raise ValueError("check_tssa: the module has neither num_heads nor a parameter named temp of one entry a head.")
+    return found
 
 
 def _distance(found, expected):
@@ -162,33 +179,78 @@ def _distance(found, expected):
     return worst
 
 
+class _Comparison:
+    """Between the first and the last projection of a run: what the layer computes against the operator with some changes."""
+
+    def __init__(self, run, x, heads, temp):
+        (into, w, _), (out, _, inner) = run.calls
+        self.w, self.inner = w, _tokens(out, inner)
+        self.tokens, self.heads, self.temp = _tokens(into, w), heads, temp
+        factor = torch.ones(heads, dtype=x.dtype) if temp is None else temp
+        self.factor = factor.reshape(heads, 1)
+        self.weights = torch.linspace(-1, 1, self.inner.numel(), dtype=x.dtype).sin().view(self.inner.shape)
+
+    def gradients(self, y):
+        inputs = [self.w] if self.temp is None else [self.w, self.temp]
+        if not y.requires_grad:
+            return [None] * len(inputs)
+        return torch.autograd.grad(y, inputs, self.weights, allow_unused=True, retain_graph=True)
+
+    def explained_by(self, choice):
+        with torch.no_grad():
+            y = _operator(self.tokens, self.factor, self.heads, choice)
+        if y.shape != self.inner.shape or _distance([self.inner], [y]) > _EXACT:
+            return False
+        y = _operator(self.tokens, self.factor, self.heads, choice)
+        return _distance(self.gradients(self.inner), self.gradients(y)) <= _EXACT
+
+    def explanation(self):
+        """The one or two changes that make the operator the layer's, in words; three with one that changes two steps."""
+        for count in (1, 2, 3):
+            for chosen in itertools.combinations(_CHANGES, count):
+                steps = [step for change, _ in chosen for step in change]
+                if len(set(steps)) < len(steps) or count == 3 and len(steps) == 3:
+                    continue
+                if self.explained_by({**_PAPER, **{step: value for change, _ in chosen for step, value in change.items()}}):
+                    return "; and ".join(words for _, words in chosen)
+        return "no one or two of the steps known to go wrong explain how it differs"
+
+
+def _whole_errors(run, x, parameters, heads, temp, weights):
+    """Deviations of values and gradients of the whole layer from the paper's on its own weights."""
+    (into, *_), (out, *_) = run.calls
+    factor = torch.ones(heads, dtype=x.dtype) if temp is None else temp
+    w = linear(x, *_matrix(into))
+    y = linear(_operator(w, factor.reshape(heads, 1), heads, _PAPER), *_matrix(out))
+    results = [torch.autograd.grad(z, [x, *parameters], weights, allow_unused=True, retain_graph=True) for z in (run.y, y)]
+    return _distance([run.y], [y]), _distance(*results)
+
+
 def check_tssa(module):
     """Compares values and gradients of a bidirectional TSSA layer with the plain definition on the layer's own weights.
 
-    Takes a module with one projection in, one out, a temperature a head, and `num_heads` or `heads`; it may want
-    [B, N, C] or [B, C, H, W]. Works on a copy in float64 and evaluation mode, with temperatures and input that show
-    every step. Returns a TSSAReport: true if the layer is the paper's, else `step` names what differs.
+    Takes a module with one projection in, one out, and a temperature a head, by any names; it may want [B, N, C] or
+    [B, C, H, W]. Works on a copy in float64 and evaluation mode, with temperatures and input that show every step.
+    Returns a TSSAReport: true if the layer is the paper's, else `step` names what differs.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"check_tssa: the layer must be a torch.nn.Module, but is {type(module).__name__}.")
     module = copy.deepcopy(module).cpu().double().eval().requires_grad_(True)
-    into, out, temp, heads, projections = _parts(module)
-    channels = into.weight.shape[1]
-
-    def wrong(step):
-        return TSSAReport(False, step, float("inf"), float("inf"))
-
-    if into.weight.shape[0] == 3 * channels:
-        return wrong(
+    projections = [m for m in module.modules() if _is_projection(m)]
+    if not projections:
+        raise ValueError("check_tssa: the module has no projection (nn.Linear, or a convolution of size 1).")
+    into = projections[0]
+    channels, features = into.weight.shape[1], into.weight.shape[0]
+    choices = _head_choices(module, projections, features)
+    heads = choices[0][0]
+    if features == 3 * channels:
+        return TSSAReport(
+            False,
             "it projects to queries, keys and values, 3 x C features, as scaled dot product attention does; "
-            "TSSA has one projection to C features"
+            "TSSA has one projection to C features",
         )
-    if into.weight.shape[0] % heads != 0 or heads < 1:
-        return wrong(f"its {heads} heads do not divide the {into.weight.shape[0]} features of its projection")
-    if projections != 2:
-        return wrong(f"the number of its projections is {projections}; TSSA has two, one in and one out")
-    if temp is not None and temp.numel() != heads:
-        return wrong(f"its temperature has {temp.numel()} entries; there must be one for each of the {heads} heads")
+    if heads < 1 or features % heads != 0:
+        return TSSAReport(False, f"its {heads} heads do not divide the {features} features of its projection")
     generator = torch.Generator().manual_seed(0)
 
     def random(*sizes):
@@ -198,65 +260,59 @@ def check_tssa(module):
     with torch.no_grad():
         for p in parameters:  # zeros at the start would hide what they multiply
             p.copy_(random(*p.shape) / p[0].numel() ** 0.5 if p.dim() > 1 else 0.1 * random(*p.shape))
-        if temp is not None:
-            temp.copy_(torch.linspace(0.5, 2.0, heads, dtype=torch.float64).view_as(temp))
+        for heads, temp in reversed(choices):
+            if temp is not None:
+                temp.copy_(torch.linspace(0.5, 2.0, temp.numel(), dtype=torch.float64).view_as(temp))
     x = random(2, 6, channels).requires_grad_()
-    weights = random(2, 6, out.weight.shape[0])
-    inputs = [x, *parameters]
-
-    def results(y):
-        return y, torch.autograd.grad(y, inputs, weights, allow_unused=True, retain_graph=True)
-
-    def definition(choice):
-        w = linear(x, *_matrix(into))
-        factor = torch.ones(heads, 1, dtype=w.dtype) if temp is None else temp.reshape(heads, 1)
-        return results(linear(_operator(w, factor, heads, choice), *_matrix(out)))
-
-    y = _call(module, x)
-    if not y.requires_grad:
-        return wrong("no gradient flows through it")
-    found = results(y)
-
-    def errors(choice):
-        y, gradients = definition(choice)
-        return _distance([found[0]], [y]), _distance(found[1], gradients)
-
-    paper = {step: choices[0] for step, choices in _STEPS.items()}
-    exact = errors(paper)
+    run = _Run(module, x)
+    if len(run.calls) != 2:
+        return TSSAReport(False, f"the number of its projections is {len(run.calls)}; TSSA has two, one in and one out")
+    heads, temp = choices[0]
+    if temp is not None and temp.numel() != heads:
+        return TSSAReport(False, f"its temperature has {temp.numel()} entries; there must be one for each of the {heads} heads")
+    if not run.y.requires_grad:
+        return TSSAReport(False, "no gradient flows through it")
+    weights = random(*run.y.shape)
+    fitting = [(h, t) for h, t in choices if features % h == 0 and (t is None or t.numel() == h)]
+    tried = [(_whole_errors(run, x, parameters, h, t, weights), h, t) for h, t in fitting]
+    exact, heads, temp = min(tried, key=lambda one: max(one[0]))
     if max(exact) > _EXACT:
-        changes = [(step, other, text) for step, (_, others) in _STEPS.items() for other, text in others.items()]
-        for count in (1, 2):
-            for chosen in itertools.combinations(changes, count):
-                if len({step for step, *_ in chosen}) < count:
-                    continue
-                if max(errors({**paper, **{step: other for step, other, _ in chosen}})) <= _EXACT:
-                    return TSSAReport(False, "; and ".join(text for *_, text in chosen), *exact)
-    if max(exact) > _CLOSE:
-        return TSSAReport(False, "no one or two of the steps known to go wrong explain how it differs", *exact)
+        step = _Comparison(run, x, heads, temp).explanation()
+        if max(exact) > _CLOSE or not step.startswith("no one or two"):
+            return TSSAReport(False, step, *exact)
     if temp is None:
         return TSSAReport(False, "it has no temperature, one learned factor a head on the logits", *exact)
     with torch.no_grad():
+        into = run.calls[0][0]
         if into.bias is not None:
             into.bias.zero_()
-        if not torch.isfinite(_call(module, torch.zeros_like(x))).all():
+        if not torch.isfinite(_Run(module, torch.zeros_like(x)).y).all():
             return TSSAReport(False, "a feature that is 0 at all tokens gives NaN; its norm must be at least 1e-12", *exact)
     return TSSAReport(True, None, *exact)
 
 
-def check_model(model):
-    """Checks every layer of a model that looks like TSSA: one with projections and a temperature a head.
+def _looks_like_tssa(module):
+    """Whether it has projections and a temperature of its own, or is called so, and nothing in it has."""
+    near = [m for child in module.children() for m in (child, *child.children()) if _is_projection(m)]
+    if not near or any(_looks_like_tssa(m) for m in module.modules() if m is not module):
+        return False
+    features = near[0].weight.shape[0]
+    own = [(n, p.numel()) for n, p in module.named_parameters(recurse=False) if p.numel() == max(p.shape, default=0)]
+    a_head = any("temp" in name or "tau" in name or 1 < size < features and features % size == 0 for name, size in own)
+    return a_head and len(near) > 1 or "tssa" in type(module).__name__.lower()
 
-    Returns [(name, TSSAReport)] in the order of the model; `print(*tost.check_model(model), sep="\\n")` shows them.
+
+def check_model(model):
+    """Checks every layer of a model that looks like TSSA: with projections and one temperature a head, or by its name.
+
+    Returns a ModelReport, a list of (name, TSSAReport) in the order of the model; `print(tost.check_model(model))` says
+    "layer 3 of 5 is not TSSA" and why.
     """
-    found = []
+    found = ModelReport()
     for name, module in model.named_modules():
-        if any(name.startswith(f"{outer}.") for outer, _ in found):
-            continue
-        names = {part for part, _ in module.named_parameters(recurse=False)}
-        if not any(word in part for part in names for word in ("temp", "tau")) or not any(module.children()):
-            continue
-        try:
-            found.append((name, check_tssa(module)))
-        except ValueError as error:
-            found.append((name, TSSAReport(False, str(error).replace("check_tssa: ", ""), float("inf"), float("inf"))))
+        if _looks_like_tssa(module):
+            try:
+                found.append((name, check_tssa(module)))
+            except ValueError as error:
+                found.append((name, TSSAReport(False, str(error).replace("check_tssa: ", "").rstrip("."))))
     return found

@@ -23,44 +23,19 @@ import shutil
 import sys
 
 import torch
-from safetensors import SafetensorError, safe_open
 
-from . import _files, _presets, _tokens
+from . import _files, _tokens
 
 LAYOUTS = ("tost", "official", "hub", "timm", "nanogpt", "gpt2")
 _FOLDERS = ("hub", "timm", "gpt2")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_PARTS = {
-    "vision": ("config", "classes", "preprocess"),
-    "language": ("config", "tokenizer", "training"),
-    "sequence": ("config", "classes", "coding", "training"),
-}
+_HUB_SETTINGS = ("mixer", "dim", "depth", "heads", "mlp_ratio", "image_size", "patch", "in_channels", "class_blocks", "qkv_bias",
+                 "vocab", "block", "classes")
 _TOKENS, _POSITIONS, _HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
 
 class UsageError(ValueError):
     """Something that was asked for and cannot be; the program ends with 2."""
-
-
-class Model:
-    """A model between two layouts: its kind, what is said of it by part, and its float32 weights by name."""
-
-    def __init__(self, kind, parts, state):
-        self.kind, self.parts, self.state = kind, parts, state
-        self.config = parts["config"]
-
-    def description(self):
-        more = {"kind": self.kind} if self.kind == "language" else {}
-        return {**more, **self.parts}
-
-    def metadata(self):
-        texts = {f"tost.{key}": _text(value) for key, value in self.parts.items()}
-        return {"format": "pt", "tost.kind": self.kind, **texts}
-
-
-def _text(value):
-    """JSON as the program writes it: one line, keys in order, so that the same model gives the same bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 # ---- reading
@@ -72,26 +47,14 @@ def read(path, ema=False):
     if path.suffix.lower() in (".pth", ".pt", ".bin"):
         return _read_torch(path, ema)
     files = _averaged(path) if ema else _files.find(path)
-    metadata, state = {}, {}
-    for file in files:
-        try:
-            with safe_open(file, "pt") as opened:
-                metadata = opened.metadata() or {}
-                state.update({name: opened.get_tensor(name) for name in opened.keys()})
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"'{file}' is not an intact safetensors file: {error}.") from None
+    metadata, state = _files.load(files)
     where = f"'{files[0]}'"
     if "tost.config" not in metadata:
         return _foreign(where, state, _config_facts(files[0].parent / "config.json"))
-    kind = metadata.get("tost.kind", "vision")
-    if kind not in _PARTS:
-        raise ValueError(f"{where} holds a {kind[:40]!r} model, which this version does not know.")
-    if metadata.get("tost.precision", "fp32") not in ("fp32", "bf16"):
-        raise ValueError(f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
-    parts = {key: _files.parse(metadata, f"tost.{key}", where) for key in _PARTS[kind]}
-    if not isinstance(parts["config"], dict):
+    model = _files.described(metadata, state, where)
+    if not isinstance(model.config, dict):
         raise ValueError(f"{where}: 'tost.config' in its metadata must be a JSON object.")
-    return Model(kind, parts, _floats(state, where))
+    return model
 
 
 def _averaged(path):
@@ -101,15 +64,6 @@ def _averaged(path):
     if newest is None or not (newest / "ema.safetensors").is_file():
         raise ValueError(f"'{path}' has no averaged weights; train with --ema-decay above 0 to get them.")
     return [newest / "ema.safetensors"]
-
-
-def _floats(state, where):
-    for name, tensor in state.items():
-        if tensor.is_floating_point():
-            state[name] = tensor.float()
-            if not torch.isfinite(state[name]).all():
-                raise ValueError(f"{where} has values in tensor '{name}' that are not finite.")
-    return state
 
 
 def _read_torch(path, ema):
@@ -146,7 +100,7 @@ def _description(text, where):
         parts = json.loads(text)
         kind = parts.pop("kind", "vision")
         parts["config"] = dict(parts["config"])
-        if set(parts) != set(_PARTS[kind]):
+        if set(parts) != set(_files._PARTS[kind]):
             raise KeyError
         return kind, parts
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -183,7 +137,7 @@ def _foreign(where, given, facts, described=()):
         if plain in state:
             raise ValueError(f"{where} holds tensor '{plain[:80]}' twice, with and without a prefix.")
         state[plain] = tensor
-    state = _floats(state, where)
+    state = _files.floats(state, where)
     try:
         if described[:1] == ("language",) or "transformer.h.0.attn.c_attn.weight" in state:
             return _foreign_language(state, facts, described)
@@ -208,16 +162,16 @@ def _count(state, before, after):
 
 def _foreign_vision(state, facts, described):
     if described:
-        return Model(*described, state)
+        return _files.Model(*described, state)
     heads = {"tssa": state.get("blocks.0.attn.temp"), "xca": state.get("blocks.0.attn.temperature")}
     mixer = next((name for name, tensor in heads.items() if tensor is not None), "softmax")
-    preset = _presets.find(str(facts.get("model")))
+    preset = _files.PRESETS.get(facts.get("model"))
     class_blocks = _count(state, "cls_attn_blocks.", ".attn.qkv.weight")
     if class_blocks == 0:
         raise ValueError("it has no class-attention blocks, which the models of this program have.")
     narrow, dim = state["patch_embed.proj.0.0.weight"].shape[0], state["blocks.0.attn.qkv.weight"].shape[1]
     config = {
-        **{key: default for key, default in _files._FIELDS["vision"].items() if default is not _files._REQUIRED},
+        **_files.usual("vision"),
         "architecture": "transformer",
         "mixer": mixer,
         "in_channels": state["patch_embed.proj.0.0.weight"].shape[1],
@@ -242,7 +196,7 @@ def _foreign_vision(state, facts, described):
     else:
         del config["registers"]
     if preset and all(config[key] == preset[key] for key in ("mixer", "dim", "depth", "heads", "patch")):
-        config.update({key: preset[key] for key in ("name", "layer_scale", "drop_path")})
+        config.update(name=facts["model"], layer_scale=preset["layer_scale"], drop_path=preset["drop_path"])
     prepare = _files.imagenet_preprocess(config["image_size"], config["in_channels"])
     if config["in_channels"] != 3:
         prepare.update(mean=[0.449], std=[0.226])
@@ -252,7 +206,7 @@ def _foreign_vision(state, facts, described):
     classes = facts.get("label_names") or [str(k) for k in range(config["classes"])]
     if len(classes) != config["classes"]:
         raise ValueError(f"it has {len(classes)} class names for {config['classes']} classes.")
-    return Model("vision", {"config": config, "classes": list(classes), "preprocess": prepare}, state)
+    return _files.Model("vision", {"config": config, "classes": list(classes), "preprocess": prepare}, state)
 
 
 def _foreign_language(state, facts, described):
@@ -268,7 +222,7 @@ def _foreign_language(state, facts, described):
     # The causal mask and its filler that older versions of nanoGPT and GPT-2 kept as buffers.
     state = {n: t for n, t in state.items() if not re.search(r"\.attn\.(bias|masked_bias)$", n) or t.dim() == 1}
     if described:
-        return Model(*described, state)
+        return _files.Model(*described, state)
     heads = state[f"{block}attn.temp"].shape[0] if tssa else facts.get("n_head")
     if type(heads) is not int:
         raise ValueError("its weights do not show how many attention heads there are, and n_head is given nowhere.")
@@ -278,7 +232,7 @@ def _foreign_language(state, facts, described):
     positions = state[_POSITIONS].shape[0]
     bias = state.get(f"{block}attn.denom_bias")
     config = {
-        **{key: default for key, default in _files._FIELDS["language"].items() if default is not _files._REQUIRED},
+        **_files.usual("language"),
         "mixer": "tssa" if tssa else "softmax",
         "dim": dim,
         "vocab": state[_TOKENS].shape[0],
@@ -293,7 +247,7 @@ def _foreign_language(state, facts, described):
     if not tssa and f"{block}gamma1" not in state:
         for i in range(config["depth"]):
             state.update({f"transformer.h.{i}.{gamma}": torch.ones(dim) for gamma in ("gamma1", "gamma2")})
-    return Model("language", {"config": config, "tokenizer": None, "training": {}}, state)
+    return _files.Model("language", {"config": config, "tokenizer": None, "training": {}}, state)
 
 
 # ---- changes
@@ -385,7 +339,8 @@ def _write_torch(model, out, prefix):
         names = {"n_layer": "depth", "n_head": "heads", "n_embd": "dim", "block_size": "block", "bias": "bias"}
         data["model_args"] = {theirs: config[ours] for theirs, ours in names.items()}
         data["model_args"].update(vocab_size=config["vocab"], dropout=config["dropout"])
-    data["tost"] = _text(model.description())
+    described = {"kind": model.kind, **model.parts} if model.kind == "language" else model.parts
+    data["tost"] = _files.text(described)
     torch.save(data, out)
 
 
@@ -394,7 +349,7 @@ def _tokenizer_files(model):
     if tokenizer is None:
         return {}
     if tokenizer.get("kind") != "gpt2":
-        return {"tost_tokenizer.json": _text(tokenizer) + "\n"}
+        return {"tost_tokenizer.json": _files.text(tokenizer) + "\n"}
     return _tokens.gpt2_files(tokenizer, model.config["block"])
 
 
@@ -402,16 +357,9 @@ def _folder_files(model, layout, dtype, card):
     """The small files of a folder by name."""
     config, kind = model.config, model.kind
     if layout == "timm":
-        prepare = model.parts["preprocess"]
-        channels, side = config["in_channels"], config["image_size"]
         trained = {
-            "input_size": [channels, side, side],
+            **_files.timm_cfg(config, model.parts["preprocess"]),
             "fixed_input_size": False,
-            "interpolation": prepare["interpolation"],
-            "crop_pct": prepare["crop_ratio"],
-            "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
-            "mean": prepare["mean"] or [0.0] * channels,
-            "std": prepare["std"] or [1.0] * channels,
             "num_classes": config["classes"],
             "first_conv": "patch_embed.proj.0.0",
             "classifier": "head",
@@ -443,22 +391,8 @@ def _folder_files(model, layout, dtype, card):
 def _hub_files(model, kind, config, dtype, card):
     class_name = {"vision": "ImageClassification", "language": "CausalLM", "sequence": "SequenceClassification"}[kind]
     said = {"model_type": "tost", "torch_dtype": dtype, "architectures": [f"TostFor{class_name}"]}
-    names = {
-        "mixer": "mixer",
-        "dim": "hidden_size",
-        "depth": "num_hidden_layers",
-        "heads": "num_attention_heads",
-        "mlp_ratio": "mlp_ratio",
-        "image_size": "image_size",
-        "patch": "patch_size",
-        "in_channels": "num_channels",
-        "class_blocks": "num_class_layers",
-        "qkv_bias": "qkv_bias",
-        "vocab": "vocab_size",
-        "block": "n_positions",
-        "classes": "num_labels",
-    }
-    said.update({theirs: config[ours] for ours, theirs in names.items() if ours in config})
+    names = {**_files.names_in("transformers", "language"), **_files.names_in("transformers", "vision")}
+    said.update({names[key]: config[key] for key in _HUB_SETTINGS if key in config})
     if "classes" in model.parts:
         said["id2label"] = {str(k): name for k, name in enumerate(model.parts["classes"])}
     else:

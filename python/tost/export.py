@@ -17,7 +17,8 @@ import warnings
 import torch
 
 from . import models
-from .convert import UsageError, _text
+from ._files import text
+from .convert import UsageError
 from .nn import TSSA
 
 OPSET = 17
@@ -121,7 +122,7 @@ def export(source, out, ema=False, memberships=False):
             graph.graph.input.insert(1, onnx.helper.make_tensor_value_info("position", onnx.TensorProto.INT64, []))
         for key, value in model.description.items():
             entry = graph.metadata_props.add()
-            entry.key, entry.value = f"tost.{key}", _text(value)
+            entry.key, entry.value = f"tost.{key}", text(value)
         onnx.save(graph, part)
         os.replace(part, out)
     except BaseException:

@@ -97,6 +97,31 @@ def by_layer(axes, title, label, legend=True):
         axes.legend(fontsize=7)
 
 
+def matrix(axes, rows, title="", **style):
+    """A matrix as a picture without axes."""
+    shown = axes.imshow([[number(value) for value in row] for row in rows], **{"cmap": "viridis", **style})
+    axes.set_title(title, fontsize=7)
+    axes.axis("off")
+    return shown
+
+
+def curves(figures, name, found, **settings):
+    """A figure of values at 1, 2, ... by their labels; none where there are no values."""
+    if not found:
+        return
+    figure, axes = figures.axes()
+    for label, values in found.items():
+        axes[0][0].plot(range(1, len(values) + 1), [number(value) for value in values], label=label)
+    axes[0][0].set(**settings)
+    axes[0][0].legend(fontsize=7)
+    figures.save(figure, name)
+
+
+def last_layers(report, key):
+    """The layers of the last split that have this value."""
+    return [layer for layer in report["splits"][-1]["layers"] if layer.get(key)] if report["splits"] else []
+
+
 def compression(figures, report):
     splits = [split for split in report["splits"] if any("compression" in layer for layer in split["layers"])]
     if not splits:
@@ -112,7 +137,7 @@ def compression(figures, report):
 
 
 def bound(figures, report):
-    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("bound")] if report["splits"] else []
+    layers = last_layers(report, "bound")
     if not layers:
         return
     figure, axes = figures.axes(1, 2)
@@ -127,19 +152,15 @@ def bound(figures, report):
 
 def correlations(figures, report):
     """Matrices of the chosen layers (rows) and heads (columns), second moments and covariances."""
-    if not report["splits"]:
-        return
-    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("correlation", {}).get("matrices")]
+    layers = [layer for layer in last_layers(report, "correlation") if layer["correlation"].get("matrices")]
     for key, name in (("absolute", "correlations"), ("centered", "correlations-centered")):
         if not layers or key not in layers[0]["correlation"]["matrices"][0]:
             continue
         columns = len(layers[0]["correlation"]["matrices"])
         figure, axes = figures.axes(len(layers), columns, width=1.5, height=1.6)
         for row, layer in zip(axes, layers):
-            for place, matrix in zip(row, layer["correlation"]["matrices"]):
-                place.imshow([[number(v) for v in line] for line in matrix[key]], vmin=0, vmax=1, cmap="viridis")
-                place.set_title(f"layer {layer['layer']}, head {matrix['head']}", fontsize=7)
-                place.axis("off")
+            for place, found in zip(row, layer["correlation"]["matrices"]):
+                matrix(place, found[key], f"layer {layer['layer']}, head {found['head']}", vmin=0, vmax=1)
         figures.save(figure, name)
 
 
@@ -158,20 +179,12 @@ def spectra(figures, report):
             values = found[layer]["singular_values"][head - 1]
             axes[0][column].plot(range(1, len(values) + 1), values, label=f"head {head}")
         axes[0][column].set(title=f"layer {layer}", xlabel="direction", ylabel="singular value of Uₖ", ylim=(0, None))
-        overlap = [[number(v) for v in line] for line in found[layer]["overlap"]]
-        shown = axes[1][column].imshow(overlap, vmin=0, vmax=1, cmap="viridis")
-        axes[1][column].set(title="overlap of heads", xticks=[], yticks=[])
-        axes[1][column].grid(False)
+        shown = matrix(axes[1][column], found[layer]["overlap"], "overlap of heads", vmin=0, vmax=1)
         figure.colorbar(shown, ax=axes[1][column], shrink=0.8)
     axes[0][0].legend(fontsize=6)
     figures.save(figure, "spectra")
-    figure, axes = figures.axes()
-    for layer in chosen:
-        values = found[layer]["sum_singular_values"]
-        axes[0][0].plot(range(1, len(values) + 1), values, label=f"layer {layer}")
-    axes[0][0].set(title="Singular values of [U₁ … U_H]", xlabel="direction", ylabel="singular value", ylim=(0, None))
-    axes[0][0].legend(fontsize=7)
-    figures.save(figure, "sum-spectra")
+    curves(figures, "sum-spectra", {f"layer {layer}": found[layer]["sum_singular_values"] for layer in chosen},
+           title="Singular values of [U₁ … U_H]", xlabel="direction", ylabel="singular value", ylim=(0, None))
 
 
 def entropy(figures, report):
@@ -193,7 +206,7 @@ def entropy(figures, report):
 
 
 def norms(figures, report):
-    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("norms")] if report["splits"] else []
+    layers = last_layers(report, "norms")
     if not layers:
         return
     figure, axes = figures.axes()
@@ -244,61 +257,44 @@ def picture(figures, report, index):
         for row, layer in zip(axes, layers):
             row[0].imshow(image, cmap="gray")
             row[0].set_title(f"layer {layer['layer']}", fontsize=7)
+            row[0].axis("off")
             for place, head in zip(row[1:], heads):
-                place.imshow([[number(v) for v in line] for line in layer["memberships"][head - 1]], cmap="viridis")
-                place.set_title(f"head {head}", fontsize=7)
-            row[-1].imshow([[number(v) for v in line] for line in layer["likeliest_head"]], vmin=1, vmax=max(total, 2),
-                           cmap=ListedColormap([GROUPS[head % len(GROUPS)] for head in range(total)]))
-            row[-1].set_title("most likely", fontsize=7)
-            for place in row:
-                place.axis("off")
+                matrix(place, layer["memberships"][head - 1], f"head {head}")
+            matrix(row[-1], layer["likeliest_head"], "most likely", vmin=1, vmax=max(total, 2),
+                   cmap=ListedColormap([GROUPS[head % len(GROUPS)] for head in range(total)]))
         figures.save(figure, f"memberships-{index + 1}")
     blocks = maps["class_attention"]
     if blocks:
         figure, axes = figures.axes(len(blocks), len(report["chosen_heads"]) or 1, width=1.4, height=1.5)
         for row, block in zip(axes, blocks):
             for place, head in zip(row, report["chosen_heads"] or [1]):
-                place.imshow([[number(v) for v in line] for line in block["attention"][head - 1]], cmap="viridis")
-                place.set_title(f"block {block['block']}, head {head}", fontsize=7)
-                place.axis("off")
+                matrix(place, block["attention"][head - 1], f"block {block['block']}, head {head}")
         figures.save(figure, f"class-attention-{index + 1}")
 
 
 def entropy_by_position(figures, report):
     split = report["splits"][-1] if report["splits"] else None
-    figure, axes = figures.axes()
-    drawn = False
-    for number_of in report["chosen_layers"]:
-        layer = report["layers"][number_of - 1]
-        found = split["layers"][number_of - 1].get("entropy_by_position") if split else None
-        values = found["mean"] if found else layer["entropy"]
+    found = {}
+    for at in report["chosen_layers"]:
+        layer = report["layers"][at - 1]
+        measured = split["layers"][at - 1].get("entropy_by_position") if split else None
+        values = measured["mean"] if measured else layer["entropy"]
         if values:
-            drawn = True
-            axes[0][0].plot(range(1, len(values) + 1), [number(v) for v in values], label=f"layer {number_of} ({layer['mixer']})")
-    if drawn:
-        axes[0][0].set(title="Entropy of membership by position", xlabel="position of the token", ylabel="entropy / log H", xscale="log",
-                       ylim=(0, 1.05))
-        axes[0][0].legend(fontsize=7)
-        figures.save(figure, "entropy-by-position")
-    else:
-        figures.plt.close(figure)
+            found[f"layer {at} ({layer['mixer']})"] = values
+    curves(figures, "entropy-by-position", found, title="Entropy of membership by position", xlabel="position of the token",
+           ylabel="entropy / log H", xscale="log", ylim=(0, 1.05))
 
 
 def influence(figures, report):
-    layers = [report["layers"][at - 1] for at in report["chosen_layers"] if report["layers"][at - 1].get("influence_by_distance")]
-    if not layers:
-        return
-    figure, axes = figures.axes()
-    for layer in layers:
-        values = [number(v) for v in layer["influence_by_distance"]]
-        axes[0][0].plot(range(1, len(values) + 1), values, label=f"layer {layer['layer']} ({layer['mixer']})")
-    axes[0][0].set(title="Influence by distance", xlabel="tokens later", ylabel="relative change", xscale="log", yscale="log")
-    axes[0][0].legend(fontsize=7)
-    figures.save(figure, "influence-by-distance")
+    layers = [report["layers"][at - 1] for at in report["chosen_layers"]]
+    found = {f"layer {layer['layer']} ({layer['mixer']})": layer["influence_by_distance"]
+             for layer in layers if layer.get("influence_by_distance")}
+    curves(figures, "influence-by-distance", found, title="Influence by distance", xlabel="tokens later", ylabel="relative change",
+           xscale="log", yscale="log")
 
 
 def mean_membership(figures, report):
-    layers = [layer for layer in report["splits"][-1]["layers"] if layer.get("mean_membership")] if report["splits"] else []
+    layers = last_layers(report, "mean_membership")
     if not layers:
         return
     figure, axes = figures.axes()

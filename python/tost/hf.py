@@ -25,52 +25,15 @@ from transformers.cache_utils import STATIC_LAYER_TYPE_MAPPING, CacheLayerMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast, ImageClassifierOutput
 
-from . import _files, ops
-from ._vision import Block, ClassAttentionBlock, VisionParts, hidden_width
+from . import _files, models, ops
+from ._vision import Block, ClassAttentionBlock, VisionParts
 from .nn import CausalTSSA
 
 __all__ = ["StatisticsLayer", "TostConfig", "TostForCausalLM", "TostForImageClassification", "load", "save"]
 
-# The program's names of settings, and those of a TostConfig where they differ.
-_SHARED = {
-    "name": "preset",
-    "mixer": "mixer",
-    "dim": "hidden_size",
-    "depth": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "mlp_ratio": "mlp_ratio",
-    "layer_scale": "layer_scale",
-}
-_NAMES = {
-    "language": {
-        **_SHARED,
-        "vocab": "vocab_size",
-        "block": "n_positions",
-        "dropout": "dropout",
-        "bias": "bias",
-        "activation": "activation",
-        "positions": "positions",
-        "bias_positions": "bias_positions",
-    },
-    "vision": {
-        **_SHARED,
-        "in_channels": "num_channels",
-        "image_size": "image_size",
-        "patch": "patch_size",
-        "stem_depth": "stem_depth",
-        "classes": "num_labels",
-        "class_blocks": "num_class_layers",
-        "drop_path": "drop_path",
-        "registers": "registers",
-        "qkv_bias": "qkv_bias",
-        "tokens_norm": "tokens_norm",
-    },
-}
-
-
 def _to_config(kind, config):
     """Settings of the program's as those of a TostConfig."""
-    return {name: config[key] for key, name in _NAMES[kind].items() if key in config}
+    return {name: config[key] for key, name in _files.names_in("transformers", kind).items() if key in config}
 
 
 @strict
@@ -134,7 +97,7 @@ class TostConfig(PreTrainedConfig):
 
     def described(self, kind):
         """The settings in the program's form, checked."""
-        config = {key: getattr(self, name) for key, name in _NAMES[kind].items()}
+        config = {key: getattr(self, name) for key, name in _files.names_in("transformers", kind).items()}
         if config["layer_scale"] is None:
             config["layer_scale"] = 1e-5 if kind == "language" else 1.0
         if kind == "vision":
@@ -201,7 +164,9 @@ class StatisticsLayer(CacheLayerMixin):
 class CausalAttention(CausalTSSA):
     """CausalTSSA that reads and fills a layer of a cache, and skips padding."""
 
-    def forward(self, x, cache=None, starts=0, valid=None):
+    def forward(self, x, cache_and_valid, starts):
+        """The second result is a state in other language models; here the cache has it."""
+        cache, valid = cache_and_valid
         w = self.c_attn(x)
         before = cache.sums if cache is not None else None
         if valid is None and isinstance(starts, int):
@@ -211,7 +176,7 @@ class CausalAttention(CausalTSSA):
         if cache is not None:
             plain = valid is None and isinstance(starts, int)
             cache.advance(after, w.shape[1], None if plain else _tokens_after(starts, valid, w))
-        return self.resid_dropout(self.c_proj(y))
+        return self.resid_dropout(self.c_proj(y)), None
 
     def _row_by_row(self, w, before, starts, valid):
         ys, afters = [], []
@@ -238,33 +203,8 @@ def _tokens_after(starts, valid, w):
     return [a + b for a, b in zip(starts, read)]
 
 
-class Mlp(nn.Module):
-    def __init__(self, dim, hidden, bias, activation, dropout):
-        super().__init__()
-        self.c_fc = nn.Linear(dim, hidden, bias=bias)
-        self.act = nn.GELU(approximate="tanh" if activation == "gelu-tanh" else "none")
-        self.c_proj = nn.Linear(hidden, dim, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x):
-        return self.dropout(self.c_proj(self.act(self.c_fc(x))))
-
-
-class CausalBlock(GradientCheckpointingLayer):
-    def __init__(self, config):
-        super().__init__()
-        dim, bias = config["dim"], config["bias"]
-        places = config["block"] if config["bias_positions"] < 0 else config["bias_positions"]
-        self.ln_1 = nn.LayerNorm(dim, eps=1e-5, bias=bias)
-        self.attn = CausalAttention(dim, config["heads"], places, bias=bias, dropout=config["dropout"])
-        self.ln_2 = nn.LayerNorm(dim, eps=1e-5, bias=bias)
-        self.mlp = Mlp(dim, hidden_width(dim, config["mlp_ratio"]), bias, config["activation"], config["dropout"])
-        self.gamma1 = nn.Parameter(torch.full((dim,), float(config["layer_scale"])))
-        self.gamma2 = nn.Parameter(torch.full((dim,), float(config["layer_scale"])))
-
-    def forward(self, x, cache=None, starts=0, valid=None):
-        x = x + self.gamma1 * self.attn(self.ln_1(x), cache, starts, valid)
-        return x + self.gamma2 * self.mlp(self.ln_2(x))
+class CausalBlock(GradientCheckpointingLayer, models.CausalBlock):
+    pass
 
 
 class CausalParts(nn.Module):
@@ -272,16 +212,17 @@ class CausalParts(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        dim = config["dim"]
         for key, known in (("activation", ("gelu", "gelu-tanh")), ("positions", ("learned", "none"))):
             if config[key] not in known:
                 raise ValueError(f"TostConfig: {key} must be '{known[0]}' or '{known[1]}', but is {config[key]!r}.")
         self.limit = config["block"] if config["positions"] == "learned" else None
-        self.wte = nn.Embedding(config["vocab"], dim)
-        self.wpe = nn.Embedding(config["block"], dim) if self.limit else None
+        biased = config["block"] if config["bias_positions"] < 0 else config["bias_positions"]
+        mixer = {"dim": config["dim"], "num_heads": config["heads"], "bias": config["bias"], "dropout": config["dropout"]}
+        blocks = [CausalBlock(config, CausalAttention(block_size=biased, **mixer)) for _ in range(config["depth"])]
+        for name, part in models.language_parts(config, blocks).items():
+            self.add_module(name, part)
+        self.wpe = getattr(self, "wpe", None)
         self.drop = nn.Dropout(config["dropout"])
-        self.h = nn.ModuleList(CausalBlock(config) for _ in range(config["depth"]))
-        self.ln_f = nn.LayerNorm(dim, eps=1e-5, bias=config["bias"])
 
     def _places(self, x, starts, valid):
         """Position vectors of tokens that follow `starts`, a number or one of every row."""
@@ -308,13 +249,13 @@ class CausalParts(nn.Module):
                     "make it by DynamicCache(config=model.config)."
                 )
             starts = layers[0].length if layers[0].tokens is None else layers[0].tokens
-        if self.wpe is not None:
+        if self.limit:
             x = x + self._places(x, starts, valid)
         x = self.drop(x)
         for i, block in enumerate(self.h):
             if keep is not None:
                 keep.append(x)
-            x = block(x, cache.layers[i] if cache is not None else None, starts, valid)
+            x, _ = block(x, (cache.layers[i] if cache is not None else None, valid), starts)
         return self.ln_f(x)
 
 
@@ -531,20 +472,32 @@ def load(path):
         settings["id2label"] = dict(enumerate(classes))
         settings["label2id"] = {name: k for k, name in enumerate(classes)}
     config = TostConfig(**settings)
-    if file.kind == "language" and "transformer.wte.weight" in file.tensors:
-        file.tensors["lm_head.weight"] = file.tensors["transformer.wte.weight"]  # tied
+    if file.kind == "language" and "transformer.wte.weight" in file.state:
+        file.state["lm_head.weight"] = file.state["transformer.wte.weight"]  # tied
     model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
     model.tie_weights()
-    model._file_metadata = file.metadata
+    model._file_metadata = file.metadata()
     return model
 
 
-def save(model, path):
-    """Writes a model file of the program, `path` ending in .safetensors."""
+def save(model, path, tokenizer=None):
+    """Writes a model file of the program, `path` ending in .safetensors.
+
+    `tokenizer`: of a language model that was made in Python, "bytes" (257 tokens, the last one ends a text) or the program's
+    description of one as a dictionary. Without it the file keeps the tokenizer that the model came with.
+    """
     if not isinstance(model, TostPreTrainedModel):
         raise TypeError(f"tost.hf.save: the model must be one of tost.hf, but is {type(model).__name__}.")
+    metadata = model.metadata()
+    if tokenizer is not None:
+        if model.kind != "language":
+            raise ValueError("tost.hf.save: an image model has no tokenizer; leave it out.")
+        described = {"kind": tokenizer} if isinstance(tokenizer, str) else tokenizer
+        if described == {"kind": "bytes"} and model.config.vocab_size < 257:
+            raise ValueError(f"tost.hf.save: the tokenizer bytes has 257 tokens, but the model's vocab_size is {model.config.vocab_size}.")
+        metadata["tost.tokenizer"] = _files.text(described)
     tensors = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
-    _files.write(path, tensors, model.metadata())
+    _files.save(path, tensors, metadata)
 
 
 STATIC_LAYER_TYPE_MAPPING[StatisticsLayer._layer_type] = StatisticsLayer  # its size does not change

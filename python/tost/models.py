@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from . import _vision, convert
+from . import _files, _vision, convert
 from .nn import TSSA
+from .plain import wide
 
 # Old names of mixers that are kept, by kind of model.
 _ALIASES = {
@@ -77,7 +78,7 @@ class GroupMeans(nn.Module):
     def forward(self, base, values, share, log_rates, before, positions):
         """share [B, T, H]; returns y and the sums after the last token [B, H, P + 1]."""
         heads = share.shape[2]
-        share = share.unsqueeze(3)
+        values, share = wide(values), wide(share).unsqueeze(3)
         parts = torch.cat([_split(values, heads) * share, share * share], 3)
         sums = running_sums(parts, before, log_rates, positions)
         means = (sums[..., :-1] / (sums[..., -1:] + 1e-6).sqrt()).flatten(2)
@@ -92,13 +93,17 @@ class CausalConv(nn.Module):
     def forward(self, x, before):
         """before [B, taps - 1, C]; returns y and the last inputs for the next call."""
         taps, tokens = self.weight.shape[0], x.shape[1]
+        before = before if before.dtype == x.dtype else before.to(x.dtype)
         x = torch.cat([before, x], 1)
         y = sum(self.weight[k] * x[:, k : k + tokens] for k in range(taps))
         return y, x[:, tokens:]
 
 
 class CausalMixer(nn.Module):
-    """A mixer of language models: forward(x [B, T, C], state, positions [T]) returns y and the new state."""
+    """A mixer of language models: forward(x [B, T, C], state, positions [T]) returns y and the new state.
+
+    Between the projections everything is float32 at least: sums of squares overflow in float16, and guards vanish.
+    """
 
     projections, gated_apart = 1, True
 
@@ -121,16 +126,17 @@ class CausalMixer(nn.Module):
 
     def convolve(self, w, state, after):
         if not self.taps:
-            return w
+            return wide(w)
         before = state["conv"] if self.taps > 1 else w[:, :0]
         y, last = self.conv(w, before)
         if self.taps > 1:
             after["conv"] = last
-        return y
+        return wide(y)
 
     def forward(self, x, state: State, positions):
         after = {}
         y = self.mix(x, state, after, positions)
+        y = y if y.dtype == x.dtype else y.to(x.dtype)
         if self.gate is not None:
             y = y * F.silu(self.gate(x))
         return self.c_proj(y), after
@@ -302,9 +308,10 @@ class CausalMlp(nn.Module):
         self.c_fc = nn.Linear(c["dim"], hidden, bias=c["bias"])
         self.c_proj = nn.Linear(hidden, c["dim"], bias=c["bias"])
         self.approximate = "tanh" if c["activation"] == "gelu-tanh" else "none"
+        self.dropout = nn.Dropout(c["dropout"])
 
     def forward(self, x):
-        return self.c_proj(F.gelu(self.c_fc(x), approximate=self.approximate))
+        return self.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate=self.approximate)))
 
 
 class CausalBlock(nn.Module):
@@ -314,8 +321,8 @@ class CausalBlock(nn.Module):
         self.attn = mixer
         self.ln_2 = nn.LayerNorm(c["dim"], bias=c["bias"])
         self.mlp = CausalMlp(c)
-        self.gamma1 = nn.Parameter(torch.ones(c["dim"]))
-        self.gamma2 = nn.Parameter(torch.ones(c["dim"]))
+        self.gamma1 = nn.Parameter(torch.full((c["dim"],), float(c["layer_scale"])))
+        self.gamma2 = nn.Parameter(torch.full((c["dim"],), float(c["layer_scale"])))
 
     def forward(self, x, state, positions):
         y, after = self.attn(self.ln_1(x), state, positions)
@@ -337,25 +344,29 @@ def _causal_mixer(c, index):
     return _CAUSAL[name](c)
 
 
+def language_parts(c, blocks):
+    """The parts of a language model by name: embeddings of tokens and of learned positions, blocks, and the last norm."""
+    parts = {"wte": nn.Embedding(c["vocab"], c["dim"])}
+    if c["positions"] == "learned":
+        parts["wpe"] = nn.Embedding(c["block"], c["dim"])
+    return {**parts, "h": nn.ModuleList(blocks), "ln_f": nn.LayerNorm(c["dim"], bias=c["bias"])}
+
+
 class LanguageModel(nn.Module):
     """Token ids [B, T], the state of every layer and the number of tokens read before -> logits and the new states."""
 
     def __init__(self, c):
         super().__init__()
-        self.config = c
+        self.config = c = {**_files.usual("language"), **c}
         if c["auto_encoder"]:
             raise ValueError("it is an auto-encoder, which predicts nothing.")
-        parts = {"wte": nn.Embedding(c["vocab"], c["dim"])}
-        if c["positions"] == "learned":
-            parts["wpe"] = nn.Embedding(c["block"], c["dim"])
-        parts["h"] = nn.ModuleList(CausalBlock(c, _causal_mixer(c, i)) for i in range(c["depth"]))
-        parts["ln_f"] = nn.LayerNorm(c["dim"], bias=c["bias"])
-        self.transformer = nn.ModuleDict(parts)
+        blocks = [CausalBlock(c, _causal_mixer(c, i)) for i in range(c["depth"])]
+        self.transformer = nn.ModuleDict(language_parts(c, blocks))
 
     def empty_state(self, batch=1) -> List[State]:
         weight = self.transformer["wte"].weight
         return [
-            {name: weight.new_zeros((batch, *sides)) for name, sides in block.attn.sides().items()}
+            {name: wide(weight).new_zeros((batch, *sides)) for name, sides in block.attn.sides().items()}
             for block in self.transformer["h"]
         ]
 
@@ -391,7 +402,7 @@ class Means(CausalMeans):
         base, values, share = map(self._turned, (base, values, share))
         positions = torch.arange(x.shape[1], device=x.device)
         y, _ = self.means(base, values, share, self.rates.log_rates(), None, positions)
-        return self.c_proj(self._turned(y) * F.silu(gate))
+        return self.c_proj(self._turned(y).to(x.dtype) * F.silu(gate))
 
 
 class Attention(nn.Module):
@@ -406,7 +417,8 @@ class Attention(nn.Module):
             self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
 
     def forward(self, x):
-        q, k, v = (_heads_first(part, self.heads) for part in self.qkv(x).chunk(3, 2))
+        qkv = self.qkv(x) if self.kind == "softmax" else wide(self.qkv(x))
+        q, k, v = (_heads_first(part, self.heads) for part in qkv.chunk(3, 2))
         if self.kind == "softmax":
             y = F.scaled_dot_product_attention(q, k, v)
         elif self.kind == "xca":
@@ -417,7 +429,7 @@ class Attention(nn.Module):
             q, k = F.elu(q) + 1, F.elu(k) + 1
             moments = torch.matmul((k / k.shape[2]).transpose(2, 3), v)
             y = torch.matmul(q, moments) / torch.matmul(q, k.mean(2, keepdim=True).transpose(2, 3))
-        return self.proj(y.transpose(1, 2).flatten(2))
+        return self.proj(y.transpose(1, 2).flatten(2).to(x.dtype))
 
 
 class Subspaces(nn.Module):
@@ -433,7 +445,7 @@ class Subspaces(nn.Module):
             self.step_rep = nn.Parameter(torch.ones(heads, 1, 1))
 
     def forward(self, x):
-        w = _heads_first(self.proj(x) if self.kind == "cbsa" else self.qkv(x), self.heads)
+        w = _heads_first(wide(self.proj(x) if self.kind == "cbsa" else self.qkv(x)), self.heads)
         if self.kind == "mssa":
             w = F.scaled_dot_product_attention(w, w, w)
         elif self.kind == "uniform":
@@ -444,7 +456,7 @@ class Subspaces(nn.Module):
             share = (torch.matmul(start, w.transpose(2, 3)) / math.sqrt(w.shape[3])).softmax(-1)
             rep = start + self.step_rep * torch.matmul(share, w)
             w = self.step_x * torch.matmul(share.transpose(2, 3), F.scaled_dot_product_attention(rep, rep, rep))
-        return self.to_out(w.transpose(1, 2).flatten(2))
+        return self.to_out(w.transpose(1, 2).flatten(2).to(x.dtype))
 
 
 class TiedTssa(nn.Module):
@@ -457,18 +469,18 @@ class TiedTssa(nn.Module):
         self.step = nn.Parameter(torch.ones(1))
 
     def subspaces(self):
-        q, r = torch.linalg.qr(self.basis)
+        q, r = torch.linalg.qr(wide(self.basis))
         return q * torch.where(r.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(q.dtype).unsqueeze(1)
 
     def forward(self, x):
         u = self.fixed if hasattr(self, "fixed") else self.subspaces().transpose(0, 1).flatten(1)
         heads = self.basis.shape[0]
-        w = _heads_first(x @ u, heads)
+        w = _heads_first(wide(x) @ u, heads)
         squares = w * w
         pi = (squares.sum(-1) * (0.5 * (-self.log_eta).exp())).softmax(1)
         moment = torch.matmul((pi / pi.sum(-1, keepdim=True)).unsqueeze(2), squares)
         y = w * pi.unsqueeze(-1) * (-self.step / (1 + moment))
-        return y.transpose(1, 2).flatten(2) @ u.t()
+        return (y.transpose(1, 2).flatten(2) @ u.t()).to(x.dtype)
 
 
 def picture_mixer(name, dim, heads, qkv_bias=True):

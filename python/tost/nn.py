@@ -8,6 +8,8 @@ from torch import nn
 
 from . import ops
 
+_NO = None  # of flags: torch.onnx makes tensors of all usual values but None
+
 
 def _check_width(name, dim, num_heads, **more):
     """The integers as Python's; those of numpy and the like are taken, too."""
@@ -50,12 +52,12 @@ class TSSA(nn.Module):
         self.attn_drop = nn.Dropout(attn_drop)
         self.to_out = nn.Sequential(nn.Linear(dim, dim), nn.Dropout(proj_drop))
 
-    def forward(self, x, lengths: Optional[torch.Tensor] = None, return_memberships=False):
+    def forward(self, x, lengths: Optional[torch.Tensor] = None, return_memberships=_NO):
         _check_tokens("TSSA", x)
         if x.dim() not in (3, 4):
             raise ValueError(f"TSSA: x must be [B, N, C] or [B, C, H, W], but has {x.dim()} dimensions.")
         channels = x.shape[2] if x.dim() == 3 else x.shape[1]
-        if channels != self.qkv.in_features:
+        if not torch.jit.is_tracing() and channels != self.qkv.in_features:
             raise ValueError(
                 f"TSSA: x has {channels} channels, but the layer was made for {self.qkv.in_features}; "
                 "it takes [B, N, C] or [B, C, H, W]."
@@ -67,10 +69,8 @@ class TSSA(nn.Module):
             y = y * self.attn_drop(y.new_ones(y.shape[0], 1, y.shape[2]))
         y = self.to_out(y)
         if x.dim() == 4:
-            y = y.transpose(1, 2).unflatten(2, x.shape[2:])
-            if not x.is_contiguous(memory_format=torch.channels_last):
-                y = y.contiguous()
-            pi = pi.unflatten(2, x.shape[2:])
+            y = y.transpose(1, 2).reshape(x.shape)
+            pi = pi.reshape(*pi.shape[:2], *x.shape[2:])
         return (y, pi) if return_memberships else y
 
     def __setstate__(self, state):
@@ -110,9 +110,9 @@ class CausalTSSA(nn.Module):
         self.denom_bias = nn.Parameter(torch.zeros(num_heads, block_size, 1))
         self.resid_dropout = nn.Dropout(dropout)
 
-    def forward(self, x, state: Optional[CausalState] = None, return_state=False, return_memberships=False):
+    def forward(self, x, state: Optional[CausalState] = None, return_state=_NO, return_memberships=_NO):
         _check_tokens("CausalTSSA", x)
-        if x.dim() != 3 or x.shape[2] != self.c_attn.in_features:
+        if x.dim() != 3 or not torch.jit.is_tracing() and x.shape[2] != self.c_attn.in_features:
             raise ValueError(
                 f"CausalTSSA: x must be [batch, tokens, {self.c_attn.in_features}], but is {list(x.shape)}."
             )

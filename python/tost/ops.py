@@ -40,7 +40,8 @@ def tssa(w, temp, lengths=None):
     Returns y [B, N, C] of w's dtype and the memberships pi [B, H, N] in float32 (float64 for float64), both 0 at padding.
     Differentiable in w and temp through both, twice and more.
     """
-    _inputs.check(w, temp, lengths)
+    if not torch.jit.is_tracing():  # to a tracer sizes are tensors
+        _inputs.check(w, temp, lengths)
     if lengths is not None and not (_is_compiling() or _exporting() or _transformed()):
         _inputs.check_range(lengths, w.shape[1])
     if _plain(w):
@@ -59,7 +60,8 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
     Returns y [B, T, C], the memberships pi [B, H, T] and the state after the last token. Differentiable in w, temp and
     denom_bias through y and pi; the state is a constant.
     """
-    _inputs.check_causal(w, temp, denom_bias, state, position)
+    if not torch.jit.is_tracing():
+        _inputs.check_causal(w, temp, denom_bias, state, position)
     if _plain(w):
         return plain.tssa_causal(w, temp, denom_bias, state, position)
     if w.dtype == torch.float16 and w.device.type == "cpu":

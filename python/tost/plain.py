@@ -6,13 +6,16 @@ Arithmetic is float32, float64 for float64. Under autocast it stays so: no opera
 import torch
 
 
-def _wide(w):
-    return w.double() if w.dtype == torch.float64 else w.float()
+def wide(x):
+    """x in the type of sums and guards: float32, where it has not more."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def _split(x, heads):
     """[B, N, C] -> [B, H, N, P]"""
-    return x.unflatten(2, (heads, x.shape[2] // heads)).transpose(1, 2)
+    if torch.jit.is_tracing():  # torch.onnx knows unflatten from torch 2.1 on
+        return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)
+    return x.unflatten(2, (heads, -1)).transpose(1, 2)
 
 
 def _merge(x):
@@ -22,7 +25,7 @@ def _merge(x):
 def tssa(w, temp, lengths=None):
     """y [B, N, C] and the memberships [B, H, N]; tokens from lengths[b] on count nowhere, and are 0 in both."""
     heads = temp.shape[0]
-    x = _split(_wide(w), heads)
+    x = _split(wide(w), heads)
     padding = None
     if lengths is not None:
         padding = (torch.arange(w.shape[1], device=w.device) >= lengths.unsqueeze(1)).unsqueeze(1)  # [B, 1, N]
@@ -44,14 +47,13 @@ def tssa(w, temp, lengths=None):
 def tssa_causal(w, temp, denom_bias, state=None, position=0):
     """y, the memberships, and the sums after the last token, [B, 2 C + H] in float64, through which no gradient flows."""
     heads, channels, tokens = temp.shape[0], w.shape[2], w.shape[1]
-    x = _split(_wide(w), heads)
+    x = _split(wide(w), heads)
     if state is None:
         state = torch.zeros(w.shape[0], 2 * channels + heads, dtype=torch.float64, device=w.device)
     state = state.detach()
     energy_before, moment_before, pi_before = state.to(x.dtype).split([channels, channels, heads], 1)
 
-    bias = denom_bias.to(x.dtype)[:, position : position + tokens]
-    bias = torch.nn.functional.pad(bias, (0, 0, 0, tokens - bias.shape[1]))
+    bias = torch.nn.functional.pad(denom_bias.to(x.dtype), (0, 0, 0, position + tokens))[:, position : position + tokens]
     squares = x * x
     energy = squares.cumsum(2) + _split(energy_before.unsqueeze(1), heads)
     logits = (squares / energy.clamp_min(1e-12) + bias).sum(-1)  # the bias acts once a feature

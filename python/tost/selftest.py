@@ -12,6 +12,7 @@ import torch
 
 from . import _library, ops, plain
 
+_SETS = {"avx512": "AVX-512", "avx2": "AVX2", "neon": "NEON"}
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float64: 2.0**-53}
 
@@ -22,15 +23,18 @@ def info():
 
     why = _library.why_plain()
     lines = [f"tost {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {platform.platform()}"]
-    lines.append(f"cpu: {path('cpu')}" + (f" ({why})" if why else f", {torch.get_num_threads()} threads"))
+    lines.append(f"cpu: {path('cpu')}" + (f" ({why})" if why else f" kernels, {torch.get_num_threads()} threads"))
     if torch.cuda.is_available():
         lines.append(f"cuda: {torch.cuda.get_device_name()}: {path('cuda')}")
     return "\n".join(lines)
 
 
 def path(device):
-    """Which implementation runs on this type of device."""
-    return "fused kernels" if _library.runs_on(torch.device(device)) else "plain form"
+    """Which implementation runs on this type of device: the kernels by their instruction set, or the plain form."""
+    if not _library.runs_on(torch.device(device)):
+        return "plain form"
+    isa = _library.instruction_set() if str(device) == "cpu" else "Triton"
+    return _SETS.get(isa, isa)
 
 
 def _cases(device, dtype):
@@ -40,12 +44,16 @@ def _cases(device, dtype):
     def random(*sizes):
         return torch.randn(sizes, generator=generator).to(device, dtype)
 
-    w, temp = random(2, 67, 48), torch.linspace(0.5, 2, 4).unsqueeze(1).to(device)
-    lengths, bias = torch.tensor([67, 31], device=device), 0.1 * torch.randn(4, 40, 1, generator=generator).to(device)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    w, temp = random(2, 67, 48), torch.linspace(0.5, 2, 4).unsqueeze(1).to(device, wide)
+    lengths, bias = torch.tensor([67, 31], device=device), 0.1 * torch.randn(4, 40, 1, generator=generator).to(device, wide)
+    state = plain.tssa_causal(w.double(), temp, bias)[2]
     yield "tssa", ops.tssa, plain.tssa, (w, temp), ()
     yield "tssa, padded", ops.tssa, plain.tssa, (w, temp), (lengths,)
-    yield "tssa_causal", ops.tssa_causal, plain.tssa_causal, (w, temp, bias), ()
     yield "tssa, large values", ops.tssa, plain.tssa, (w * 100, temp), ()
+    yield "tssa_causal", ops.tssa_causal, plain.tssa_causal, (w, temp, bias), ()
+    yield "tssa_causal, chunk", ops.tssa_causal, plain.tssa_causal, (w[:, :9], temp, bias), (state, 67)
+    yield "tssa_causal, token", ops.tssa_causal, plain.tssa_causal, (w[:, :1], temp, bias), (state, 30)
 
 
 def _results(function, inputs, more):

@@ -13,11 +13,12 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models._features import feature_take_indices
 from torch import nn
 
-from . import _files, _presets
+from . import _files
 from ._vision import FourierPosition, PatchStem, VisionParts, draw_vision_weights
 from .nn import TSSA
 
 __all__ = ["Tost", "load", "save"]
+_NAMES = _files.names_in("timm", "vision")  # the program's settings and timm's arguments
 
 for _part in (FourierPosition, PatchStem, TSSA):  # torch.fx cannot trace what depends on sizes
     register_notrace_module(_part)
@@ -48,6 +49,7 @@ class Tost(VisionParts, nn.Module):
         device=None,
         dtype=None,
     ):
+        given = dict(locals())
         super().__init__()
         sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         if any(side % patch_size for side in sides):
@@ -59,20 +61,7 @@ class Tost(VisionParts, nn.Module):
         self.num_prefix_tokens = 1
         self.grad_checkpointing = False
         self._set_pool(global_pool)
-        self.settings = {
-            "dim": embed_dim,
-            "depth": depth,
-            "heads": num_heads,
-            "patch": patch_size,
-            "stem_depth": stem_depth,
-            "class_blocks": cls_attn_layers,
-            "mlp_ratio": mlp_ratio,
-            "layer_scale": eta,
-            "drop_path": drop_path_rate,
-            "registers": reg_tokens,
-            "qkv_bias": qkv_bias,
-            "tokens_norm": tokens_norm,
-        }
+        self.settings = {ours: given[theirs] for ours, theirs in _NAMES.items() if ours not in ("image_size", "in_channels", "classes")}
         with contextlib.nullcontext() if device is None else torch.device(device):
             self.make_parts(in_channels=in_chans, classes=num_classes, **self.settings)
         self.head_drop = nn.Dropout(drop_rate)
@@ -195,26 +184,14 @@ def _cfg(side=224, classes=1000):
     }
 
 
-_models = {}
-for _sizes, _common, _default in (
-    (_presets.LARGE, {}, _cfg()),
-    (_presets.SMALL, {"img_size": 32, "num_classes": 10, "stem_depth": 2}, _cfg(32, 10)),
-):
-    for _name, (_dim, _depth, _heads, _eta, _drop, _patches) in _sizes.items():
-        for _patch in _patches:
-            _models[f"tost_{_name}_p{_patch}"] = (
-                _default,
-                {
-                    "patch_size": _patch,
-                    "embed_dim": _dim,
-                    "depth": _depth,
-                    "num_heads": _heads,
-                    "eta": _eta,
-                    "drop_path_rate": _drop,
-                    **_common,
-                },
-            )
-
+_models = {
+    name: (
+        _cfg(preset["image_size"], preset["classes"]),
+        {theirs: preset[ours] for ours, theirs in _NAMES.items() if ours in preset},
+    )
+    for name, preset in _files.PRESETS.items()
+    if preset["mixer"] == "tssa"
+}
 default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _models.items()})
 
 
@@ -251,41 +228,16 @@ def load(path):
     file = _files.read(path, "vision")
     config, where = file.config, f"'{path}'"
     classes, prepare = _files.classes_of(file, where), _files.preprocess_of(file, where)
-    channels, side = config["in_channels"], prepare["size"]
     cfg = {
-        **_cfg(side, config["classes"]),
+        **_cfg(prepare["size"], config["classes"]),
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in _files.timm_cfg(config, prepare).items()},
         "architecture": config["name"],
-        "input_size": (channels, side, side),
-        "interpolation": prepare["interpolation"],
-        "crop_pct": prepare["crop_ratio"],
-        "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
-        "mean": tuple(prepare["mean"] or [0.0] * channels),
-        "std": tuple(prepare["std"] or [1.0] * channels),
         "label_names": tuple(classes),
     }
 
     def make():
-        return build_model_with_cfg(
-            Tost,
-            config["name"],
-            False,
-            pretrained_cfg=cfg,
-            img_size=config["image_size"],
-            patch_size=config["patch"],
-            in_chans=channels,
-            num_classes=config["classes"],
-            embed_dim=config["dim"],
-            depth=config["depth"],
-            num_heads=config["heads"],
-            mlp_ratio=config["mlp_ratio"],
-            qkv_bias=config["qkv_bias"],
-            eta=config["layer_scale"],
-            tokens_norm=config["tokens_norm"],
-            cls_attn_layers=config["class_blocks"],
-            stem_depth=config["stem_depth"],
-            reg_tokens=config["registers"],
-            drop_path_rate=config["drop_path"],
-        )
+        given = {theirs: config[ours] for ours, theirs in _NAMES.items()}
+        return build_model_with_cfg(Tost, config["name"], False, pretrained_cfg=cfg, **given)
 
     return _files.build_and_load(make, file, where)
 
@@ -331,4 +283,4 @@ def save(model, path, classes=None):
     }
     config = _files.check_config("vision", config, "tost.vision.save")
     metadata = _files.describe("vision", config, classes=list(classes), preprocess=prepare)
-    _files.write(path, model.state_dict(), metadata)
+    _files.save(path, model.state_dict(), metadata)

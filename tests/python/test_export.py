@@ -1,5 +1,6 @@
 """python -m tost.export: ONNX Runtime gives what the modules give, for any batch and length, whole and in pieces."""
 
+import copy
 import pathlib
 import sys
 
@@ -29,7 +30,7 @@ PICTURES = ("tssa", "means", "softmax", "xca", "linear", "mssa", "cbsa", "unifor
 
 
 def settings(kind, **given):
-    known = {key: value for key, value in _files._FIELDS[kind].items() if value is not _files._REQUIRED}
+    known = _files.usual(kind)
     return {**known, "mixer": "tssa", "dim": 24, "depth": 2, "heads": 4, **given}
 
 
@@ -40,7 +41,7 @@ def random_model(kind, config, parts, folder):
     for parameter in model.parameters():
         parameter.normal_(0, 0.3)
     state = model.state_dict()
-    _files.save(folder / "m.safetensors", state, convert.Model(kind, {"config": config, **parts}, state).metadata())
+    _files.save(folder / "m.safetensors", state, _files.Model(kind, {"config": config, **parts}, state).metadata())
     return model
 
 
@@ -122,3 +123,26 @@ def test_bad_input_is_one_sentence(arguments, code, part, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1 and part in said.err
     assert [path.name for path in tmp_path.iterdir()] == ["taken.onnx"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", [*TEXTS, *(f"picture {mixer}" for mixer in PICTURES)])
+def test_modules_in_half_precision_keep_sums_and_guards_in_float32(name, dtype, tmp_path):
+    """With projections whose squares float16 cannot hold."""
+    if name.startswith("picture"):
+        config = settings("vision", mixer=name.split()[1], architecture="transformer", in_channels=3, image_size=16, patch=2, classes=5)
+        model = random_model("vision", config, {"classes": list("abcde"), "preprocess": {}}, tmp_path)
+        given = torch.rand(2, 3, 16, 16)
+    else:
+        config = settings("language", vocab=40, block=16, **TEXTS[name])
+        model = random_model("language", config, {"tokenizer": None, "training": {}}, tmp_path)
+        given = torch.randint(0, 40, (2, 16))
+    large = {"qkv", "c_attn", "proj"} if "softmax" not in name and "mssa" not in name and "cbsa" not in name else set()
+    for path, module in model.named_modules():
+        if path.split(".")[-1] in large and "patch_embed" not in path and "cls_attn" not in path:
+            module.weight *= 100
+    exact = copy.deepcopy(model).double()(given.double() if given.is_floating_point() else given)
+    found = copy.deepcopy(model).to(dtype)(given.to(dtype) if given.is_floating_point() else given)
+    exact, found = (y[0] if isinstance(y, tuple) else y for y in (exact, found))
+    assert found.dtype == dtype and torch.isfinite(found).all()
+    assert float((found.double() - exact).abs().max() / exact.abs().max()) < (0.5 if dtype == torch.bfloat16 else 0.2)

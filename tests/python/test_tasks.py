@@ -1,6 +1,7 @@
 """tost.tasks: every sample keeps the rules of its task, files are what the reader expects, and bad requests are refused."""
 import json
 import pathlib
+import struct
 import sys
 
 import numpy as np
@@ -65,12 +66,28 @@ def test_a_needle_lies_where_it_is_asked_for(tmp_path):
     assert places[0] == 0 and 150 < places[1] < 200 and places[2] > 300
 
 
+def read_safetensors(path):
+    """Tensors and metadata of a file that write_safetensors() wrote."""
+    data = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    metadata = header.pop("__metadata__", {})
+    names = {code: name for name, code in files.DTYPES.items()}
+    tensors = {}
+    for name, entry in header.items():
+        low, high = entry["data_offsets"]
+        array = np.frombuffer(data, np.dtype(names[entry["dtype"]]).newbyteorder("<"), offset=8 + size + low,
+                              count=(high - low) // np.dtype(names[entry["dtype"]]).itemsize)
+        tensors[name] = array.reshape(entry["shape"])
+    return tensors, metadata
+
+
 def test_files(tmp_path, capsys):
     out = tmp_path / "task"
     arguments = ["recall", "--out", str(out), "--lengths", "16,32", "--pairs", "2,4", "--vocab", "16", "--train", "5",
                  "--validation", "2", "--test", "3"]
     assert main(arguments) == 0
-    tensors, metadata = files.read_safetensors(out / "test.safetensors")
+    tensors, metadata = read_safetensors(out / "test.safetensors")
     assert tensors["tokens"].shape == tensors["targets"].shape == (6, 32) and list(tensors["group"]) == [0] * 3 + [1] * 3
     assert metadata["vocabulary"] == "16" and json.loads(metadata["groups"]) == ["16/2", "32/4"]
     assert (tensors["targets"][:3, 16:] == -1).all()

@@ -1,4 +1,4 @@
-"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy, and no torch.
+"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy (pathfinder: Pillow too), and no torch.
 
 A task of tokens is a folder of train, validation and test.safetensors: `tokens` [n, T], `targets` [n, T] (the token that
 is asked for at this place, -1: none) and `group` [n], with the vocabulary's size and the names of the groups as metadata.

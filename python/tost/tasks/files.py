@@ -9,45 +9,21 @@ from typing import Any, Callable, Dict
 
 import numpy as np
 
-from .._write import write_atomic
+from .. import _write
 
 DTYPES = {"uint8": "U8", "int16": "I16", "int32": "I32", "int64": "I64"}
 
 
 def write_safetensors(path: Path, tensors: Dict[str, np.ndarray], metadata: Dict[str, str]) -> None:
-    header: Dict[str, Any] = {"__metadata__": metadata}
-    offset = 0
-    ordered = sorted(tensors.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))  # aligned without gaps
-    for name, array in ordered:
-        header[name] = {"dtype": DTYPES[array.dtype.name], "shape": list(array.shape),
-                        "data_offsets": [offset, offset + array.nbytes]}
-        offset += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    write_atomic(path, [struct.pack("<Q", len(text)), text]
-                 + [array.astype(array.dtype.newbyteorder("<")).tobytes() for _, array in ordered])
-
-
-def read_safetensors(path: Path):
-    """Tensors and metadata of a file that write_safetensors() wrote."""
-    data = Path(path).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    metadata = header.pop("__metadata__", {})
-    names = {code: name for name, code in DTYPES.items()}
-    tensors = {}
-    for name, entry in header.items():
-        low, high = entry["data_offsets"]
-        array = np.frombuffer(data, np.dtype(names[entry["dtype"]]).newbyteorder("<"), offset=8 + size + low,
-                              count=(high - low) // np.dtype(names[entry["dtype"]]).itemsize)
-        tensors[name] = array.reshape(entry["shape"])
-    return tensors, metadata
+    described = {name: (DTYPES[array.dtype.name], list(array.shape), array.nbytes) for name, array in tensors.items()}
+    _write.write_safetensors(path, described, lambda name: tensors[name].astype(tensors[name].dtype.newbyteorder("<")).tobytes(),
+                             metadata)
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
     """uint8 values of any rank."""
     header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-    write_atomic(path, [header, array.astype(np.uint8).tobytes()])
+    _write.write_atomic(path, [header, array.astype(np.uint8).tobytes()])
 
 
 def made_before(folder: Path, options: Dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Tuple
 
 import numpy as np
+from PIL import Image, ImageDraw
 
 FINE = 2  # fine pixels a pixel: the antialiasing of every official size
 FAR = 1000  # added before rounding: a place that is a rounding error off an integer becomes that integer
@@ -61,58 +62,16 @@ def reach_out(angle: float, distance: float) -> Tuple[int, int]:
     return math.ceil(FAR + distance * math.sin(angle)) - FAR, math.ceil(FAR + distance * math.cos(angle)) - FAR
 
 
-def _lanczos(x: float) -> float:
-    if x == 0:
-        return 1.0
-    if abs(x) >= 3:
-        return 0.0
-    t = math.pi * x
-    return 3 * math.sin(t) * math.sin(t / 3) / (t * t)
-
-
-def _shorten(plane: np.ndarray, width: int) -> np.ndarray:
-    """Rows shortened to `width`, turned by 90 degrees, so that two calls do both axes; rounded to bytes."""
-    side = plane.shape[1]
-    scale = side / width
-    rows = []
-    for x in range(width):
-        center = (x + 0.5) * scale
-        low, high = max(0, rounded(center - 3 * scale)), min(side, rounded(center + 3 * scale))
-        weights = [_lanczos((k + 0.5 - center) / scale) for k in range(low, high)]
-        total = sum(weights)
-        value = np.zeros(len(plane))
-        for k, weight in zip(range(low, high), weights):
-            value += weight / total * plane[:, k]
-        rows.append(np.clip(np.floor(value + 0.5), 0, 255))
-    return np.array(rows)
-
-
 def _shrink(fine: np.ndarray, reach: int) -> np.ndarray:
     side = 2 * reach + 1
-    return _shorten(_shorten(fine, side), side) / 255
+    return np.asarray(Image.fromarray(fine.astype(np.uint8)).resize((side, side), Image.LANCZOS)) / 255
 
 
-def _draw_thin(plane: np.ndarray, middle: int, to: Tuple[int, int]) -> None:
-    """Bresenham's line."""
-    wide, high = abs(to[1]), abs(to[0])
-    right, down = (1 if to[1] > 0 else -1), (1 if to[0] > 0 else -1)
-    steps, slow = max(wide, high), min(wide, high)
-    y = x = middle
-    error = 2 * slow - steps
-    for _ in range(steps + 1):
-        plane[y, x] = 255
-        if error >= 0:
-            y, x = (y + down, x) if wide > high else (y, x + right)
-            error -= 2 * steps
-        error += 2 * slow
-        y, x = (y, x + right) if wide > high else (y + down, x)
-
-
-def _draw_wide(plane: np.ndarray, middle: int, to: Tuple[int, int], width: int) -> None:
+def _draw_wide(side: int, middle: int, to: Tuple[int, int], width: int) -> np.ndarray:
     length = math.hypot(*to)
-    dy, dx = np.mgrid[:len(plane), :len(plane)] - middle
+    dy, dx = np.mgrid[:side, :side] - middle
     along, across = (dy * to[0] + dx * to[1]) / length, (dy * to[1] - dx * to[0]) / length
-    plane[(along >= -0.5) & (along <= length + 0.5) & (np.abs(across) <= width / 2)] = 255
+    return np.where((along >= -0.5) & (along <= length + 0.5) & (np.abs(across) <= width / 2), 255, 0)
 
 
 def disc(radius: int) -> List[Tuple[int, int]]:
@@ -130,12 +89,14 @@ def make_dash(rules: Rules, gap: int, angle: float) -> Tuple[np.ndarray, np.ndar
     """The line, and its room: the line with the gap around it, which no other dash may enter."""
     reach = rules.dash_length + math.ceil(rules.thickness) + gap
     width = rounded(rules.thickness * FINE)
-    fine = np.zeros((2 * FINE * reach + 1,) * 2)
+    middle, side = FINE * reach, 2 * FINE * reach + 1
     to = reach_out(angle, rules.dash_length * FINE)
     if width <= 1:
-        _draw_thin(fine, FINE * reach, to)
+        image = Image.new("L", (side, side))
+        ImageDraw.Draw(image).line([(middle, middle), (middle + to[1], middle + to[0])], fill=255)
+        fine = np.array(image)
     else:
-        _draw_wide(fine, FINE * reach, to, width)
+        fine = _draw_wide(side, middle, to, width)
     return _shrink(fine, reach), _shrink(_dilate(fine, gap * FINE), reach)
 
 
