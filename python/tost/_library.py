@@ -4,6 +4,7 @@ A process has them once. Where libtost_torch.so, the library of the C++ build, w
 """
 
 import importlib
+import os
 import re
 import warnings
 
@@ -167,6 +168,38 @@ if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_fo
     _devices.add("cuda")
 
 
+_limits = {}  # by type of device: whether the kernels take these inputs
+_kept = []  # registrations, which last as long as these objects
+
+
+def add_triton(key="CUDA"):
+    """Registers the Triton kernels (tost._triton) for a dispatch key."""
+    from . import _triton
+
+    _kept.extend(_triton.register(key, available(), _register))
+    _devices.update((key.lower(), "meta"))
+    _limits[key.lower()] = _triton.takes
+
+
+def _try_triton():
+    """Why the Triton kernels do not run on a GPU, or None where they do."""
+    if not torch.cuda.is_available() or runs_on(torch.device("cuda")):
+        return "no GPU needs them"
+    if os.environ.get("TOST_TRITON") != "1":
+        return "TOST_TRITON=1 would use the Triton kernels, which no GPU has run yet"
+    try:
+        add_triton()
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"the Triton kernels cannot be loaded: {error}"
+    return None
+
+
+def takes(w, temp):
+    """Whether the kernels of w's device, if there are any, take these inputs."""
+    limit = _limits.get(w.device.type)
+    return limit is None or limit(w, temp)
+
+
 def why_plain():
     """Why everything runs in the plain form, or None where there are kernels."""
     return None if available() else str(_loaded)
@@ -175,3 +208,6 @@ def why_plain():
 def runs_on(device):
     """Whether the operators have a kernel for this device."""
     return device.type in _devices
+
+
+why_no_triton = _try_triton()

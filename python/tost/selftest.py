@@ -24,13 +24,16 @@ def info():
     lines = [f"tost {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {platform.platform()}"]
     lines.append(f"cpu: {path('cpu')}" + (f" ({why})" if why else f", {torch.get_num_threads()} threads"))
     if torch.cuda.is_available():
-        lines.append(f"cuda: {torch.cuda.get_device_name()}: {path('cuda')}")
+        why = f" ({_library.why_no_triton})" if path("cuda") == "plain form" else ""
+        lines.append(f"cuda: {torch.cuda.get_device_name()}: {path('cuda')}{why}")
     return "\n".join(lines)
 
 
 def path(device):
     """Which implementation runs on this type of device."""
-    return "fused kernels" if _library.runs_on(torch.device(device)) else "plain form"
+    if not _library.runs_on(torch.device(device)):
+        return "plain form"
+    return "Triton kernels" if torch.device(device).type in _library._limits else "fused kernels"
 
 
 def _cases(device, dtype):
