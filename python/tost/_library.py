@@ -168,6 +168,20 @@ if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_fo
     _devices.add("cuda")
 
 
+# Those of tost/ops/schemas.h, for a package without its extension.
+_SCHEMAS = (
+    "tssa(Tensor w, Tensor temp, Tensor? lengths=None) -> (Tensor y, Tensor pi)",
+    "tssa_forward(Tensor w, Tensor temp, Tensor? lengths=None) -> "
+    "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)",
+    "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor energy, Tensor moment, "
+    "Tensor pi_sum, Tensor? lengths=None) -> (Tensor grad_w, Tensor grad_temp)",
+    "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, SymInt position=0) "
+    "-> (Tensor y, Tensor pi, Tensor state)",
+    "tssa_causal_forward(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state, SymInt position) "
+    "-> (Tensor y, Tensor pi, Tensor state, Tensor carry, Tensor pi_carry)",
+    "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
+    "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
+)
 _limits = {}  # by type of device: whether the kernels take these inputs
 _kept = []  # registrations, which last as long as these objects
 
@@ -176,7 +190,17 @@ def add_triton(key="CUDA"):
     """Registers the Triton kernels (tost._triton) for a dispatch key."""
     from . import _triton
 
-    _kept.extend(_triton.register(key, available(), _register))
+    library = torch.library.Library("tost", "FRAGMENT")
+    _kept.append(library)
+    if not available():
+        for schema in _SCHEMAS:
+            library.define(schema)
+        _kept.append(_register())
+    for name, kernel in _triton.KERNELS.items():
+        library.impl(name, kernel, key)
+    for name, composite in (("tssa", _tssa), ("tssa_causal", _tssa_causal)):  # those of the C++ library are not
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"tost::{name}", "CompositeImplicitAutograd"):
+            library.impl(name, composite, key)
     _devices.update((key.lower(), "meta"))
     _limits[key.lower()] = _triton.takes
 

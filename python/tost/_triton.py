@@ -3,16 +3,22 @@
 Formulas: tost/kernels/tssa.h and tssa_causal.h. Storage is float32, bfloat16 or float16, arithmetic float32. A tile is
 [T tokens, H2 heads, P2 features]: Triton's sizes are powers of two, so masks leave out what H heads of P do not have.
 Sums leave a program as a row of a table, and tables are added in a fixed order: results repeat, and there are no
-atomic operations. Kernels are cut by two rules: who needs a sum over all tokens waits for a launch, and a batch that
-fills the GPU gets one program for each sample instead, which reads its tokens again from the L2 cache.
+atomic operations. A pass that needs a sum over all tokens is another launch; where the batch is as large as the GPU, one
+program takes a sample through all passes (PASS 0), and reads its tokens again from the L2 cache.
 
 Rules that Triton's interpreter, in which the tests run, does not enforce:
 - It rounds float32 to bfloat16 towards zero; the tests mend that. It adds bfloat16 as bit patterns: _load() converts.
 - Masked lanes of a load are 0 there and undefined on a GPU: every load names `other`.
 - A name that changes its shape in a loop passes there: scripts/triton_report.py compiles every kernel.
-- Programs run one after another there, and threads not at all: a barrier separates what one thread writes to memory
-  and another one of the same program reads.
+- It has no threads: a barrier separates what one thread writes to memory from reads by others of its program.
 - Roots and quotients are exact there; on a GPU those without _rn differ by some 1e-7.
+
+Times in ms (scripts/gpu_session.py prints this table; no GPU has run the kernels yet):
+
+                                 forward   plain   backward   plain   copy of w
+bfloat16    256 x   196 x  384         -       -          -       -           -
+bfloat16      4 x 16384 x  768         -       -          -       -           -
+causal bf16  16 x  1024 x  768         -       -          -       -           -
 """
 
 import torch
@@ -26,9 +32,6 @@ _WIDEST = 8192  # elements of the widest token, padded
 _CHUNK = 64  # tokens between two of the sums that a causal backward starts from
 _LONGEST = 64  # tiles that one float32 sum takes
 _OPTIONS = dict(enable_fp_fusion=True)  # named, because its default changes with Triton's version
-
-
-# What all kernels share.
 
 
 @triton.jit
@@ -64,9 +67,6 @@ def _softmax(logit, head):
     return share / tl.sum(share, 1, keep_dims=True)
 
 
-# Both directions.
-
-
 @triton.jit
 def _inverse_norm(energy):
     return tl.div_rn(1.0, tl.maximum(tl.sqrt_rn(energy), 1e-12, propagate_nan=tl.PropagateNan.ALL))
@@ -81,7 +81,7 @@ def _span(N, span, splits, lengths):
     end = tl.minimum(begin + span, N)
     valid = end
     if lengths is not None:
-        valid = tl.minimum(end, tl.load(lengths + b).to(tl.int32))
+        valid = tl.minimum(tl.load(lengths + b), end).to(tl.int32)
     return b, row, begin, end, valid
 
 
@@ -218,19 +218,6 @@ def _backward(w, wb, wt, g, gb, gt, grad_pi, temp, lengths, pi, energy, moment, 
             _store_tile(dw + b * N * C, value, t, end, c, exists, C)
 
 
-@triton.jit(do_not_specialize=["rows"])
-def _column_sums(part, total, rows, W, R: tl.constexpr, K: tl.constexpr):
-    """total [B, W] of part [B, rows, W], in float64."""
-    b = tl.program_id(1).to(tl.int64)
-    c = tl.program_id(0) * K + tl.arange(0, K)[None, :]
-    r = tl.arange(0, R)[:, None]
-    sums = tl.zeros([R, K], tl.float64)
-    for first in range(0, rows, R):
-        there = (first + r < rows) & (c < W)
-        sums += tl.load(part + (b * rows + first + r) * W + c, mask=there, other=0.0).to(tl.float64)
-    tl.store(total + b * W + c, tl.sum(sums, 0, keep_dims=True).to(tl.float32), mask=c < W)
-
-
 # Causal. A chunk is what the operators' schema keeps sums for; a state is E [C], M [C] and N [H] of a sample.
 
 
@@ -243,6 +230,13 @@ def _bias(bias, t, k, head, L, position, P: tl.constexpr):
 @triton.jit
 def _inverse_root(energy):
     return tl.rsqrt(tl.maximum(energy, 1e-12, propagate_nan=tl.PropagateNan.ALL))
+
+
+@triton.jit
+def _inverse(x):
+    """1 / x of x >= 1e-8. A quotient would check its range, which costs two more instructions."""
+    root = tl.rsqrt(x)
+    return root * root
 
 
 @triton.jit(do_not_specialize=["N", "chunks", "L", "position"])
@@ -297,7 +291,7 @@ def _causal_forward(w, wb, wt, temp, bias, state, y, pi, after, carry, pi_carry,
             if PASS != 2:  # D = N' / (N' + M)
                 norm = n + (n_rest + tl.cumsum(share, 0)) + 1e-8
                 moment = m + (m_rest + tl.cumsum(weighted, 0))
-                value = x * (-share * norm)[:, :, None] / (norm[:, :, None] + moment)
+                value = x * (-share * norm)[:, :, None] * _inverse(norm[:, :, None] + moment)
                 _store_tile(y + b * N * C, value, t, end, c, exists, C)
             m_rest += tl.sum(weighted, 0, keep_dims=True)
             n_rest += tl.sum(share, 0, keep_dims=True)
@@ -337,9 +331,9 @@ def _scan(part, state, after, carry, pi_carry, chunks, column, W, C, H, R: tl.co
 
 
 @triton.jit(do_not_specialize=["N", "chunks", "L", "position"])
-def _causal_backward(w, wb, wt, g, gb, gt, grad_pi, temp, bias, pi, carry, pi_carry, later, z_later, dpi, da, logits, dw,
-                     part, N, chunks, L, position, H: tl.constexpr, P: tl.constexpr, H2: tl.constexpr, F: tl.constexpr,
-                     CHUNK: tl.constexpr, PASS: tl.constexpr):
+def _causal_backward(w, wb, wt, g, gb, gt, grad_pi, temp, bias, pi, carry, pi_carry, later, z_later, dpi, da, logits,
+                     dw, part, N, chunks, L, position, H: tl.constexpr, P: tl.constexpr, H2: tl.constexpr,
+                     F: tl.constexpr, CHUNK: tl.constexpr, PASS: tl.constexpr):
     """A program is a chunk of one head, F features at a time. With r = dS / N', z = sum_i r S and f = da q / E^2:
     PASS 1: sums of r and z. PASS 2: dPi. PASS 3: da, sums of dlogit a and f. PASS 4: dw. Sums over later chunks are
     scanned like those over earlier ones, the chunks in opposite order; `later` holds those of f [C] and r [C]."""
@@ -374,7 +368,7 @@ def _causal_backward(w, wb, wt, g, gb, gt, grad_pi, temp, bias, pi, carry, pi_ca
         if PASS != 3:
             grad = _load(g + b * gb + t.to(tl.int64) * gt + c, there & exists)
             moment = _load(carry + row * 2 * C + C + c, exists) + tl.cumsum(share * (x * x), 0)
-            inverse = 1.0 / (norm + moment)  # D = N' / (N' + M)
+            inverse = _inverse(norm + moment)  # D = N' / (N' + M)
             damping = norm * inverse
             pull = grad * x * share * inverse
             r = damping * pull
@@ -423,21 +417,39 @@ def _power(n):
     return power
 
 
-def _sizes(w, temp):
-    """The constants of a token: heads, their width, and both padded."""
-    heads = temp.shape[0]
-    width = w.shape[2] // heads
-    return dict(H=heads, P=width, H2=_power(heads), P2=_power(width))
-
-
 def takes(w, temp):
     """Whether the kernels take inputs of this dtype and shape; the others are for the plain form."""
-    sizes = _sizes(w, temp)
-    return w.dtype in (torch.float32, torch.bfloat16, torch.float16) and sizes["H2"] * sizes["P2"] <= _WIDEST
+    token = _power(temp.shape[0]) * _power(w.shape[2] // temp.shape[0])
+    return w.dtype in (torch.float32, torch.bfloat16, torch.float16) and token <= _WIDEST
+
+
+def _sizes(w, temp):
+    """The constants of a token: heads, their width, and both padded."""
+    heads, width = temp.shape[0], w.shape[2] // temp.shape[0]
+    if not takes(w, temp):
+        raise ValueError(
+            f"tssa: the Triton kernels do not take {heads} heads of {width} features of {w.dtype}; "
+            "tost.ops.tssa runs the plain form for them."
+        )
+    return dict(H=heads, P=width, H2=_power(heads), P2=_power(width))
 
 
 def _multiprocessors(device):
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _check(name, x, w, shape, dtype):
+    if x.shape != shape or x.dtype != dtype or x.device != w.device:
+        raise ValueError(
+            f"tssa: {name} must be {list(shape)} of {dtype} on {w.device}, but is {list(x.shape)} of {x.dtype}."
+        )
+
+
+def _kept(name, w, shape, *tensors, dtype=torch.float32):
+    """What a forward kept, contiguous; kernels read it by this shape."""
+    for x in tensors:
+        _check(name, x, w, shape, dtype)
+    return [x.contiguous() for x in tensors]
 
 
 def _rows(x):
@@ -446,31 +458,11 @@ def _rows(x):
     return x, x.stride(0), x.stride(1)
 
 
-def _gradient(g, w):
-    """The gradient of y as _rows() has it; an absent one is 0."""
-    return _rows(w.new_zeros(1, 1, w.shape[2]).expand(w.shape) if g is None else g)
-
-
-def _floats(x):
-    return None if x is None else x.float().contiguous()
-
-
-def _check_kept(w, **kept):
-    """That what a forward kept has the shapes and dtypes that the kernels of the backward read."""
-    for name, (x, shape, dtype) in kept.items():
-        if x is not None and (x.shape != shape or x.dtype != dtype or x.device != w.device):
-            raise ValueError(
-                f"tssa: {name} must be {list(shape)} of {dtype} on {w.device}, but is {list(x.shape)} of {x.dtype} "
-                f"on {x.device}."
-            )
-
-
-def _check_taken(w, temp):
-    if not takes(w, temp):
-        raise ValueError(
-            f"tssa: the Triton kernels do not take {temp.shape[0]} heads of {w.shape[2] // temp.shape[0]} features of "
-            f"{w.dtype}; tost.ops.tssa runs the plain form for them."
-        )
+def _gradients(grad_y, grad_pi, w, pi):
+    """As the kernels take them: rows of grad_y, of zeros if there is none, and grad_pi or None."""
+    grad_y = w.new_zeros(1, 1, w.shape[2]).expand(w.shape) if grad_y is None else grad_y
+    _check("grad_y", grad_y, w, w.shape, w.dtype)
+    return *_rows(grad_y), None if grad_pi is None else _kept("grad_pi", w, pi.shape, grad_pi)[0]
 
 
 def _passes(kernel, w, sizes, totals, *arguments):
@@ -487,177 +479,119 @@ def _passes(kernel, w, sizes, totals, *arguments):
         kernel[(batch * splits,)](*arguments, *totals, *parts, tokens, span * tile, splits, **sizes, T=tile, PASS=index,
                                   num_warps=max(1, min(16, tile * token // 512)), **_OPTIONS)
         if index in (1, 2):
-            total = totals[index - 1]
-            width = total.shape[1]
-            _column_sums[(triton.cdiv(width, 64), batch)](parts[index - 1], total, splits, width, R=32, K=64)
+            torch.sum(parts[index - 1], 1, out=totals[index - 1])
 
 
 def forward(w, temp, lengths=None):
     _inputs.check(w, temp, lengths)
-    _check_taken(w, temp)
-    sizes = _sizes(w, temp)
-    batch, tokens, channels = w.shape
-    heads = sizes["H"]
-
-    def floats(*shape):
-        return w.new_empty(shape, dtype=torch.float32)
-
-    y, pi = w.new_empty(w.shape), floats(batch, heads, tokens)
-    energy, moment, pi_sum = floats(batch, channels), floats(batch, channels), floats(batch, heads)
+    lengths = None if lengths is None else lengths.contiguous()
+    sizes, (batch, tokens, channels) = _sizes(w, temp), w.shape
+    pi = w.new_empty(batch, sizes["H"], tokens, dtype=torch.float32)
+    y, pi_sum = w.new_empty(w.shape), pi.new_empty(batch, sizes["H"])
+    energy, moment = pi.new_empty(batch, channels), pi.new_empty(batch, channels)
     if w.numel() == 0:
         return y, pi, energy.zero_(), moment.zero_(), pi_sum.zero_()
     with torch.cuda.device_of(w):
-        _passes(_forward, w, sizes, (energy, floats(batch, channels + heads)), *_rows(w), _floats(temp),
-                None if lengths is None else lengths.contiguous(), y, pi, moment, pi_sum)
+        _passes(_forward, w, sizes, (energy, pi.new_empty(batch, channels + sizes["H"])), *_rows(w),
+                temp.float().contiguous(), lengths, y, pi, moment, pi_sum)
     return y, pi, energy, moment, pi_sum
 
 
 def backward(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths=None):
     _inputs.check(w, temp, lengths)
-    _check_taken(w, temp)
-    sizes = _sizes(w, temp)
-    per_head, per_channel = (w.shape[0], temp.shape[0]), (w.shape[0], w.shape[2])
-    like_pi = (*per_head, w.shape[1])
-    _check_kept(w, grad_y=(grad_y, w.shape, w.dtype), grad_pi=(grad_pi, like_pi, torch.float32),
-                pi=(pi, like_pi, torch.float32), energy=(energy, per_channel, torch.float32),
-                moment=(moment, per_channel, torch.float32), pi_sum=(pi_sum, per_head, torch.float32))
-    pi, energy, moment, pi_sum = (x.contiguous() for x in (pi, energy, moment, pi_sum))
+    lengths = None if lengths is None else lengths.contiguous()
+    sizes, (batch, tokens, channels) = _sizes(w, temp), w.shape
+    (pi,) = _kept("pi", w, (batch, sizes["H"], tokens), pi)
+    energy, moment = _kept("energy", w, (batch, channels), energy, moment)
+    (pi_sum,) = _kept("pi_sum", w, (batch, sizes["H"]), pi_sum)
     dw, logits = w.new_empty(w.shape), torch.empty_like(energy)
     if w.numel() == 0:
         return dw, torch.zeros_like(temp)
     with torch.cuda.device_of(w):
-        _passes(_backward, w, sizes, (torch.empty_like(energy), logits), *_rows(w), *_gradient(grad_y, w),
-                _floats(grad_pi), _floats(temp), None if lengths is None else lengths.contiguous(), pi, energy,
-                moment, pi_sum, torch.empty_like(pi), dw)
+        _passes(_backward, w, sizes, (torch.empty_like(energy), logits), *_rows(w), *_gradients(grad_y, grad_pi, w, pi),
+                temp.float().contiguous(), lengths, pi, energy, moment, pi_sum, torch.empty_like(pi), dw)
         dtemp = logits.view(-1, sizes["H"], sizes["P"]).sum((0, 2)).unsqueeze(1)
     return dw, dtemp.to(temp.dtype)
 
 
-def _causal_sizes(w, temp):
+def _causal_sizes(w, temp, whole):
     """A token is one row of all threads where that is possible, so that a thread adds up its tokens by itself."""
     sizes = _sizes(w, temp)
     token = sizes["H2"] * sizes["P2"]
     warps = max(1, min(16, token // 256))
-    tile = max(1, min(1024 * warps // token, _power(w.shape[1]), _CHUNK))
-    return dict(sizes, T=tile, num_warps=warps, CHUNK=_CHUNK, **_OPTIONS)
+    tile = max(1, min((512 if whole else 1024) * warps // token, _power(w.shape[1]), _CHUNK))
+    return dict(sizes, T=tile, num_warps=warps, **_OPTIONS)
 
 
-def _scanned(part, column, sizes, state, after, carry, pi_carry):
+def _scanned(part, column, state, after, carry, pi_carry):
     batch, chunks, width = part.shape
-    _scan[(batch, triton.cdiv(width, 32))](part, state, after, carry, pi_carry, chunks, column, width, carry.shape[2] // 2,
-                                           pi_carry.shape[2], R=32, K=32)
+    channels, heads = carry.shape[2] // 2, pi_carry.shape[2]
+    _scan[(batch, triton.cdiv(width, 32))](part, state, after, carry, pi_carry, chunks, column, width, channels, heads,
+                                           R=32, K=32, **_OPTIONS)
 
 
 def causal_forward(w, temp, denom_bias, state, position):
     _inputs.check_causal(w, temp, denom_bias, state, position)
-    _check_taken(w, temp)
     batch, tokens, channels = w.shape
     heads, chunks = temp.shape[0], triton.cdiv(tokens, _CHUNK)
-    numbers = 2 * channels + heads
-
-    def floats(*shape, dtype=torch.float32):
-        return w.new_empty(shape, dtype=dtype)
-
-    y, pi, after = w.new_empty(w.shape), floats(batch, heads, tokens), floats(batch, numbers, dtype=torch.float64)
-    carry, pi_carry = floats(batch, chunks, 2 * channels), floats(batch, chunks, heads, dtype=torch.float64)
+    y, pi = w.new_empty(w.shape), w.new_empty(batch, heads, tokens, dtype=torch.float32)
+    after = w.new_empty(batch, 2 * channels + heads, dtype=torch.float64)
+    carry, pi_carry = pi.new_empty(batch, chunks, 2 * channels), after.new_empty(batch, chunks, heads)
     if w.numel() == 0:
         return y, pi, after.zero_() if state is None else after.copy_(state), carry, pi_carry
     state = None if state is None else state.contiguous()
-    bias = _floats(denom_bias)
+    bias, row = denom_bias.float().contiguous(), (*_rows(w), temp.float().contiguous())
+    whole = chunks == 1 or batch >= 8 * _multiprocessors(w.device)
+    grid, sizes = (batch if whole else batch * chunks,), _causal_sizes(w, temp, whole)
+
+    def run(index, part=None):
+        _causal_forward[grid](*row, bias, state, y, pi, after, carry, pi_carry, part, tokens, chunks, bias.shape[1],
+                              position, **sizes, CHUNK=_CHUNK, PASS=index)
+
     with torch.cuda.device_of(w):
-        sizes = _causal_sizes(w, temp)
-        row = (*_rows(w), _floats(temp))
-
-        def run(index, part):
-            grid = (batch if index == 0 else batch * chunks,)
-            _causal_forward[grid](*row, bias, state, y, pi, after, carry, pi_carry, part, tokens, chunks, bias.shape[1],
-                                  position, **sizes, PASS=index)
-
-        if chunks == 1 or batch >= 8 * _multiprocessors(w.device):
-            run(0, None)
+        if whole:
+            run(0)
         else:
-            part = floats(batch, chunks, channels)
-            more = {name: sizes[name] for name in sizes if name != "CHUNK"}
-            _forward[(batch * chunks,)](*row, None, y, pi, None, None, None, None, part, None, tokens, _CHUNK, chunks, **more,
-                                        PASS=1)
-            _scanned(part, 0, sizes, state, after, carry, pi_carry)
-            part = floats(batch, chunks, channels + heads)
+            part = pi.new_empty(batch, chunks, channels)
+            _forward[grid](*row, None, y, pi, *[None] * 4, part, None, tokens, _CHUNK, chunks, **sizes, PASS=1)
+            _scanned(part, 0, state, after, carry, pi_carry)
+            part = pi.new_empty(batch, chunks, channels + heads)
             run(2, part)
-            _scanned(part, channels, sizes, state, after, carry, pi_carry)
-            run(3, None)
+            _scanned(part, channels, state, after, carry, pi_carry)
+            run(3)
     return y, pi, after, carry, pi_carry
 
 
 def causal_backward(grad_y, grad_pi, w, temp, denom_bias, position, pi, carry, pi_carry):
     _inputs.check_causal(w, temp, denom_bias, None, position)
-    _check_taken(w, temp)
-    batch, tokens, channels = w.shape
-    heads, chunks = temp.shape[0], triton.cdiv(tokens, _CHUNK)
-    like_pi = (batch, heads, tokens)
-    _check_kept(w, grad_y=(grad_y, w.shape, w.dtype), grad_pi=(grad_pi, like_pi, torch.float32),
-                pi=(pi, like_pi, torch.float32), carry=(carry, (batch, chunks, 2 * channels), torch.float32),
-                pi_carry=(pi_carry, (batch, chunks, heads), torch.float64))
+    sizes, (batch, tokens, channels) = _sizes(w, temp), w.shape
+    heads, width, chunks = sizes["H"], sizes["P"], triton.cdiv(tokens, _CHUNK)
+    (pi,) = _kept("pi", w, (batch, heads, tokens), pi)
+    (carry,) = _kept("carry", w, (batch, chunks, 2 * channels), carry)
+    (pi_carry,) = _kept("pi_carry", w, (batch, chunks, heads), pi_carry, dtype=torch.float64)
     dw, dbias = w.new_empty(w.shape), torch.zeros_like(denom_bias, memory_format=torch.contiguous_format)
     if w.numel() == 0:
         return dw, torch.zeros_like(temp), dbias
-    bias = _floats(denom_bias)
-    pi, carry, pi_carry = (x.contiguous() for x in (pi, carry, pi_carry))
-    width = channels // heads
+    bias = denom_bias.float().contiguous()
     dpi, da = torch.empty_like(pi), torch.empty_like(pi)
     logits = pi.new_empty(batch, chunks, heads)
     later, z_later = torch.empty_like(carry), torch.empty_like(pi_carry)
-    sizes = dict(H=heads, P=width, H2=_power(heads), F=min(32, _power(width)), CHUNK=_CHUNK, num_warps=4, **_OPTIONS)
+    features = 16 // w.element_size() if width % 8 == 0 else 4  # what a thread loads at once
+    arguments = (*_rows(w), *_gradients(grad_y, grad_pi, w, pi), temp.float().contiguous(), bias, pi, carry, pi_carry,
+                 later, z_later, dpi, da, logits, dw)
     with torch.cuda.device_of(w):
-        arguments = (*_rows(w), *_gradient(grad_y, w), _floats(grad_pi), _floats(temp), bias, pi, carry, pi_carry, later,
-                     z_later, dpi, da, logits, dw)
         for index, columns, column in ((1, channels + heads, channels), (2, 0, None), (3, channels, 0), (4, 0, None)):
             part = pi.new_empty(batch, chunks, columns)
-            _causal_backward[(batch * chunks * heads,)](*arguments, part, tokens, chunks, bias.shape[1], position, **sizes,
-                                                        PASS=index)
+            _causal_backward[(batch * chunks * heads,)](
+                *arguments, part, tokens, chunks, bias.shape[1], position, heads, width, sizes["H2"], features, _CHUNK,
+                PASS=index, num_warps=1, **_OPTIONS)
             if columns:
-                _scanned(part, column, sizes, None, None, later, z_later)
+                _scanned(part, column, None, None, later, z_later)
         covered = max(0, min(tokens, bias.shape[1] - position))
         dbias[:, position : position + covered, 0] = (width * da[:, :, :covered].sum(0)).to(dbias.dtype)
         dtemp = logits.sum((0, 1)).unsqueeze(1)
     return dw, dtemp.to(temp.dtype), dbias
 
 
-# Registration.
-
-# Those of tost/ops/schemas.h, for a package without its extension.
-_SCHEMAS = (
-    "tssa(Tensor w, Tensor temp, Tensor? lengths=None) -> (Tensor y, Tensor pi)",
-    "tssa_forward(Tensor w, Tensor temp, Tensor? lengths=None) -> "
-    "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)",
-    "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor energy, Tensor moment, "
-    "Tensor pi_sum, Tensor? lengths=None) -> (Tensor grad_w, Tensor grad_temp)",
-    "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, SymInt position=0) "
-    "-> (Tensor y, Tensor pi, Tensor state)",
-    "tssa_causal_forward(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state, SymInt position) "
-    "-> (Tensor y, Tensor pi, Tensor state, Tensor carry, Tensor pi_carry)",
-    "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
-    "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
-)
-
-
-def register(key, defined, register):
-    """Registers the kernels for a dispatch key; returns what keeps them alive. `defined`: whether the operators are
-    there; otherwise `register` adds what is not a kernel to the schemas."""
-    library = torch.library.Library("tost", "FRAGMENT")
-    kept = [library]
-    if not defined:
-        for schema in _SCHEMAS:
-            library.define(schema)
-        kept.append(register())
-    for name, function in (
-        ("tssa_forward", forward),
-        ("tssa_backward", backward),
-        ("tssa_causal_forward", causal_forward),
-        ("tssa_causal_backward", causal_backward),
-    ):
-        library.impl(name, function, key)
-    if not torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa", "CompositeImplicitAutograd"):  # the C++ library's
-        library.impl("tssa", lambda *inputs: forward(*inputs)[:2], key)
-        library.impl("tssa_causal", lambda w, temp, bias, state=None, position=0: causal_forward(
-            w, temp, bias, state, position)[:3], key)
-    return kept
+KERNELS = dict(tssa_forward=forward, tssa_backward=backward, tssa_causal_forward=causal_forward,
+               tssa_causal_backward=causal_backward)

@@ -1,6 +1,6 @@
 """The Triton kernels in Triton's interpreter, on the CPU: values and gradients against the plain form in float64.
 
-The cases are those of tost/ops/tssa_cases_test_util.h, cut to what the interpreter runs in a minute or two. Fresh memory
+The cases are those of tost/ops/tssa_cases_test_util.h, cut to what the interpreter runs in some minutes. Fresh memory
 and padding are NaN, so that a result that depends on either fails. On a GPU the same tests run the compiled kernels:
 TOST_TEST_DEVICE=cuda (scripts/gpu_session.py).
 """
@@ -55,9 +55,11 @@ if DEVICE == "cpu":
 
 
 @pytest.fixture(autouse=True)
-def poisoned_memory():
+def poisoned_memory(monkeypatch):
     """Seeds, and NaN in all memory that nothing has been written to."""
     torch.manual_seed(0)
+    if DEVICE == "cpu":
+        monkeypatch.setattr(_triton, "_multiprocessors", lambda device: 4)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = True
     yield
@@ -190,3 +192,210 @@ def test_half_precision(case, dtype, schedule):
     lengths = None if case.lengths is None else torch.tensor(case.lengths, device=DEVICE)
     inputs = (case.tokens(dtype), case.temps())
     compare(("y", "pi", "dw", "dtemp"), case, dtype, call.tssa, plain.tssa, inputs, (lengths,))
+
+
+def state_before(case):
+    """Of twenty tokens of the case's size."""
+    before = Case("before", case.shape[0], 20, case.heads, case.width, case.scale)
+    bias = torch.zeros(case.heads, 1, 1, dtype=torch.float64, device=DEVICE)
+    return plain.tssa_causal(before.tokens(torch.float64), case.temps().double(), bias)[2].detach()
+
+
+# A program is a head there: fewer of them, and of the widths.
+SLOW = ("many_heads", "vision", "width48", "long", "width128", "channels_apart", "w2", "w9", "w31", "w33", "n8", "n16")
+CAUSAL = [case for case in CASES if case.name not in SLOW]
+CAUSAL += [Case("heads33", 1, 9, 33, 1), Case("width48", 1, 100, 4, 48)]
+
+
+def check_causal(case, dtype, state):
+    bias = torch.linspace(-0.1, 0.2, case.heads * 9, device=DEVICE).view(case.heads, 9, 1)
+    more = (state_before(case), 4) if state else (None, 0)
+    names = ("y", "pi", "state", "dw", "dtemp", "dbias")
+    inputs = (case.tokens(dtype), case.temps(), bias)
+    compare(names, case, dtype, call.tssa_causal, plain.tssa_causal, inputs, more)
+
+
+@pytest.mark.parametrize("state", [False, True], ids=["start", "state"])
+@pytest.mark.parametrize("case", named(CAUSAL))
+def test_causal_values_and_gradients(case, state, schedule):
+    check_causal(case, torch.float32, state)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+@pytest.mark.parametrize("case", named(case for case in CAUSAL if case.name in ("width48", "rows_apart", "w17")))
+def test_causal_half_precision(case, dtype, schedule):
+    check_causal(case, dtype, True)
+
+
+def causal_inputs(tokens=140, channels=48, heads=3, positions=90):
+    w = torch.randn(2, tokens, channels, device=DEVICE)
+    temp = torch.linspace(0.5, 1.5, heads, device=DEVICE).unsqueeze(1)
+    return w, temp, 0.1 * torch.randn(heads, positions, 1, device=DEVICE)
+
+
+@pytest.mark.parametrize("cuts", [(1,) * 5 + (135,), (64, 76), (3, 50, 87)])
+def test_pieces_and_steps_are_the_whole(cuts, schedule):
+    w, temp, bias = causal_inputs()
+    whole, _, last = call.tssa_causal(w, temp, bias)
+    state, position, pieces = None, 0, []
+    for tokens in cuts:
+        y, _, state = call.tssa_causal(w[:, position : position + tokens], temp, bias, state, position)
+        pieces.append(y)
+        position += tokens
+    torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(state, last, rtol=1e-6, atol=0)
+
+
+def test_no_token_sees_later_ones(schedule):
+    """A NaN leaves the tokens before it the same, bit for bit, and reaches all after it."""
+    w, temp, bias = causal_inputs()
+    broken = w.clone()
+    broken[:, 77] = math.nan
+    a, b = (call.tssa_causal(x, temp, bias)[0] for x in (w, broken))
+    assert torch.equal(a[:, :77], b[:, :77]) and b[:, 77:].isnan().all()
+
+
+def test_nan_is_not_lost(schedule):
+    w = torch.randn(2, 30, 24, device=DEVICE)
+    temp = torch.ones(3, 1, device=DEVICE)
+    w[1, 29, 20] = math.nan
+    y, pi = call.tssa(w, temp)
+    assert y[0].isfinite().all() and pi[1].isnan().all() and y[1].isnan().all()
+
+
+def test_values_whose_squares_overflow_give_what_the_plain_form_gives(schedule):
+    w, temp = torch.randn(2, 30, 24, device=DEVICE) * 1e25, torch.ones(3, 1, device=DEVICE)
+    y, pi = call.tssa(w, temp)
+    torch.testing.assert_close(pi, torch.full_like(pi, 1 / 3))
+    assert not y.any()
+
+
+@pytest.mark.parametrize("output", [0, 1])
+def test_a_gradient_of_one_result_alone(output, schedule):
+    w, temp, bias = causal_inputs(70)
+    for operator, definition, leaves in (
+        (call.tssa, plain.tssa, (w, temp)),
+        (call.tssa_causal, plain.tssa_causal, (w, temp, bias)),
+    ):
+        weights = torch.randn_like(definition(*leaves)[output])
+        gradients = []
+        for function in (operator, definition):
+            inputs = leaves_of(*leaves)
+            gradients.append(torch.autograd.grad(function(*inputs)[output], inputs, weights))
+        for a, b in zip(*gradients):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5 * float(b.abs().max()))
+
+
+def test_expanded_inputs_and_other_dtypes_of_parameters():
+    w, temp = torch.randn(1, 30, 24, device=DEVICE).expand(3, -1, -1), torch.ones(3, 1, device=DEVICE)
+    torch.testing.assert_close(call.tssa(w, temp.double())[0], call.tssa(w.contiguous(), temp)[0], rtol=0, atol=0)
+    inputs = leaves_of(w, temp.half())
+    y, pi = call.tssa(*inputs)
+    for g in torch.autograd.grad(y.sum() + pi[:, 0].sum(), inputs):
+        assert g.isfinite().all()
+    assert torch.autograd.grad(call.tssa(*inputs)[1][:, 0].sum(), inputs[1])[0].dtype == torch.float16
+
+
+def test_second_gradients():
+    def second(tssa, *leaves):
+        y, pi = tssa(*leaves)[:2]
+        first = torch.autograd.grad(y.square().sum() + pi.pow(3).sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+
+    w, temp, bias = causal_inputs(9, 12, 3, 9)
+    for operator, definition, leaves in (
+        (call.tssa, plain.tssa, (w, temp)),
+        (call.tssa_causal, plain.tssa_causal, (w, temp, bias)),
+    ):
+        leaves = leaves_of(*leaves)
+        for a, b in zip(second(operator, *leaves), second(definition, *leaves)):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().max()))
+
+
+def test_opcheck():
+    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+    w, temp, bias = causal_inputs(70, 24)
+    w, temp, bias = leaves_of(w, temp, bias)
+    lengths, state = torch.tensor([70, 9], device=DEVICE), torch.rand(2, 51, dtype=torch.float64, device=DEVICE)
+    for extra in (None, lengths):
+        torch.library.opcheck(call.tssa_forward.default, (w, temp, extra), test_utils=tests)
+        y, *kept = (x.detach() for x in call.tssa_forward(w, temp, extra))
+        arguments = (y, kept[0], w.detach(), temp.detach(), *kept, extra)
+        torch.library.opcheck(call.tssa_backward.default, arguments, test_utils=tests)
+    for before, position in ((None, 0), (state, 40)):
+        torch.library.opcheck(call.tssa_causal_forward.default, (w, temp, bias, before, position), test_utils=tests)
+        y, pi, _, *kept = (x.detach() for x in call.tssa_causal_forward(w, temp, bias, before, position))
+        arguments = (y, pi, *(x.detach() for x in (w, temp, bias)), position, pi, *kept)
+        torch.library.opcheck(call.tssa_causal_backward.default, arguments, test_utils=tests)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(dynamic):
+    def layer(x, temp, bias):
+        y, pi = ops.tssa(x * 2, temp)
+        z, _, state = ops.tssa_causal(y, temp, bias)
+        return (z + 1).sum() + (pi * pi).sum() + state.sum()
+
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    for tokens in (11, 7) if dynamic else (11,):
+        leaves = leaves_of(*causal_inputs(tokens, 12))
+        expected = torch.autograd.grad(layer(*leaves), leaves)
+        torch.testing.assert_close(torch.autograd.grad(compiled(*leaves), leaves), expected)
+
+
+def test_the_widest_token(schedule):
+    """1, 2 and 8 thousand channels, and one beyond what the kernels take, which the plain form computes."""
+    for heads, width in ((4, 256), (32, 64), (33, 65)):
+        w, temp = torch.randn(1, 3, heads * width, device=DEVICE), torch.ones(heads, 1, device=DEVICE)
+        assert _triton.takes(w, temp)
+        torch.testing.assert_close(call.tssa(w, temp), plain.tssa(w, temp), rtol=1e-5, atol=1e-6)
+    w, temp = torch.randn(1, 3, 33 * 129, device=DEVICE), torch.ones(33, 1, device=DEVICE)
+    assert not _triton.takes(w, temp)
+    assert torch.equal(ops.tssa(w, temp)[0], plain.tssa(w, temp)[0])
+
+
+W, TEMP, BIAS = (torch.ones(shape, device=DEVICE) for shape in ((2, 3, 12), (4, 1), (4, 5, 1)))
+
+
+def backward(**changed):
+    _, pi, energy, moment, pi_sum = call.tssa_forward(W, TEMP)
+    kept = dict(pi=pi, energy=energy, moment=moment, pi_sum=pi_sum) | changed
+    return call.tssa_backward(W, None, W, TEMP, *kept.values())
+
+
+def causal_backward(**changed):
+    _, pi, _, carry, pi_carry = call.tssa_causal_forward(W, TEMP, BIAS, None, 0)
+    kept = dict(pi=pi, carry=carry, pi_carry=pi_carry) | changed
+    return call.tssa_causal_backward(W, None, W, TEMP, BIAS, 0, *kept.values())
+
+
+@pytest.mark.parametrize(
+    "words, run",
+    [
+        ("12 channels of w cannot be split over 5 heads", lambda: call.tssa(W, W.new_ones(5, 1))),
+        ("do not take 4 heads of 3 features of torch.float64", lambda: call.tssa(W.double(), TEMP)),
+        ("do not take 64 heads of 129 features", lambda: call.tssa(W.new_ones(1, 1, 64 * 129), W.new_ones(64, 1))),
+        ("energy must be .2, 12. of torch.float32", lambda: backward(energy=W.new_ones(2, 11))),
+        ("pi must be .2, 4, 3. of torch.float32", lambda: backward(pi=W.new_ones(2, 4, 3).double())),
+        ("carry must be .2, 1, 24.", lambda: causal_backward(carry=W.new_ones(2, 1, 23))),
+        ("denom_bias must be .heads, positions, 1.", lambda: call.tssa_causal(W, TEMP, BIAS[:3])),
+    ],
+)
+def test_refusals(words, run):
+    with pytest.raises(ValueError, match=words):
+        run()
+
+
+def test_lengths_beyond_the_tokens_are_cut():
+    """The operators cannot read lengths on a GPU without waiting for it; they must not leave the tensors."""
+    w, temp = torch.randn(2, 9, 12, device=DEVICE), torch.ones(3, 1, device=DEVICE)
+    y, pi = call.tssa(w, temp, torch.tensor([1 << 40, -5], device=DEVICE))
+    torch.testing.assert_close(y[0], call.tssa(w, temp)[0][0])
+    assert not y[1].any() and not pi[1].any()
+
+
+def test_schemas_are_those_of_the_library():
+    text = (ROOT / "tost/ops/schemas.h").read_text()
+    entries = text[text.index("{", text.index("kTssaSchemas")) :].replace('"\n', '" ')
+    schemas = [re.sub(r'"\s+"', "", entry).strip(' \n{"') for entry in entries.split('",')[:-1]]
+    assert tuple(schemas) == _library._SCHEMAS
