@@ -4,8 +4,9 @@
 usage: triton_report.py [--targets sm_80,sm_90,sm_120,gfx942] [--shapes bf16:8x48,...] [--all] [--jobs N]
 
 What is compiled is what the operators launch for tokens of these shapes (dtype:heads x width), whole samples and cut
-ones. Without --all a row shows the worst launch of a kernel's passes. Exits 1 where a kernel fails to compile, spills
-more than 64 bytes, contains an atomic operation, or reads what other threads wrote without a barrier between.
+ones. Without --all a row shows the most registers, and spilled bytes, of a kernel's launches. Exits 1 where a kernel
+fails to compile, spills more than 64 bytes, contains an atomic operation, or reads what other threads wrote without a
+barrier between.
 """
 
 import argparse
@@ -126,19 +127,24 @@ def measure(target, shape, launch):
     return row
 
 
-def print_table(rows, every):
-    """Markdown; the passes of a kernel are one row unless `every`."""
-    if not every:
-        groups = {}
-        for row in rows:
-            groups.setdefault((row["target"], row["shape"], row["kernel"]), []).append(row)
-        rows = [{**group[0], **{key: max(row[key] for row in group) for key in ("registers", "spills", "shared")},
-                 "pass": f"{len(group)} launches"} for group in groups.values()]
+def print_all(rows):
+    """A row for each launch, in Markdown."""
     columns = ("target", "shape", "kernel", "pass", "tile", "warps", "registers", "spills", "shared")
-    columns = [column for column in columns if every or column not in ("tile", "warps")]
     print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
     for row in rows:
         print("| " + " | ".join(str(row[column]) for column in columns) + " |")
+
+
+def print_worst(rows, targets):
+    """The most registers and spilled bytes of a kernel's launches, a column for each target, in Markdown."""
+    cells = {}
+    for row in rows:
+        cells.setdefault((row["shape"], row["kernel"]), {}).setdefault(row["target"], []).append(row)
+    print("| shape | kernel | launches | " + " | ".join(targets) + " |\n|" + "---|" * (3 + len(targets)))
+    for (shape, kernel), by_target in cells.items():
+        worst = [[max(row[key] for row in by_target[target]) for key in ("registers", "spills")] for target in targets]
+        numbers = " | ".join(f"{registers} + {spills} B" if spills else str(registers) for registers, spills in worst)
+        print(f"| {shape} | {kernel} | {len(by_target[targets[0]])} | {numbers} |")
 
 
 def main():
@@ -156,7 +162,10 @@ def main():
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         rows = list(pool.map(measure, *zip(*wanted)))
     print(f"Triton {triton.__version__}\n")
-    print_table(rows, options.all)
+    if options.all:
+        print_all(rows)
+    else:
+        print_worst(rows, options.targets.split(","))
     wrong = [row for row in rows if row["wrong"]]
     spilling = [row["spills"] for row in rows if row["spills"]]
     for row in wrong:

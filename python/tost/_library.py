@@ -188,6 +188,10 @@ _kept = []  # registrations, which last as long as these objects
 
 def add_triton(key="CUDA"):
     """Registers the Triton kernels (tost._triton) for a dispatch key."""
+    import triton
+
+    if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 6):
+        raise ImportError(f"they need Triton 3.6 or newer, and this is {triton.__version__}")
     from . import _triton
 
     library = torch.library.Library("tost", "FRAGMENT")
@@ -213,7 +217,8 @@ def _try_triton():
         return "TOST_TRITON=1 would use the Triton kernels, which no GPU has run yet"
     try:
         add_triton()
-    except (ImportError, OSError, RuntimeError) as error:
+    except Exception as error:  # whatever it is, the plain form runs
+        warnings.warn(f"tost: the Triton kernels cannot be loaded, so torch's own operators run on GPUs: {error}")
         return f"the Triton kernels cannot be loaded: {error}"
     return None
 
@@ -221,7 +226,11 @@ def _try_triton():
 def takes(w, temp):
     """Whether the kernels of w's device, if there are any, take these inputs."""
     limit = _limits.get(w.device.type)
-    return limit is None or limit(w, temp)
+    if limit is None or limit(w, temp):
+        return True
+    if not torch.compiler.is_compiling():
+        warnings.warn(f"tost: the plain form runs for {temp.shape[0]} heads of {w.shape[2]} channels, which is slower")
+    return False
 
 
 def why_plain():

@@ -355,11 +355,12 @@ def _causal_backward(w, wb, wt, g, gb, gt, grad_pi, temp, bias, pi, carry, pi_ca
         d = dlogit * tl.load(temp + h)
         tl.store(da + at, d, mask=there)
     else:
-        norm = tl.load(pi_carry + row * H + h).to(tl.float32) + tl.cumsum(share, 0) + 1e-8
+        before = tl.load(pi_carry + row * H + h).to(tl.float32)
+        norm = (before + tl.cumsum(tl.sum(share, 1), 0) + 1e-8)[:, None]  # Triton 3.6 fails at scans of columns
     if PASS == 4:
         d = _load(da + at, there)
     per_token = tl.zeros([CHUNK, 1], tl.float32)  # sums over features: PASS 2: dPi, PASS 3: a
-    z = tl.zeros([CHUNK, 1], tl.float32)
+    z = tl.zeros([CHUNK], tl.float32)
 
     for start in range(0, P, F):
         i = start + tl.arange(0, F)[None, :]
@@ -377,7 +378,7 @@ def _causal_backward(w, wb, wt, g, gb, gt, grad_pi, temp, bias, pi, carry, pi_ca
             else:
                 rs = _load(later + turned * 2 * C + C + c, exists) + tl.cumsum(r, 0, reverse=True)
             if PASS != 4:
-                z += tl.sum(pull * (moment * inverse), 1, keep_dims=True)
+                z += tl.sum(pull * (moment * inverse), 1)
             if PASS == 2:
                 per_token += tl.sum(x * (x * rs - grad * damping), 1, keep_dims=True)
         if PASS >= 3:
@@ -394,10 +395,10 @@ def _causal_backward(w, wb, wt, g, gb, gt, grad_pi, temp, bias, pi, carry, pi_ca
             tl.store(dw + (b * N + t) * C + c, value.to(dw.dtype.element_ty), mask=there & exists)
 
     if PASS == 1:
-        tl.store(part + turned * (C + H) + C + h, tl.sum(tl.sum(z, 1), 0))
+        tl.store(part + turned * (C + H) + C + h, tl.sum(z, 0))
     if PASS == 2:
         z_sum = tl.load(z_later + turned * H + h).to(tl.float32) + tl.cumsum(z, 0, reverse=True)
-        value = per_token - z_sum
+        value = per_token - z_sum[:, None]
         if grad_pi is not None:
             value += _load(grad_pi + at, there)
         tl.store(dpi + at, value, mask=there)
@@ -519,7 +520,8 @@ def _causal_sizes(w, temp, whole):
     sizes = _sizes(w, temp)
     token = sizes["H2"] * sizes["P2"]
     warps = max(1, min(16, token // 256))
-    tile = max(1, min((512 if whole else 1024) * warps // token, _power(w.shape[1]), _CHUNK))
+    elements = min(512 * warps, _TILE) if whole else 1024 * warps  # of a tile; `whole` keeps float64 sums besides
+    tile = max(1, min(elements // token, _power(w.shape[1]), _CHUNK))
     return dict(sizes, T=tile, num_warps=warps, **_OPTIONS)
 
 

@@ -32,9 +32,10 @@ def _transformed():
 def _plain(w, temp):
     return (
         w.dtype == torch.float64
-        or not (_library.runs_on(w.device) and _library.takes(w, temp))
+        or not _library.runs_on(w.device)
         or _exporting()
         or _transformed()
+        or not _library.takes(w, temp)
     )
 
 

@@ -60,7 +60,7 @@ def poisoned_memory(monkeypatch):
     torch.manual_seed(0)
     if DEVICE == "cpu":
         monkeypatch.setattr(_triton, "_multiprocessors", lambda device: 4)
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(True, warn_only=DEVICE != "cpu")  # the plain form's cumsum is not, on a GPU
     torch.utils.deterministic.fill_uninitialized_memory = True
     yield
     torch.use_deterministic_algorithms(False)
@@ -172,7 +172,8 @@ def compare(names, case, dtype, operator, definition, inputs, more):
         error, plain_error = (float((x.double() - b).abs().max()) for x in (a, c))
         largest = float(b.abs().max())
         floor = 3e-7 * case.width * (1 + terms) if name in ("dtemp", "dbias") else 0.0
-        allowed = 3 * plain_error + 1e-6 * largest + floor
+        unit = 1e-6 if DEVICE == "cpu" else 4e-6  # a GPU's roots, quotients and exponentials are approximations
+        allowed = 3 * plain_error + unit * largest + floor
         assert error <= allowed, f"{name}: {error:.2e} of {largest:.2e}, allowed {allowed:.2e}"
 
 
@@ -350,8 +351,8 @@ def test_the_widest_token(schedule):
         assert _triton.takes(w, temp)
         torch.testing.assert_close(call.tssa(w, temp), plain.tssa(w, temp), rtol=1e-5, atol=1e-6)
     w, temp = torch.randn(1, 3, 33 * 129, device=DEVICE), torch.ones(33, 1, device=DEVICE)
-    assert not _triton.takes(w, temp)
-    assert torch.equal(ops.tssa(w, temp)[0], plain.tssa(w, temp)[0])
+    with pytest.warns(UserWarning, match="the plain form runs for 33 heads of 4257 channels"):
+        assert torch.equal(ops.tssa(w, temp)[0], plain.tssa(w, temp)[0])
 
 
 W, TEMP, BIAS = (torch.ones(shape, device=DEVICE) for shape in ((2, 3, 12), (4, 1), (4, 5, 1)))
