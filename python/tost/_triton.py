@@ -520,7 +520,7 @@ def _causal_sizes(w, temp, whole):
     sizes = _sizes(w, temp)
     token = sizes["H2"] * sizes["P2"]
     warps = max(1, min(16, token // 256))
-    elements = min(512 * warps, _TILE) if whole else 1024 * warps  # of a tile; `whole` keeps float64 sums besides
+    elements = min(512 * warps, _TILE) if whole else 1024 * warps  # of a tile; `whole` also keeps float64 sums
     tile = max(1, min(elements // token, _power(w.shape[1]), _CHUNK))
     return dict(sizes, T=tile, num_warps=warps, **_OPTIONS)
 

@@ -2,7 +2,7 @@
 
 The cases are those of tost/ops/tssa_cases_test_util.h, cut to what the interpreter runs in some minutes. Fresh memory
 and padding are NaN, so that a result that depends on either fails. On a GPU the same tests run the compiled kernels:
-TOST_TEST_DEVICE=cuda (scripts/gpu_session.py).
+TOST_TEST_DEVICE=cuda (scripts/gpu_session.py). `python test_triton.py` prints a table of deviations.
 """
 
 import math
@@ -153,8 +153,12 @@ def leaves_of(*tensors):
     return [x.detach().requires_grad_() for x in tensors]
 
 
-def compare(names, case, dtype, operator, definition, inputs, more):
-    """Bounds are multiples of what the plain form itself errs by in this dtype."""
+NAMES = ("y", "pi", "dw", "dtemp")
+CAUSAL_NAMES = ("y", "pi", "state", "dw", "dtemp", "dbias")
+
+
+def deviations(names, case, dtype, operator, definition, inputs, more):
+    """(name, error, the plain form's error in this dtype, largest value, size of the terms) of every result."""
     batch, tokens, _ = case.shape
     grads = [case.tokens(dtype, 1.0, poison=False), torch.randn(batch, case.heads, tokens, device=DEVICE)]
     exact = results(definition, leaves_of(*(x.double() for x in inputs)), grads, more)
@@ -167,10 +171,14 @@ def compare(names, case, dtype, operator, definition, inputs, more):
         assert a.shape == b.shape and a.dtype == c.dtype
         assert torch.isfinite(a).all(), name
         assert torch.equal(a, d), f"{name} differs from run to run"
-        if a.numel() == 0:
-            continue
-        error, plain_error = (float((x.double() - b).abs().max()) for x in (a, c))
-        largest = float(b.abs().max())
+        if a.numel() != 0:
+            errors = (float((x.double() - b).abs().max()) for x in (a, c))
+            yield name, *errors, float(b.abs().max()), terms
+
+
+def compare(names, case, *rest):
+    """Bounds are multiples of what the plain form itself errs by in this dtype."""
+    for name, error, plain_error, largest, terms in deviations(names, case, *rest):
         floor = 3e-7 * case.width * (1 + terms) if name in ("dtemp", "dbias") else 0.0
         unit = 1e-6 if DEVICE == "cpu" else 4e-6  # a GPU's roots, quotients and exponentials are approximations
         allowed = 3 * plain_error + unit * largest + floor
@@ -181,7 +189,7 @@ def compare(names, case, dtype, operator, definition, inputs, more):
 def test_values_and_gradients(case, schedule):
     lengths = None if case.lengths is None else torch.tensor(case.lengths, device=DEVICE)
     inputs = (case.tokens(torch.float32), case.temps())
-    compare(("y", "pi", "dw", "dtemp"), case, torch.float32, call.tssa, plain.tssa, inputs, (lengths,))
+    compare(NAMES, case, torch.float32, call.tssa, plain.tssa, inputs, (lengths,))
 
 
 HALVES = [case for case in CASES + RAGGED if case.name in ("width48", "ragged", "rows_apart", "w17", "one_token")]
@@ -192,7 +200,7 @@ HALVES = [case for case in CASES + RAGGED if case.name in ("width48", "ragged", 
 def test_half_precision(case, dtype, schedule):
     lengths = None if case.lengths is None else torch.tensor(case.lengths, device=DEVICE)
     inputs = (case.tokens(dtype), case.temps())
-    compare(("y", "pi", "dw", "dtemp"), case, dtype, call.tssa, plain.tssa, inputs, (lengths,))
+    compare(NAMES, case, dtype, call.tssa, plain.tssa, inputs, (lengths,))
 
 
 def state_before(case):
@@ -208,12 +216,15 @@ CAUSAL = [case for case in CASES if case.name not in SLOW]
 CAUSAL += [Case("heads33", 1, 9, 33, 1), Case("width48", 1, 100, 4, 48)]
 
 
-def check_causal(case, dtype, state):
+def causal_call(case, dtype, state):
+    """The operator, its plain form and the inputs."""
     bias = torch.linspace(-0.1, 0.2, case.heads * 9, device=DEVICE).view(case.heads, 9, 1)
     more = (state_before(case), 4) if state else (None, 0)
-    names = ("y", "pi", "state", "dw", "dtemp", "dbias")
-    inputs = (case.tokens(dtype), case.temps(), bias)
-    compare(names, case, dtype, call.tssa_causal, plain.tssa_causal, inputs, more)
+    return call.tssa_causal, plain.tssa_causal, (case.tokens(dtype), case.temps(), bias), more
+
+
+def check_causal(case, dtype, state):
+    compare(CAUSAL_NAMES, case, dtype, *causal_call(case, dtype, state))
 
 
 @pytest.mark.parametrize("state", [False, True], ids=["start", "state"])
@@ -400,3 +411,32 @@ def test_schemas_are_those_of_the_library():
     entries = text[text.index("{", text.index("kTssaSchemas")) :].replace('"\n', '" ')
     schemas = [re.sub(r'"\s+"', "", entry).strip(' \n{"') for entry in entries.split('",')[:-1]]
     assert tuple(schemas) == _library._SCHEMAS
+
+
+def print_deviations():
+    """The largest error over some cases, and that of the plain form in brackets: relative to the largest value, for
+    dtemp and dbias, which are sums of terms that cancel, to the sum of these."""
+    torch.use_deterministic_algorithms(True, warn_only=DEVICE != "cpu")
+    shown = ("width48", "w17", "rows_apart", "n66", "width256", "tiny", "large")
+    cases = [case for case in CAUSAL if case.name in shown]
+    print("| | dtype | " + " | ".join(CAUSAL_NAMES) + " |\n|" + "---|" * (2 + len(CAUSAL_NAMES)))
+    for causal, dtype in ((causal, dtype) for causal in (False, True) for dtype in FLOATS):
+        worst = {name: (0.0, 0.0) for name in (CAUSAL_NAMES if causal else NAMES)}
+        for case in cases:
+            if dtype == torch.float16 and case.name in ("tiny", "large"):
+                continue  # beyond what it holds
+            for multiprocessors in (0, 64):
+                _triton._multiprocessors = lambda device: multiprocessors
+                torch.manual_seed(0)
+                rest = (call.tssa, plain.tssa, (case.tokens(dtype), case.temps()), ())
+                rest = causal_call(case, dtype, True) if causal else rest
+                for name, error, plain_error, largest, terms in deviations(tuple(worst), case, dtype, *rest):
+                    largest = terms if name in ("dtemp", "dbias") else largest
+                    worst[name] = tuple(max(a, b / largest) for a, b in zip(worst[name], (error, plain_error)))
+        cells = ("{:.0e} ({:.0e})".format(*worst[name]) if name in worst else "" for name in CAUSAL_NAMES)
+        row = ("causal" if causal else "both directions", str(dtype)[6:], *cells)
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    print_deviations()
