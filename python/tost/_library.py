@@ -3,7 +3,9 @@
 A process has them once. Where libtost_torch.so, the library of the C++ build, was loaded first, its operators are used.
 """
 
+import importlib
 import importlib.util
+import os
 import re
 import sys
 import warnings
@@ -169,6 +171,71 @@ if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_fo
     _devices.add("cuda")
 
 
+# Those of tost/ops/schemas.h, for a package without its extension.
+_SCHEMAS = (
+    "tssa(Tensor w, Tensor temp, Tensor? lengths=None) -> (Tensor y, Tensor pi)",
+    "tssa_forward(Tensor w, Tensor temp, Tensor? lengths=None) -> "
+    "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)",
+    "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor energy, Tensor moment, "
+    "Tensor pi_sum, Tensor? lengths=None) -> (Tensor grad_w, Tensor grad_temp)",
+    "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, SymInt position=0) "
+    "-> (Tensor y, Tensor pi, Tensor state)",
+    "tssa_causal_forward(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state, SymInt position) "
+    "-> (Tensor y, Tensor pi, Tensor state, Tensor carry, Tensor pi_carry)",
+    "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
+    "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
+)
+_limits = {}  # by type of device: whether the kernels take these inputs
+_kept = []  # registrations, which last as long as these objects
+
+
+def add_triton(key="CUDA"):
+    """Registers the Triton kernels (tost._triton) for a dispatch key."""
+    import triton
+
+    if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 6):
+        raise ImportError(f"they need Triton 3.6 or newer, and this is {triton.__version__}")
+    from . import _triton
+
+    library = torch.library.Library("tost", "FRAGMENT")
+    _kept.append(library)
+    if not available():
+        for schema in _SCHEMAS:
+            library.define(schema)
+        _kept.append(_register())
+    for name, kernel in _triton.KERNELS.items():
+        library.impl(name, kernel, key)
+    for name, composite in (("tssa", _tssa), ("tssa_causal", _tssa_causal)):  # those of the C++ library are not
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"tost::{name}", "CompositeImplicitAutograd"):
+            library.impl(name, composite, key)
+    _devices.update((key.lower(), "meta"))
+    _limits[key.lower()] = _triton.takes
+
+
+def _try_triton():
+    """Why the Triton kernels do not run on a GPU, or None where they do."""
+    if not torch.cuda.is_available() or runs_on(torch.device("cuda")):
+        return "no GPU needs them"
+    if os.environ.get("TOST_TRITON") != "1":
+        return "TOST_TRITON=1 would use the Triton kernels, which no GPU has run yet"
+    try:
+        add_triton()
+    except Exception as error:  # whatever it is, the plain form runs
+        warnings.warn(f"tost: the Triton kernels cannot be loaded, so torch's own operators run on GPUs: {error}")
+        return f"the Triton kernels cannot be loaded: {error}"
+    return None
+
+
+def takes(w, temp):
+    """Whether the kernels of w's device, if there are any, take these inputs."""
+    limit = _limits.get(w.device.type)
+    if limit is None or limit(w, temp):
+        return True
+    if not torch.compiler.is_compiling():
+        warnings.warn(f"tost: the plain form runs for {temp.shape[0]} heads of {w.shape[2]} channels, which is slower")
+    return False
+
+
 def why_plain():
     """Why everything runs in the plain form, or None where there are kernels."""
     return None if available() else str(_loaded)
@@ -183,3 +250,6 @@ def instruction_set():
 def runs_on(device):
     """Whether the operators have a kernel for this device."""
     return device.type in _devices
+
+
+why_no_triton = _try_triton()

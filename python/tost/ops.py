@@ -29,8 +29,14 @@ def _transformed():
     )
 
 
-def _plain(w):
-    return w.dtype == torch.float64 or not _library.runs_on(w.device) or _exporting() or _transformed()
+def _plain(w, temp):
+    return (
+        w.dtype == torch.float64
+        or not _library.runs_on(w.device)
+        or _exporting()
+        or _transformed()
+        or not _library.takes(w, temp)
+    )
 
 
 def tssa(w, temp, lengths=None):
@@ -44,7 +50,7 @@ def tssa(w, temp, lengths=None):
         _inputs.check(w, temp, lengths)
     if lengths is not None and not (_is_compiling() or _exporting() or _transformed()):
         _inputs.check_range(lengths, w.shape[1])
-    if _plain(w):
+    if _plain(w, temp):
         return plain.tssa(w, temp, lengths)
     if w.dtype == torch.float16 and w.device.type == "cpu":
         y, pi = torch.ops.tost.tssa(w.float(), temp, lengths)
@@ -62,7 +68,7 @@ def tssa_causal(w, temp, denom_bias, state=None, position=0):
     """
     if not torch.jit.is_tracing():
         _inputs.check_causal(w, temp, denom_bias, state, position)
-    if _plain(w):
+    if _plain(w, temp):
         return plain.tssa_causal(w, temp, denom_bias, state, position)
     if w.dtype == torch.float16 and w.device.type == "cpu":
         y, pi, after = torch.ops.tost.tssa_causal(w.float(), temp, denom_bias, state, position)

@@ -25,7 +25,8 @@ def info():
     lines = [f"tost {__version__}, torch {torch.__version__}, Python {platform.python_version()}, {platform.platform()}"]
     lines.append(f"cpu: {path('cpu')}" + (f" ({why})" if why else f" kernels, {torch.get_num_threads()} threads"))
     if torch.cuda.is_available():
-        lines.append(f"cuda: {torch.cuda.get_device_name()}: {path('cuda')}")
+        why = f" ({_library.why_no_triton})" if path("cuda") == "plain form" else ""
+        lines.append(f"cuda: {torch.cuda.get_device_name()}: {path('cuda')}{why}")
     return "\n".join(lines)
 
 
