@@ -21,8 +21,8 @@ endif()
 # What users may include; docs/cpp.md says what each is for. Installed with the headers that these include.
 set(public_headers
     tost/base/error.h
-    tost/kinds/language/generate.h tost/kinds/vision/image_runner.h tost/kinds/language/file.h tost/kinds/language/place.h
-    tost/kinds/vision/model_file.h tost/kinds/vision/predict.h tost/kinds/sequence/file.h tost/kinds/sequence/predict.h
+    tost/kinds/language/generate.h tost/kinds/vision/image_runner.h tost/kinds/language/file.h tost/kinds/language/engine.h
+    tost/kinds/vision/model_file.h tost/kinds/sequence/file.h tost/kinds/sequence/eval.h
     tost/kinds/vision/image_classifier.h tost/kinds/language/model.h tost/kinds/sequence/classifier.h
     tost/kinds/vision/presets.h
     tost/ops/coding_rate.h tost/ops/tssa.h tost/ops/tssa_causal.h tost/ops/tssa_causal_plain.h tost/ops/tssa_plain.h

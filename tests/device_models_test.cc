@@ -2,15 +2,15 @@
 // it.
 #include <gtest/gtest.h>
 
-#include "tost/base/error.h"
 #include "tests/device_test_util.h"
+#include "tost/base/error.h"
 #include "tost/kinds/language/model.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/nn/mixer_tssa_tied.h"
+#include "tost/nn/block.h"
+#include "tost/nn/mixer_tssa.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
-#include "tost/nn/recompute.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/testing/stand_in_gpu.h"

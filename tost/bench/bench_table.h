@@ -1,4 +1,4 @@
-// What the tables of measurements share: where they were made, and rows as CSV, JSON and text.
+// What the tables of measurements share: where they were made, and rows as JSON and text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,14 +8,14 @@
 
 namespace tost {
 
-// Where and of what a row was measured; stands in every row of CSV and JSON.
+// Where and of what a row was measured; part of every row in JSON.
 struct BenchOrigin {
   std::string cpu, features, isa;  // features separated by blanks
   std::string version, commit, build, compiler, torch;
   std::string date;  // UTC, 2025-01-31T12:00:00Z
 };
 
-using BenchRowJson = nlohmann::ordered_json;  // flat; its order is that of the columns of CSV
+using BenchRowJson = nlohmann::ordered_json;  // flat
 
 void add_origin(BenchRowJson& row, const BenchOrigin& origin);
 // A line for the foot of a table.
@@ -23,22 +23,6 @@ std::string origin_line(const BenchOrigin& origin);
 
 // Null for what was not measured: not above 0, or not finite.
 BenchRowJson measured(double value);
-
-// Quoted where a field of a CSV file needs it (RFC 4180).
-std::string csv_field(const std::string& text);
-
-// The names of a row's columns, and their values, as a line of CSV.
-std::string csv_head(const BenchRowJson& columns);
-std::string csv_line(const BenchRowJson& row);
-
-// A line with the names of the columns, those of `flat(Row())`, and a line with flat(row) for each
-// row. `flat` gives a BenchRowJson.
-template <class Row, class Flat>
-std::string csv_table(const std::vector<Row>& rows, const Flat& flat) {
-  std::string text = csv_head(flat(Row()));
-  for (const Row& row : rows) text += csv_line(flat(row));
-  return text;
-}
 
 // {"rows": [...]} with json_of(row) for each row, a flat object that may also hold lists.
 template <class Row, class ToJson>

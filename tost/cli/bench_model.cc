@@ -14,7 +14,6 @@
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/cli/result_file.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/device.h"
 #include "tost/study/model_bench.h"
@@ -35,7 +34,6 @@ struct BenchModelFlags {
 };
 
 std::string formatted(const std::string& format, const std::vector<ModelBenchRow>& rows) {
-  if (format == "csv") return model_bench_csv(rows, bench_origin());
   if (format == "json") return json_text(model_bench_json(rows, bench_origin()), 2) + "\n";
   const std::string work = model_work_markdown(rows);
   return model_bench_markdown(rows, bench_origin()) + (work.empty() ? "" : "\n" + work);

@@ -10,13 +10,12 @@
 #include "tost/base/text.h"
 #include "tost/cli/build_info.h"
 #include "tost/cli/options.h"
-#include "tost/cli/result_file.h"
 #include "tost/kernels/isa.h"
 
 namespace tost {
 namespace {
 
-constexpr const char* kFormats[] = {"md", "csv", "json"};
+constexpr const char* kFormats[] = {"md", "json"};
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -49,11 +48,11 @@ BenchOrigin bench_origin() {
 }
 
 void add_output_options(CLI::App& command, BenchOutput& output) {
-  add_value(command, "--format", output.format, "md, csv or json");
+  add_value(command, "--format", output.format, "md or json");
   command.add_flag("--json", output.json, "The same as --format json");
   command
       .add_option("--output", output.files,
-                  "Write the rows to these files; .md, .csv and .json say the format")
+                  "Write the rows to these files; .md and .json say the format")
       ->delimiter(',');
 }
 
@@ -63,7 +62,7 @@ void check_output(BenchOutput& output) {
   for (const char* format : kFormats) {
     if (output.format == format) return;
   }
-  fail_usage("--format is '", output.format, "'; it must be md, csv or json.");
+  fail_usage("--format is '", output.format, "'; it must be md or json.");
 }
 
 void write_bench_files(const BenchOutput& output, const BenchFormatter& formatted) {

@@ -14,7 +14,7 @@ namespace tost {
 BenchOrigin bench_origin();
 
 struct BenchOutput {
-  std::string format = "md";  // or csv, json
+  std::string format = "md";  // or json
   std::vector<std::string> files;
   bool json = false;  // the same as format json
 };

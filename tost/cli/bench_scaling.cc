@@ -7,12 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tost/base/error.h"
-#include "tost/base/file.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/cli/result_file.h"
 #include "tost/cli/terminal.h"
 #include "tost/kernels/isa.h"
 #include "tost/kinds/sequence/classifier.h"
@@ -27,7 +25,6 @@ struct BenchScalingOptions {
   std::string tokens;
   double max_gib = 0;
   int64_t fit_from = 4096, fit_to = 0;
-  std::string csv;
   CLI::Option *mixers_flag = nullptr, *fit_from_flag = nullptr;
 };
 
@@ -49,7 +46,6 @@ ScalingOptions checked(const BenchScalingOptions& options) {
     fail_usage("--fit-from ", options.fit_from, " leaves nothing to fit up to the longest length, ",
                bench.tokens.back(), "; make it shorter.");
   }
-  check_output_file("csv", options.csv);
   check_scaling_options(bench);
   if (!bench.network.empty()) {
     const auto preset = sequence_preset(bench.network);
@@ -109,7 +105,6 @@ void run_bench_scaling(const BenchScalingOptions& options) {
   }
   const int64_t to = options.fit_to > 0 ? options.fit_to : bench.tokens.back();
   const auto summary = summarize_scaling(bench, result, options.fit_from, to);
-  if (!options.csv.empty()) write_file_atomic(options.csv, scaling_csv(result));
   if (result.interrupted) set_exit_code(kExitInterrupted);
   if (!options.run.json) {
     std::cout << "\n" << scaling_table(bench, result, summary);
@@ -155,7 +150,6 @@ void add_results(CLI::App& command, BenchScalingOptions& options) {
   options.fit_from_flag =
       add_value(command, "--fit-from", options.fit_from, "First length of the fitted exponents");
   add_value(command, "--fit-to", options.fit_to, "Last one (0: the longest)");
-  command.add_option("--csv", options.csv, "Write every point to this file");
 }
 
 }  // namespace
@@ -169,7 +163,7 @@ void add_bench_scaling_command(CLI::App& bench) {
   add_results(*command, *options);
   add_run_options(*command, options->run);
   add_example(*command,
-              "  tost bench scaling --modes forward --csv scaling.csv\n"
+              "  tost bench scaling --modes forward --json\n"
               "  tost bench scaling --mixers tssa,softmax --tokens 1k,4k,16k --threads 2\n"
               "  tost bench scaling --network tost_lra_text --tokens 1k,4k,16k\n"
               "  tost bench scaling --causal --dim 256 --heads 4 --tokens 1k,64k,1M");

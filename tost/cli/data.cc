@@ -10,7 +10,6 @@
 #include "tost/cli/data_sequences.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/cli/result_file.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/export.h"
 #include "tost/data/named_sets.h"
@@ -164,8 +163,7 @@ void add_sheet(CLI::App& data) {
   CLI::App* command = data.add_subcommand("sheet", "A contact sheet of the first pictures as PNG");
   auto options = std::make_shared<DataCommandFlags>();
   add_data_options(*command, options->data, true);
-  command->get_option("--data")->description(
-      "Folder of the pictures, or generated: shapes");
+  command->get_option("--data")->description("Folder of the pictures, or generated: shapes");
   command
       ->add_option("--out", options->out, "PNG file to write (x.png); one that exists is replaced")
       ->required();

@@ -43,10 +43,7 @@ void run_tokens(const DataTokensFlags& options) {
   wanted.stop = [stop] { return stop->load(); };
   const auto result = export_tokens(options.text, options.out, wanted);
   progress.finish();
-  if (!result) {
-    std::cerr << "interrupted; nothing was written\n";
-    return set_exit_code(kExitInterrupted);
-  }
+  if (!result) return say_interrupted("interrupted; nothing was written");
   if (options.run.json) return print_json(report(*result, options));
   for (const auto& [split, tokens] : result->tokens) {
     std::cout << split << ": " << human_number(tokens) << " tokens of "

@@ -99,54 +99,53 @@ void run_scores(const CLI::App& app, const Kind& kind, EvalCommand& command) {
   request.stop = stop_flag();
   json report = kind.score(request);
   progress.finish();
-  if (report.is_null()) {
-    std::cerr << "interrupted\n";
-    return set_exit_code(kExitInterrupted);
-  }
+  if (report.is_null()) return say_interrupted();
   report["data"] = command.data.path;
   command.run.json ? print_json(report) : print_scores(report);
 }
 
 // Scores a run folder as its training was set: data, batch, precision and weights. False where
 // --data is given, or nothing tells the data.
-bool score_run_data(const CLI::App& app, const EvalCommand& options) {
+bool score_run_data(const CLI::App& app, const Kind& kind, EvalCommand& options) {
   const std::filesystem::path file = std::filesystem::path(options.checkpoint) / kConfigFile;
   if (app.count("--data") > 0 || !is_plain_file(file)) return false;
-  const json saved = read_config_file(file);
-  const RunKind& kind = choose_run_kind(json::object(), &saved);
-  if (!kind.score) return false;
+  json saved = read_config_file(file);
+  const RunKind& run = choose_run_kind(json::object(), &saved);
+  if (!run.scored) return false;
+  saved = merge(run.usual(saved.value("recipe", run.recipes.front())), saved);
   for (const char* flag : {"--data-format", "--holdout", "--batch", "--precision", "--ema",
                            "--per-class", "--engine", "--device"}) {
     if (app.count(flag) > 0) fail_usage(flag, " needs --data; without it the run's settings hold.");
   }
   set_threads(options.run.threads);
-  const std::string split = options.split.empty() ? "test" : options.split;
-  const Corruption& damage = options.score.corruption;
-  json rule{{"split", split}, {"corruptions", nullptr}};
-  if (damage.active()) {
-    if (!kind.corruptible) fail_usage("--corrupt goes with image models; leave it out.");
-    check_corruption(damage);
-    rule["corruptions"] = {{"kinds", json::array({damage.kind})},
-                           {"strengths", json::array({damage.strength})},
-                           {"split", split}};
-  }
-  const auto found = kind.score(options.checkpoint, rule, stop_flag());
-  if (!found) {
-    std::cerr << "interrupted\n";
-    set_exit_code(kExitInterrupted);
+  ScoreRequest& request = options.score;
+  request.file = options.checkpoint;
+  request.as_trained = true;
+  request.weights = saved.at("evaluate_ema").get<bool>() ? Weights::kEma : Weights::kRaw;
+  request.precision = saved.at("precision");
+  request.batch = saved.at("eval_batch");
+  request.split = options.split.empty() ? "test" : options.split;
+  request.engine = false;
+  request.workers = 0;
+  std::vector<std::string> keys = kind.data_keys;
+  keys.insert(keys.end(), {"data", "data_format", "holdout"});
+  for (const std::string& key : keys) request.data[key] = saved.at(key);
+  request.stop = stop_flag();
+  const json found = kind.score(request);
+  if (found.is_null()) {
+    say_interrupted();
     return true;
   }
-  json report = found->scores;
-  if (damage.active()) {
-    report = {{"top1", found->corrupted.at(damage.kind).front()},
-              {"corruption", {{"kind", damage.kind}, {"strength", damage.strength}}}};
+  json report{{"split", request.split}, {"top1", found["top1"]}};
+  for (const char* key : {"top5", "loss"}) {
+    if (found.contains(key) && !found.contains("corruption")) report[key] = found[key];
   }
-  report["split"] = split;
+  if (found.contains("corruption")) report["corruption"] = found["corruption"];
   if (options.run.json) {
     print_json(report);
   } else {
     std::cout << "top1    " << format_text("%.2f", 100 * report["top1"].get<double>()) << " % ("
-              << split << ")\n";
+              << request.split << ")\n";
   }
   return true;
 }
@@ -155,7 +154,7 @@ void run_eval(const CLI::App& app, const KindFlags& flags, EvalCommand& command)
   const Kind& kind =
       kind_named(model_kind(command.checkpoint, command.ema ? Weights::kEma : Weights::kRaw));
   check_kind(kind, flags);
-  if (score_run_data(app, command)) return;
+  if (score_run_data(app, kind, command)) return;
   if (app.count("--batch") > 0 && command.batch < 1) {
     fail_usage("--batch is ", command.batch, "; at least 1 is needed.");
   }

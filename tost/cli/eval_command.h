@@ -12,7 +12,7 @@
 #include "tost/data/dataset.h"
 #include "tost/kinds/kind.h"
 #include "tost/kinds/language/file.h"
-#include "tost/kinds/language/loss.h"
+#include "tost/kinds/language/scores.h"
 
 namespace tost {
 
@@ -40,11 +40,6 @@ struct EvalCommand {
 
 // Throws a usage Error unless --data was given.
 void require_data(const CLI::App& app);
-
-// The report on data of a task of tokens (token_task.h); nothing when interrupted.
-std::optional<nlohmann::json> run_answers(LoadedLanguage& language, const EvalCommand& command,
-                                          ProgressLine& progress);
-void print_answers(const nlohmann::json& report);
 
 // Adds the flags of language models, and returns them for the check of the kind.
 std::vector<CLI::Option*> add_language_eval_options(CLI::App& app, EvalCommand& command);

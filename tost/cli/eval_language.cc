@@ -1,4 +1,5 @@
 // The part of tost eval that concerns language models.
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 
@@ -7,15 +8,16 @@
 #include "tost/cli/eval_command.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
-#include "tost/cli/run_config.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/token_task.h"
-#include "tost/kinds/language/choice.h"
-#include "tost/kinds/language/lambada.h"
-#include "tost/kinds/language/place.h"
+#include "tost/io/safe_text.h"
+#include "tost/kinds/language/answer_eval.h"
+#include "tost/kinds/language/engine.h"
+#include "tost/kinds/language/file.h"
 #include "tost/kinds/language/text.h"
-#include "tost/kinds/language/tokenizer.h"
+#include "tost/kinds/language/text_tasks.h"
 #include "tost/kinds/language/train_config.h"
+#include "tost/nn/state_dict.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -83,10 +85,6 @@ void check_flags(const CLI::App& app, const EvalCommand& command) {
   }
 }
 
-void put_common(const EvalCommand& command, LanguageEvalOptions& options) {
-  options.stop = stop_flag();
-}
-
 // The last share of its text that the run did not train on; the usual one of other files.
 double holdout_of_training(const std::filesystem::path& model_file) {
   const auto config = run_config(language_train_form(), model_file);
@@ -96,7 +94,7 @@ double holdout_of_training(const std::filesystem::path& model_file) {
 std::optional<json> run_loss(LoadedLanguage& language, EvalCommand& command,
                              ProgressLine& progress) {
   LanguageLossOptions& options = command.loss;
-  put_common(command, options);
+  options.stop = stop_flag();
   options.batch = command.batch;
   if (command.whole_text) options.context = LanguageLossOptions::kWholeText;
   const bool official = options.protocol == "official";
@@ -117,7 +115,7 @@ std::optional<json> run_loss(LoadedLanguage& language, EvalCommand& command,
 std::optional<json> run_lambada(LoadedLanguage& language, const EvalCommand& command,
                                 ProgressLine& progress) {
   LambadaOptions options;
-  put_common(command, options);
+  options.stop = stop_flag();
   if (command.batch > 0) options.batch = command.batch;
   options.limit = command.limit;
   options.progress = [&](int64_t done, int64_t total) {
@@ -130,12 +128,37 @@ std::optional<json> run_lambada(LoadedLanguage& language, const EvalCommand& com
 std::optional<json> run_choice(LoadedLanguage& language, const EvalCommand& command,
                                ProgressLine& progress) {
   LanguageEvalOptions options;
-  put_common(command, options);
+  options.stop = stop_flag();
   options.progress = [&](int64_t done, int64_t total) {
     progress.update(done, total, "questions scored");
   };
   const auto result = evaluate_choices(language, command.data.path, command.limit, options);
   return result ? std::optional(to_json(*result)) : std::nullopt;
+}
+
+// The report on data of a task of tokens (token_task.h).
+std::optional<json> run_answers(LoadedLanguage& language, const EvalCommand& command,
+                                ProgressLine& progress) {
+  const std::string split = command.split.empty() ? "test" : command.split;
+  const TokenTaskData data(command.data.path, split);
+  AnswerEvalOptions options;
+  options.samples = command.samples;
+  options.batch = command.batch;
+  options.stop = stop_flag();
+  options.progress = [&](int64_t done, int64_t total) {
+    progress.update(done, total, "samples read");
+  };
+  const auto scores = evaluate_answers(*language.model, data, options);
+  if (!scores) return std::nullopt;
+  json report = to_json(*scores);
+  for (size_t i = 0; i < scores->size(); ++i) {
+    const AnswerScores& one = (*scores)[i];
+    const double read = double(one.samples) * double(one.length);
+    report["groups"][i]["tokens_per_s"] = one.seconds > 0 ? json(read / one.seconds) : json();
+  }
+  report["parameters"] = parameter_count(*language.model);
+  report["split"] = split;
+  return report;
 }
 
 std::optional<json> run_task(LoadedLanguage& language, EvalCommand& command,
@@ -181,6 +204,27 @@ void print_eval_language(const json& report) {
   }
   std::cout << std::left << std::setw(18) << "model" << report["checkpoint"].get<std::string>()
             << "\n";
+}
+
+void print_answers(const json& report) {
+  std::cout << std::left << std::setw(16) << "group" << std::right << std::setw(9) << "length"
+            << std::setw(12) << "accuracy %" << std::setw(9) << "exact %" << std::setw(13)
+            << "state bytes" << std::setw(12) << "tokens/s"
+            << "\n";
+  for (const json& one : report["groups"]) {
+    std::cout << std::left << std::setw(16) << escaped(one["group"].get<std::string>())
+              << std::right << std::setw(9) << one["length"].get<int64_t>();
+    const double rate = one["tokens_per_s"].is_null() ? 0 : one["tokens_per_s"].get<double>();
+    std::cout << format_text("%12.2f%9.2f", 100 * one["accuracy"].get<double>(),
+                             100 * one["exact"].get<double>())
+              << std::setw(13) << human_number(one["state_bytes"].get<int64_t>())
+              << format_text("%12.0f", rate) << "\n";
+  }
+  std::cout << std::fixed << std::setprecision(2) << "accuracy "
+            << 100 * report["accuracy"].get<double>() << " %, whole samples "
+            << 100 * report["exact"].get<double>() << " % (" << report["split"].get<std::string>()
+            << "), " << human_number(report["parameters"].get<int64_t>()) << " parameters\n"
+            << "model    " << report["checkpoint"].get<std::string>() << "\n";
 }
 
 }  // namespace
@@ -241,10 +285,7 @@ void run_language_eval(const CLI::App& app, EvalCommand& command) {
   ProgressLine progress(command.quiet || command.run.json);
   std::optional<json> report = run_task(language, command, progress);
   progress.finish();
-  if (!report) {
-    std::cerr << "interrupted\n";
-    return set_exit_code(kExitInterrupted);
-  }
+  if (!report) return say_interrupted();
   if (!answers) (*report)["task"] = command.task;
   (*report)["checkpoint"] = language.file.string();
   (*report)["model"] = language.info.config.name;

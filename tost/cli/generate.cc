@@ -18,9 +18,9 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/place.h"
+#include "tost/kinds/language/engine.h"
+#include "tost/kinds/language/file.h"
 #include "tost/kinds/language/session_file.h"
-#include "tost/kinds/language/tokenizer.h"
 #include "tost/nn/module_device.h"
 
 namespace tost {

@@ -1,9 +1,10 @@
-// Options that several commands share.
+// Options that several commands share, and the checks of their values.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tost/data/dataset.h"
 
@@ -38,6 +39,29 @@ CLI::Option* add_tokenizer_option(CLI::App& command, std::string& name);
 std::string quoted(const std::string& text);
 
 // --data and the settings of the generated set. `required` makes --data so.
-void add_data_options(CLI::App& command, DataSpec& spec, bool required);
+void add_data_options(CLI::App& command, std::string& path, std::string& format, bool required);
+inline void add_data_options(CLI::App& command, DataSpec& spec, bool required) {
+  add_data_options(command, spec.path, spec.format, required);
+}
+
+// Check a file that a flag names for results, before long work; an empty path is none. They throw
+// usage Errors that name the flag: for a folder, and for a file within a folder that does not
+// exist.
+void check_output_file(const char* flag, const std::string& path);
+// The same, and for another ending than those that tell what is written.
+void check_output_ending(const char* flag, const std::string& path,
+                         const std::vector<std::string>& endings);
+
+// Gives the flags and arguments of `app` and of its subcommands checks by their type, unless a
+// table of settings checks them. An integer is written in decimal digits and is at least 0; a
+// number is finite; no value is empty, as that of an unset variable is.
+void check_flag_values(CLI::App& app);
+
+// A check of an option: why the text is not an integer from 1 on; empty where it is one.
+std::string at_least_one(const std::string& text);
+
+// Lets every flag that names data say in a line on stderr that a folder of the working directory is
+// not what its name means, where the name is a generated set's.
+void note_data_names(CLI::App& app);
 
 }  // namespace tost

@@ -20,7 +20,7 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
-#include "tost/cli/flag_values.h"
+#include "tost/cli/options.h"
 #include "tost/comm/group.h"
 #include "tost/io/parse_json.h"
 #include "tost/ops/caching_allocator.h"
@@ -218,6 +218,11 @@ const std::atomic<bool>* stop_flag() {
 
 void set_exit_code(int code) {
   exit_code = code;
+}
+
+void say_interrupted(const char* what) {
+  std::cerr << what << "\n";
+  exit_code = kExitInterrupted;
 }
 
 }  // namespace tost

@@ -27,5 +27,7 @@ const std::atomic<bool>* stop_flag();
 
 // A command's exit code when it is neither 0 nor thrown: set by commands that were interrupted.
 void set_exit_code(int code);
+// Says on stderr that the user stopped the command, and sets its exit code.
+void say_interrupted(const char* what = "interrupted");
 
 }  // namespace tost

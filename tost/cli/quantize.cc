@@ -1,6 +1,4 @@
 // tost quantize: a model file with its weights in fewer bits, and what that costs.
-#include "tost/kinds/quantize.h"
-
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
@@ -98,10 +96,6 @@ void run_quantize(const QuantizeCommand& c) {
   const Weights weights = c.ema ? Weights::kEma : Weights::kRaw;
   const Precision precision = storable_precision(c.precision);
   check_quantize_output(c.out, precision);
-  const auto interrupted = [] {
-    std::cerr << "interrupted\n";
-    set_exit_code(kExitInterrupted);
-  };
   // Before anything is written: the precision, or the data, may not fit.
   const Kind& kind = kind_named(model_kind(c.in, weights));
   json before, products, data{{"data", c.data.path}};
@@ -111,7 +105,7 @@ void run_quantize(const QuantizeCommand& c) {
     if (c.data.format != "auto") data["data_format"] = c.data.format;
     data = scored_data(data, find_model_file(c.in, weights), kind.data_keys);
     before = score(c, kind, data, c.in, weights);
-    if (before.is_null()) return interrupted();
+    if (before.is_null()) return say_interrupted();
   }
   const QuantizeResult result = quantize_model(c.in, c.out, precision, weights);
   json report = to_json(result);
@@ -120,7 +114,7 @@ void run_quantize(const QuantizeCommand& c) {
     report["data"] = c.data.path;
     report["before"] = before;
     report["after"] = score(c, kind, data, c.out, Weights::kRaw);
-    if (report["after"].is_null()) return interrupted();
+    if (report["after"].is_null()) return say_interrupted();
   }
   c.run.json ? print_json(report) : print_quantize(c, precision, report);
 }

@@ -15,7 +15,7 @@
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/io/parse_json.h"
-#include "tost/kinds/language/tokenizer.h"
+#include "tost/kinds/language/file.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/serve/app.h"
 #include "tost/store/quantized_file.h"

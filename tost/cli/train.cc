@@ -21,6 +21,7 @@
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/train_run.h"
+#include "tost/nn/block.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 
@@ -231,8 +232,8 @@ void show_settings(const json& values) {
   const RunKind& kind = choose_run_kind(values);
   const PreparedRun run = kind.prepare(values, nullptr);
   if (kind.check) kind.check(run.config);
-  json report = TOST_MEMBERS(kind, metric, corruptible);
-  report.update({{"kind", kind.name}, {"scored", bool(kind.score)}, {"config", run.config}});
+  json report = TOST_MEMBERS(kind, metric, corruptible, scored);
+  report.update({{"kind", kind.name}, {"config", run.config}});
   print_json(report);
 }
 
@@ -316,6 +317,10 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--json", options->as_json, "One JSON object on stdout instead of text")
       ->group("What");
   command->add_flag("--quiet", options->quiet, "No progress")->group("What");
+  command
+      ->add_flag_callback(
+          "--verbose", [] { note_slow_blocks(true); }, "Say why blocks take a slower path")
+      ->group("What");
   command
       ->add_flag("--dry-run", options->dry_run,
                  "Check the settings and print them with the kind of run as JSON; train nothing")

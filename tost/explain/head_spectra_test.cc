@@ -1,8 +1,8 @@
-#include "tost/explain/head_spectra.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "tost/explain/measures.h"
 
 namespace tost {
 namespace {

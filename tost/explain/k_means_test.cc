@@ -1,8 +1,7 @@
-#include "tost/explain/k_means.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/explain/measures.h"
 
 namespace tost {
 namespace {

@@ -1,4 +1,4 @@
-// How well scores or masks over tokens match a mask, and how undecided memberships are.
+// Measures of masks, memberships, clusters and subspaces.
 #pragma once
 
 #include <cmath>
@@ -42,5 +42,52 @@ struct Spread {
 double standard_error(const Spread& spread);
 Spread spread_of(const std::vector<double>& values);
 Spread spread_of(const torch::Tensor& values);
+
+// Clusters of points by k-means: the plain grouping that memberships are compared with.
+struct KMeansConfig {
+  int64_t clusters = 2;
+  int64_t rounds = 50;   // at most, of Lloyd's iteration
+  int64_t restarts = 3;  // the lowest inertia wins
+  uint64_t seed = 0;
+};
+
+struct KMeans {
+  torch::Tensor centers;  // [K, D] float64; K is the number of points where there are fewer
+  torch::Tensor labels;   // [N] int64
+  double inertia = 0;     // sum of squared distances to the own centre
+};
+
+// points [N, D], N >= 1; what is not finite counts as 0. Begins with k-means++ (Arthur and
+// Vassilvitskii, 2007) drawn from the seed; a cluster that loses its points keeps its centre.
+// Deterministic. A usage Error for fewer than one point or cluster.
+KMeans k_means(const torch::Tensor& points, const KMeansConfig& config);
+
+// The nearest centre of each point [N]; of equal ones the first.
+torch::Tensor nearest_centers(const torch::Tensor& points, const torch::Tensor& centers);
+
+// What the heads' projections U_k span: their singular values, how much two heads' subspaces
+// overlap, and how much of the space all of them cover together.
+// float64. Undefined tensors and NaN where the weights are not finite.
+struct HeadSpectra {
+  torch::Tensor singular_values;  // of each U_k [H, min(C, P)], falling
+  // Mean squared cosine of the principal angles between span(U_k) and span(U_l) [H, H]; 1 on the
+  // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span; of
+  // two spans of different dimension, the mean is over the smaller one's. NaN for an empty span.
+  torch::Tensor overlap;
+  double chance_overlap = 0;  // of two random subspaces: P / C
+  double mean_overlap = 0;    // of different heads; NaN for one head
+  torch::Tensor sum_values;   // singular values of [U_1 ... U_H], falling
+  // The same with each U_k replaced by an orthonormal basis of its span: 1 everywhere where the
+  // heads are orthogonal to each other.
+  torch::Tensor basis_values;
+  int64_t rank = 0;  // singular values of the sum above 1e-6 of the largest
+  double effective_rank =
+      0;  // exp of the entropy of sum_values / their sum (Roy and Vetterli 2007)
+  double basis_effective_rank = 0;
+  int64_t energy_rank = 0;  // directions that hold 99 % of the sum of squares of sum_values
+};
+
+// u [H, C, P].
+HeadSpectra head_spectra(const torch::Tensor& u);
 
 }  // namespace tost

@@ -1,8 +1,7 @@
-#include "tost/explain/selection.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/explain/numbers.h"
 
 namespace tost {
 namespace {

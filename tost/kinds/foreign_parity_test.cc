@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tost/io/safetensors.h"
-#include "tost/kinds/language/foreign.h"
-#include "tost/kinds/vision/foreign.h"
+#include "tost/kinds/language/file.h"
+#include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/testing/shared.h"
 

@@ -1,22 +1,28 @@
 // What a kind of model offers to code that takes models of any kind.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tost/base/error.h"
+#include "tost/base/path.h"
 #include "tost/bench/bench_model.h"
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
+#include "tost/nn/metrics.h"
 #include "tost/nn/precision.h"
-#include "tost/nn/prediction.h"
+#include "tost/store/run_layout.h"
 #include "tost/store/weights_file.h"
 #include "tost/torch.h"
+#include "tost/train/config_form.h"
 #include "tost/train/run_kind.h"
 
 namespace tost {
@@ -27,7 +33,7 @@ struct OpenedModel {
   Precision precision = Precision::kFp32;       // that the file holds its weights in
 };
 
-// What the user may ask for whatever is done with the model.
+// What a user may request, whatever is done with the model.
 struct ModelRequest {
   std::string file;  // as for find_model_file()
   Weights weights = Weights::kRaw;
@@ -37,6 +43,9 @@ struct ModelRequest {
 };
 
 struct ScoreRequest : ModelRequest {
+  // Whether `file` is a run folder whose last checkpoint is scored, unless the run chose the best
+  // one by data other than the split.
+  bool as_trained = false;
   // Settings of the data under the keys of training, "data" among them; see scored_data().
   nlohmann::json data = nlohmann::json::object();
   std::string split;  // empty: the kind's default
@@ -55,6 +64,59 @@ struct PredictRequest : ModelRequest {
   std::string second;  // text of a pair
   int64_t batch = 16, top = 5;
 };
+
+struct ExplainRequest : ModelRequest {
+  std::vector<std::string> inputs;  // pictures, or the file of the passage; none: of the data
+  std::string data, data_format = "auto";  // of the statistics; "": what the run was trained on
+  std::string split;                       // "": validation, else test
+  int64_t samples = 256;                   // pictures or windows of each split
+  bool samples_given = false;
+  std::vector<int64_t> layers, heads;  // from 1; empty: first, middle and last; all
+  bool bound = false;                  // the variational bound too
+  // Of language models.
+  std::optional<std::string> text;  // the passage
+  int64_t max_tokens = 400;         // of it
+  std::string tokenizer;            // "": the model's own
+  std::function<void(int64_t done, int64_t total, const std::string& what)> progress;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// Opens the data of an explanation with `open` where they are `known`: named by the request or by
+// the run. Returns why there are none, a sentence without its capital; "" where they are open. Only
+// data that the request names must exist.
+inline std::string open_known_data(const ExplainRequest& request, bool known,
+                                   const std::function<void()>& open) {
+  if (!known) {
+    return "the model file is not in a run folder that names its data; give it with --data.";
+  }
+  try {
+    open();
+  } catch (const Error& error) {
+    if (!request.data.empty() || !request.split.empty()) throw;
+    return cat("the run's data cannot be opened any more (", error.what(),
+               ") Give it with --data.");
+  }
+  return "";
+}
+
+// The configuration of the run that a model file lies in (RUN/checkpoints/STEP/FILE), if it does
+// and the run is of the form's kind, which its recipe tells.
+template <class Config>
+std::optional<Config> run_config(const ConfigForm<Config>& form,
+                                 const std::filesystem::path& model_file) {
+  const auto checkpoints = absolute_path(model_file).parent_path().parent_path();
+  if (checkpoints.filename() != kCheckpointFolder) return std::nullopt;
+  const auto file = checkpoints.parent_path() / kConfigFile;
+  if (!is_plain_file(file)) return std::nullopt;
+  nlohmann::json values = read_config_file(file);
+  const auto recipes = names_of(form.recipes);
+  const auto recipe = values.find("recipe");
+  const bool other_kind =
+      recipe != values.end() && std::find(recipes.begin(), recipes.end(), *recipe) == recipes.end();
+  if (other_kind) return std::nullopt;
+  values.erase("from");  // need not be there any more
+  return make_config(form, values, cat("'", file.string(), "'"));
+}
 
 struct PredictReport {
   std::filesystem::path file;
@@ -90,6 +152,8 @@ struct Kind {
   std::vector<std::string> data_keys;  // of the settings that say which generated data is scored
   // Labels pictures or texts; null for kinds that do not.
   std::function<PredictReport(const PredictRequest& request)> predict;
+  // The report of `tost explain` (docs/explain.md), null once stopped; null for kinds without one.
+  std::function<nlohmann::json(const ExplainRequest& request)> explain;
   std::function<std::unique_ptr<BenchModel>(const BenchModelSource& source, bool file)> open_bench;
 
   std::vector<std::string> presets() const {

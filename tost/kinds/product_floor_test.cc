@@ -5,7 +5,7 @@
 #include "tost/kinds/language/bench.h"
 #include "tost/kinds/sequence/bench.h"
 #include "tost/kinds/vision/bench.h"
-#include "tost/kinds/vision/cost.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/presets.h"
 
 namespace tost {

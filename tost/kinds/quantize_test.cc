@@ -1,5 +1,3 @@
-#include "tost/kinds/quantize.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/io/safetensors.h"
+#include "tost/kinds/kinds.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
 #include "tost/store/quantized_file.h"

@@ -7,7 +7,6 @@
 #include "tost/kinds/language/file.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
-#include "tost/kinds/sequence/predict.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/metadata.h"

@@ -2,15 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tost/nn/layers.h"
-#include "tost/nn/recompute.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/torch.h"
 
 namespace tost {
+
+// Which activations are computed again in backward instead of being stored.
+enum class Recompute {
+  kNone,
+  kMlp,    // the hidden values of each MLP
+  kBlock,  // everything within a block: only its input is kept
+};
 
 struct BlockConfig {
   int64_t dim = 0;
@@ -67,14 +75,44 @@ class Block : public torch::nn::Module {
 
  private:
   torch::Tensor dropped(const torch::Tensor& x) const;
-  // The definition, and the same of functions that keep less for backward (branch.h).
+  // Why this call runs layer by layer; null where its branches run as joined functions, which store
+  // less for backward (branch.h).
+  const char* why_layer_by_layer(const torch::Tensor& x, const BlockTrace* trace,
+                                 const MixerCall& call) const;
+  // The definition, and the joined functions.
   torch::Tensor layer_by_layer(const torch::Tensor& x, BlockTrace* trace, const MixerCall& call);
   torch::Tensor in_branches(const torch::Tensor& x, const MixerCall& call);
 
   double drop_path_, dropout_;
 };
 
+// Whether blocks that train layer by layer say why on stderr, once for each reason.
+void note_slow_blocks(bool on);
+
 // Of a model, in the order of its layers.
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);
+
+// The width between the two maps of an MLP: floor(dim * ratio), where a ratio that was itself
+// computed as width / dim gives that width back.
+inline int64_t hidden_width(int64_t dim, double ratio) {
+  constexpr double kRounding = 1e-6;
+  return static_cast<int64_t>(static_cast<double>(dim) * ratio + kRounding);
+}
+
+std::vector<std::string> recompute_names();  // none, mlp, block
+// Throws a usage Error for another name.
+Recompute recompute_from_name(const std::string& name);
+
+// Sets every block below `module`.
+void set_recompute(torch::nn::Module& module, Recompute recompute);
+
+// run(x), of which only x is kept; backward runs it again, from torch's generator and autocast as
+// they were: the same values and gradients bit for bit, but for Linears on 1 to 4 rows, whose
+// products without gradients round otherwise (few_rows.h). Gradients of other tensors that `run`
+// reads go into their .grad at once: for backward(), not for torch::autograd::grad(), nor
+// differentiable (a usage Error). Without gradients of x it just runs. `run` lives as long as the
+// graph.
+torch::Tensor recomputed(const std::function<torch::Tensor(const torch::Tensor&)>& run,
+                         const torch::Tensor& x);
 
 }  // namespace tost

@@ -8,11 +8,12 @@
 
 namespace tost {
 
-// Whether the functions below take x and the parameters of `block`: in training on the CPU, with
-// gradients wanted and no dropout of single values. All parameters are float32 and contiguous, and
-// autocast is off or to bfloat16. Otherwise blocks are made of the layers one by one, which is the
-// definition.
-bool branches_apply(const torch::Tensor& x, const torch::nn::Module& block, double dropout = 0);
+// Why the functions below do not take x and the parameters of `block`, for "layer by layer: ...";
+// null where they do: in training on the CPU, with gradients wanted and no dropout of single
+// values, all parameters being float32 and contiguous, and autocast off or to bfloat16. Otherwise
+// blocks are made of the layers one by one, which is the definition.
+const char* why_no_branches(const torch::Tensor& x, const torch::nn::Module& block,
+                            double dropout = 0);
 
 struct NormedMap {
   torch::Tensor residual;  // x again: its gradient is added to the norm's in one pass

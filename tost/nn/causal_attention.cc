@@ -12,9 +12,7 @@ CausalAttention::CausalAttention(const CausalMixerConfig& config) : config_(conf
   const int64_t c = config.dim;
   c_attn = register_module("c_attn", std::make_shared<Linear>(c, 3 * c, config.bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
-  if (config.options.conv > 0) {
-    conv = register_module("conv", std::make_shared<CausalConv>(3 * c, config.options.conv));
-  }
+  conv = add_conv(*this, 3 * c, config);
   gate = add_gate(*this, config);
 }
 

@@ -2,7 +2,6 @@
 // key-value cache, and linear (kernelised) attention with a state of P x P numbers a head.
 #pragma once
 
-#include "tost/nn/causal_conv.h"
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 

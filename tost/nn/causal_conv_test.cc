@@ -1,6 +1,6 @@
-#include "tost/nn/causal_conv.h"
-
 #include <gtest/gtest.h>
+
+#include "tost/nn/causal_mixer.h"
 
 namespace tost {
 namespace causal_conv_test {

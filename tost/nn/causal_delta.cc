@@ -3,7 +3,6 @@
 #include <cmath>
 #include <vector>
 
-#include "tost/nn/affine_chain.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
 
@@ -127,7 +126,7 @@ CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(co
   c_attn = register_module("c_attn", std::make_shared<Linear>(c, 3 * c, config.bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
   beta = register_module("beta", std::make_shared<Linear>(c, heads, true));
-  if (o.conv > 0) conv = register_module("conv", std::make_shared<CausalConv>(3 * c, o.conv));
+  conv = add_conv(*this, 3 * c, config);
   gate = add_gate(*this, config);
   norm = register_parameter("norm", torch::ones({c / heads}));
   if (o.decay == "none") return;
@@ -150,16 +149,13 @@ Tensor CausalDeltaMixer::log_decay(const Tensor& x) const {
 
 Tensor CausalDeltaMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t batch = x.size(0), tokens = x.size(1), dim = x.size(2);
-  auto qkv = c_attn->forward(x);
-  if (conv != nullptr) {
-    qkv = conv->forward(qkv, call.state != nullptr ? &(*call.state)["conv"] : nullptr);
-  }
+  const auto qkv = convolved(conv, c_attn->forward(x), call);
   const auto parts = torch::silu(qkv.to(delta_type(x)))
                          .view({batch, tokens, 3, config_.heads, dim / config_.heads})
                          .permute({2, 0, 3, 1, 4});
   const auto strength = beta->forward(x).to(delta_type(x)).sigmoid().transpose(1, 2);
   const auto found = delta_rule(unit(parts[0]), unit(parts[1]), parts[2], strength, log_decay(x),
-                                call.state != nullptr ? &(*call.state)["memory"] : nullptr);
+                                call.part("memory"));
   const auto scale = (found.square().mean(-1, /*keepdim=*/true) + 1e-5).rsqrt();
   const auto y = (found * scale * norm).transpose(1, 2).reshape({batch, tokens, dim});
   return project_gated(y.to(x.scalar_type()), x, gate.get(), *c_proj, call.trace);

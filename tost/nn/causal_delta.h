@@ -3,7 +3,6 @@
 // 2412.06464).
 #pragma once
 
-#include "tost/nn/causal_conv.h"
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 

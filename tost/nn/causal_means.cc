@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "tost/nn/affine_chain.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/tssa_plain.h"
@@ -17,9 +16,7 @@ CausalMeansMixer::CausalMeansMixer(const CausalMixerConfig& config) : config_(co
   const int64_t c = config.dim, parts = config.options.gate ? 3 : 2;
   c_attn = register_module("c_attn", std::make_shared<Linear>(c, parts * c, config.bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
-  if (config.options.conv > 0) {
-    conv = register_module("conv", std::make_shared<CausalConv>(c, config.options.conv));
-  }
+  conv = add_conv(*this, c, config);
   means = register_module("means", std::make_shared<GroupMeans>(c));
   rates = register_module("rates",
                           std::make_shared<ForgettingRates>(config.heads, config.options.decay));
@@ -39,17 +36,13 @@ Tensor CausalMeansMixer::subspaces() const {
 }
 
 Tensor CausalMeansMixer::project(const Tensor& x) const {
-  const auto u = c_attn->forward_rows(x, 0, config_.dim);
-  return conv == nullptr ? u : conv->forward(u, nullptr);
+  return convolved(conv, c_attn->forward_rows(x, 0, config_.dim), {});
 }
 
 Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t c = config_.dim;
   const auto parts = c_attn->forward(x).split(c, -1);
-  auto w = parts[0];
-  if (conv != nullptr) {
-    w = conv->forward(w, call.state != nullptr ? &(*call.state)["conv"] : nullptr);
-  }
+  const auto w = convolved(conv, parts[0], call);
   auto pi = membership(x), values = parts[1];
   if (call.lengths.defined()) {
     const auto own = own_tokens(call.lengths, x.size(1)).unsqueeze(2);
@@ -59,7 +52,7 @@ Tensor CausalMeansMixer::forward(const Tensor& x, const MixerCall& call) {
   if (call.trace != nullptr) {
     *call.trace = {w, (pi / double(config_.heads)).transpose(1, 2)};
   }
-  Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
+  Tensor* sums = call.part("means");
   const auto gate = config_.options.gate ? parts[2] : Tensor();
   if (call.trace != nullptr && gate.defined()) call.trace->gate = torch::silu(gate);
   const MeansCall means_call{w, values, gate, pi, rates->log_rates(), from_end_};

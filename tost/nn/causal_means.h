@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "tost/nn/causal_conv.h"
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 #include "tost/ops/group_means.h"

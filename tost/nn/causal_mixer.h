@@ -53,6 +53,28 @@ std::vector<std::string> causal_mixer_names();
 std::vector<std::string> split_causal_mixer_names();
 std::string causal_mixer_in_use(const std::string& name);  // as mixer_in_use()
 
+// A short causal depthwise convolution over tokens: each channel mixes a token with the few before
+// it.
+class CausalConv : public torch::nn::Module {
+ public:
+  // taps >= 1, the current token included. Starts uniform in ±1/sqrt(taps), torch's choice for
+  // convolutions, drawn from its default generator.
+  CausalConv(int64_t channels, int64_t taps);
+
+  // x [B, T, C] → [B, T, C]. `past` holds the taps - 1 tokens before x [B, taps - 1, C] (undefined:
+  // zeros) and becomes those before the next token; null: zeros before, nothing is kept.
+  torch::Tensor forward(const torch::Tensor& x, torch::Tensor* past = nullptr) const;
+
+  torch::Tensor weight;  // [taps, C], the last row for the current token
+};
+
+// Registers the convolution over `channels` projected features where config has one, else null.
+std::shared_ptr<CausalConv> add_conv(torch::nn::Module& mixer, int64_t channels,
+                                     const CausalMixerConfig& config);
+// conv(x), or x where conv is null.
+torch::Tensor convolved(const std::shared_ptr<CausalConv>& conv, const torch::Tensor& x,
+                        const MixerCall& call);
+
 // Registers and gives the map into the gate of `mixer` where config has one, else null.
 std::shared_ptr<Linear> add_gate(torch::nn::Module& mixer, const CausalMixerConfig& config);
 // out(y), or with the gate out(y silu(gate x)), where trace->gate gets the factor. y, x [B, T, C].

@@ -26,16 +26,12 @@ CausalStatisticsMixer::CausalStatisticsMixer(const CausalMixerConfig& config) : 
   const int64_t c = config.dim;
   c_attn = register_module("c_attn", std::make_shared<Linear>(c, c, config.bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
-  if (config.options.conv > 0) {
-    conv = register_module("conv", std::make_shared<CausalConv>(c, config.options.conv));
-  }
+  conv = add_conv(*this, c, config);
   gate = add_gate(*this, config);
 }
 
-Tensor CausalStatisticsMixer::project_in(const Tensor& x, MixerState* state) const {
-  const auto w = c_attn->forward(x);
-  if (conv == nullptr) return w;
-  return conv->forward(w, state != nullptr ? &(*state)["conv"] : nullptr);
+Tensor CausalStatisticsMixer::project_in(const Tensor& x, const MixerCall& call) const {
+  return convolved(conv, c_attn->forward(x), call);
 }
 
 Tensor CausalStatisticsMixer::project_out(const Tensor& y, const Tensor& x,
@@ -67,12 +63,9 @@ std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
   const int64_t batch = w.size(0), tokens = w.size(1), heads = config_.heads;
   const int64_t width = config_.dim / heads;
   const auto log_rates = rates->log_rates();
-  const auto part = [&](const char* name) {
-    return call.state != nullptr ? &(*call.state)[name] : nullptr;
-  };
   const auto split = w.to(torch::kFloat).view({batch, tokens, heads, width});
   const auto squares = split.square();
-  const auto energy = running_sums(squares, log_rates, part("energy")).clamp_min(1e-12);
+  const auto energy = running_sums(squares, log_rates, call.part("energy")).clamp_min(1e-12);
   auto logits = (squares / energy).sum(-1);  // [B, T, H]
   const int64_t first = position_of(call, tokens);
   const int64_t biased = std::clamp<int64_t>(denom_bias.size(1) - first, 0, tokens);
@@ -83,7 +76,7 @@ std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
   const auto pi = (logits * temp.squeeze(1)).softmax(-1);
   const auto share = pi.unsqueeze(3);
   const auto sums =
-      running_sums(torch::cat({squares * share, share}, 3), log_rates, part("moments"));
+      running_sums(torch::cat({squares * share, share}, 3), log_rates, call.part("moments"));
   const auto moment = sums.narrow(3, 0, width) / (sums.narrow(3, width, 1) + 1e-8);
   const auto y = -(split * share) / (1 + moment);
   return {y.reshape(w.sizes()).to(w.scalar_type()), pi};
@@ -95,11 +88,11 @@ MixerMaps CausalTssaMixer::maps() const {
 }
 
 Tensor CausalTssaMixer::between(const Tensor& w, const MixerCall&) {
-  return mix(conv != nullptr ? conv->forward(w, nullptr) : w, {}, {});
+  return mix(convolved(conv, w, {}), {}, {});
 }
 
 Tensor CausalTssaMixer::forward(const Tensor& x, const MixerCall& call) {
-  return project_out(mix(project_in(x, call.state), x, call), x, call.trace);
+  return project_out(mix(project_in(x, call), x, call), x, call.trace);
 }
 
 Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& call) {
@@ -124,7 +117,7 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& c
   if (call.trace != nullptr) *call.trace = {w, pi};
   if (config_.options.scale_pi) y = y * double(config_.heads);
   if (means != nullptr) {
-    Tensor* sums = call.state != nullptr ? &(*call.state)["means"] : nullptr;
+    Tensor* sums = call.part("means");
     const auto share = pi.transpose(1, 2) * double(config_.heads);
     const auto of = values != nullptr ? values->forward(x) : w;
     const MeansCall means_call{y, of, {}, share, rates->log_rates()};
@@ -136,9 +129,9 @@ Tensor CausalTssaMixer::mix(const Tensor& w, const Tensor& x, const MixerCall& c
 
 Tensor CausalUniformMixer::forward(const Tensor& x, const MixerCall& call) {
   const int64_t batch = x.size(0), tokens = x.size(1), heads = config_.heads;
-  const auto w = project_in(x, call.state);
+  const auto w = project_in(x, call);
   const auto squares = w.to(torch::kFloat).pow(2).view({batch, tokens, heads, config_.dim / heads});
-  Tensor* carry = call.state != nullptr ? &(*call.state)["statistics"] : nullptr;
+  Tensor* carry = call.part("statistics");
   const auto sums = running_sums(squares, {}, carry).reshape({batch, tokens, config_.dim});
   const int64_t first = position_of(call, tokens);
   const auto seen = torch::arange(first + 1, first + tokens + 1, sums.options());
@@ -151,7 +144,7 @@ Tensor CausalUniformMixer::forward(const Tensor& x, const MixerCall& call) {
 }
 
 Tensor CausalNoMixer::forward(const Tensor& x, const MixerCall& call) {
-  const auto w = project_in(x, call.state);
+  const auto w = project_in(x, call);
   if (call.trace != nullptr) call.trace->w = w;
   return project_out(w, x, call.trace);
 }

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "tost/nn/causal_conv.h"
 #include "tost/nn/causal_means.h"
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
@@ -18,14 +17,14 @@ class CausalStatisticsMixer : public TokenMixer {
   explicit CausalStatisticsMixer(const CausalMixerConfig& config);
 
   torch::Tensor subspaces() const override;
-  torch::Tensor project(const torch::Tensor& x) const override { return project_in(x, nullptr); }
+  torch::Tensor project(const torch::Tensor& x) const override { return project_in(x, {}); }
 
   std::shared_ptr<Linear> c_attn, c_proj;
   std::shared_ptr<CausalConv> conv;  // on the projected tokens; null without
   std::shared_ptr<Linear> gate;      // null without
 
  protected:
-  torch::Tensor project_in(const torch::Tensor& x, MixerState* state) const;
+  torch::Tensor project_in(const torch::Tensor& x, const MixerCall& call) const;
   torch::Tensor project_out(const torch::Tensor& y, const torch::Tensor& x,
                             MixerTrace* trace) const;
 

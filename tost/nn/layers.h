@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "tost/nn/working_copy.h"
@@ -76,5 +77,26 @@ torch::Tensor keep_factors(const torch::Tensor& x, double drop_path);
 // normal cuts at ±2, a hundred deviations, so it never truncates.) Draws from torch's default
 // generator, in registration order.
 void init_linears(torch::nn::Module& module);
+
+// Whether a new model draws its weights.
+enum class WeightInit {
+  kOfficial,  // as the official code does; draws from torch's default generator
+  kNone,      // Linear weights uninitialised: for loading a checkpoint, or counting
+};
+
+// Sines and cosines of the position, interleaved, at wave lengths from 2 pi to 10000 * 2 pi:
+// [tokens, dim] float32.
+torch::Tensor sinusoidal_positions(int64_t tokens, int64_t dim);
+
+// Keeps the table of the longest sequence so far. Threads may share it.
+class SinusoidalTable {
+ public:
+  // [tokens, dim] of the type and on the device of `like`, whose last size is dim.
+  torch::Tensor rows(int64_t tokens, const torch::Tensor& like);
+
+ private:
+  std::mutex mutex_;
+  torch::Tensor table_;
+};
 
 }  // namespace tost

@@ -3,8 +3,10 @@
 #include <torch/nn/functional/loss.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "tost/base/error.h"
 #include "tost/ops/device.h"
 
 namespace tost {
@@ -17,13 +19,9 @@ Tensor classification_loss(const Tensor& logits, const Tensor& labels, const Ten
       wide, to_device(targets.defined() ? targets : labels, logits.device()));
 }
 
-Tensor count_correct_here(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
+Tensor count_correct(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
   const Tensor expected = targets.defined() ? targets.argmax(1) : labels;
   return logits.argmax(1).eq(to_device(expected, logits.device())).sum();
-}
-
-int64_t count_correct(const Tensor& logits, const Tensor& labels, const Tensor& targets) {
-  return count_correct_here(logits, labels, targets).item<int64_t>();
 }
 
 ClassificationMeter::ClassificationMeter(int64_t classes)
@@ -64,8 +62,37 @@ double ClassificationMeter::top5() const {
   return images_ == 0 ? 0 : double(top5_) / double(images_);
 }
 
-Tensor ClassificationMeter::class_accuracy() const {
-  return confusion_.diagonal().to(torch::kDouble) / confusion_.sum(1).to(torch::kDouble);
+std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k) {
+  if (top_k < 1) fail_usage("top is ", top_k, " but must be at least 1.");
+  const auto [sorted, labels] = probabilities.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
+  std::vector<RankedClass> top;
+  for (int64_t k = 0; k < std::min(top_k, sorted.size(0)); ++k) {
+    const int64_t label = labels[k].item<int64_t>();
+    top.push_back({label, classes[size_t(label)], sorted[k].item<double>()});
+  }
+  return top;
+}
+
+nlohmann::json to_json(const RankedClass& ranked) {
+  const double p = ranked.probability;
+  return {{"label", ranked.label},
+          {"class", ranked.name},
+          {"probability", std::isfinite(p) ? nlohmann::json(p) : nlohmann::json()}};
+}
+
+nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
+                          const char* items) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (size_t k = 0; k < classes.size(); ++k) {
+    const auto row = confusion[int64_t(k)];
+    const int64_t count = row.sum().item<int64_t>(), right = row[int64_t(k)].item<int64_t>();
+    rows.push_back(
+        {{"class", classes[k]},
+         {items, count},
+         {"top1", count > 0 ? nlohmann::json(double(right) / double(count)) : nlohmann::json()}});
+  }
+  return rows;
 }
 
 }  // namespace tost

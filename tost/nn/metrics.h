@@ -1,9 +1,14 @@
-// Scores of a classifier, summed over batches.
+// Scores of a classifier, summed over batches, and its classes in the order of their
+// probabilities.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "tost/comm/sums.h"
+#include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
@@ -14,13 +19,10 @@ namespace tost {
 torch::Tensor classification_loss(const torch::Tensor& logits, const torch::Tensor& labels,
                                   const torch::Tensor& targets = {});
 
-// Rows of logits whose largest entry is at the label (with soft targets: at the target's largest
-// entry).
-int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& labels,
-                      const torch::Tensor& targets = {});
-// The same as a scalar int64 tensor where the logits lie.
-torch::Tensor count_correct_here(const torch::Tensor& logits, const torch::Tensor& labels,
-                                 const torch::Tensor& targets = {});
+// Counts the rows of logits whose largest entry is at the label (with soft targets: at the target's
+// largest entry). A scalar int64 tensor on the device of the logits.
+torch::Tensor count_correct(const torch::Tensor& logits, const torch::Tensor& labels,
+                            const torch::Tensor& targets = {});
 
 // Sums in float64 and integers, so that the result depends on the order of batches only by
 // rounding.
@@ -40,13 +42,40 @@ class ClassificationMeter {
   double top5() const;  // 1 where there are at most five classes
   // [K, K] int64: row true class, column prediction.
   const torch::Tensor& confusion() const { return confusion_; }
-  // [K] float64: share of each class's images predicted right; NaN for a class without images.
-  torch::Tensor class_accuracy() const;
 
  private:
   int64_t images_ = 0, top1_ = 0, top5_ = 0;
   double loss_ = 0;
   torch::Tensor confusion_;
 };
+
+struct RankedClass {
+  int64_t label = 0;
+  std::string name;
+  double probability = 0;
+};
+
+struct Prediction {
+  std::string path;
+  std::vector<RankedClass> top;  // most likely first; equal ones in the order of labels
+};
+
+struct PredictOptions {
+  int64_t top_k = 5;  // at least 1; more than there are classes gives them all
+  int64_t batch_size = 16;
+  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
+  bool engine = true;                      // where it supports the model
+};
+
+// The top_k classes of probabilities [K], most likely first. Throws a usage Error for top_k < 1.
+std::vector<RankedClass> rank_classes(const torch::Tensor& probabilities,
+                                      const std::vector<std::string>& classes, int64_t top_k);
+
+// {"label", "class", "probability"}; a probability that is not a number is null.
+nlohmann::json to_json(const RankedClass& ranked);
+
+// {"class", `items`: how many, "top1"} for each class. `confusion`: [class, predicted], counts.
+nlohmann::json class_rows(const torch::Tensor& confusion, const std::vector<std::string>& classes,
+                          const char* items);
 
 }  // namespace tost

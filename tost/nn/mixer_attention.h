@@ -16,10 +16,10 @@ class AttentionMixer : public TokenMixer {
   std::shared_ptr<Linear> proj;  // [C, C]
 
  protected:
-  // q, k, v [B, H, N, P], views of the projection → [B, H, N, P]. `own` [B, N] bool tells the
-  // tokens of a sequence from its padding; undefined: there is none.
+  // q, k, v [B, H, N, P], views of the projection → [B, H, N, P]. `valid` [B, N] bool is
+  // false for padding; undefined without padding.
   virtual torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                            const torch::Tensor& own) = 0;
+                            const torch::Tensor& valid) = 0;
 
   int64_t heads_;
 };
@@ -31,7 +31,7 @@ class SoftmaxMixer : public AttentionMixer {
 
  protected:
   torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                    const torch::Tensor& own) override;
+                    const torch::Tensor& valid) override;
 };
 
 // Cross-covariance attention (XCiT): features attend to features, over q and k normalised along
@@ -44,7 +44,7 @@ class CrossCovarianceMixer : public AttentionMixer {
 
  protected:
   torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                    const torch::Tensor& own) override;
+                    const torch::Tensor& valid) override;
 };
 
 // Kernelised linear attention (Katharopoulos et al. 2020): φ(q)(φ(k)ᵀ v) / φ(q)·Σφ(k), φ = elu + 1.
@@ -54,7 +54,61 @@ class LinearAttentionMixer : public AttentionMixer {
 
  protected:
   torch::Tensor mix(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                    const torch::Tensor& own) override;
+                    const torch::Tensor& valid) override;
+};
+
+// Attention within learned subspaces: one projection U for queries, keys and values, as the
+// white-box transformers related to TSSA have it. MSSA is that of CRATE (arXiv 2306.01129, Eq. 9
+// and 10; Ma-Lab-Berkeley/CRATE, model/crate.py), CBSA that of arXiv 2509.16875 (QishuaiWen/CBSA,
+// CBSA_image_classification/attn_layers.py). Written from the formulas.
+//
+// w = x U, something within each head of w, and a free output map, as in the official code (the
+// papers tie it to U).
+class SubspaceMixer : public TokenMixer {
+ public:
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+
+ protected:
+  // `name` is the projection's in official checkpoints.
+  SubspaceMixer(const MixerConfig& config, const std::string& name);
+
+  // w [B, H, N, P] → [B, H, N, P]. `lengths` as in MixerCall.
+  virtual torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& lengths) = 0;
+
+ private:
+  int64_t heads_;
+  std::shared_ptr<Linear> in_;  // [C, C]
+  std::shared_ptr<torch::nn::Module> to_out_;
+  std::shared_ptr<Linear> out_;  // [C, C]
+};
+
+// softmax(w wᵀ / √P) w: N² time.
+class MssaMixer : public SubspaceMixer {
+ public:
+  explicit MssaMixer(const MixerConfig& config) : SubspaceMixer(config, "qkv") {}
+
+ protected:
+  torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& lengths) override;
+};
+
+// Contracts representatives instead of all tokens, and broadcasts the result. With att(a, b) =
+// softmax(a bᵀ / √P), per head:
+//   R0 = means of w over 64 runs of tokens,  A = att(R0, w),  R = R0 + step_rep A w,
+//   y = step_x Aᵀ att(R, R) R.
+// Time is linear in N. The official code averages over an 8 x 8 grid of a square picture without
+// its class token; here the runs are those of adaptive pooling along the order of all tokens, which
+// has a meaning for any sequence. Up to 64 tokens every token is a representative.
+class CbsaMixer : public SubspaceMixer {
+ public:
+  static constexpr int64_t kRepresentatives = 64;
+
+  explicit CbsaMixer(const MixerConfig& config);
+  void draw_weights() override;
+
+  torch::Tensor step_x, step_rep;  // [H, 1, 1], normal with deviation 1 as in the official code
+
+ protected:
+  torch::Tensor mix(const torch::Tensor& w, const torch::Tensor& lengths) override;
 };
 
 }  // namespace tost

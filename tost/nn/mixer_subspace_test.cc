@@ -1,10 +1,10 @@
 // Attention within subspaces against its formulas, one sequence and one head at a time.
-#include "tost/nn/mixer_subspace.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "tost/nn/mixer_attention.h"
 
 namespace tost {
 namespace mixer_subspace_test {

@@ -1,5 +1,7 @@
 #include "tost/nn/mixer_tssa.h"
 
+#include <cmath>
+
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/tssa.h"
@@ -55,6 +57,62 @@ torch::Tensor UniformMixer::between(const torch::Tensor& w, const MixerCall& cal
 torch::Tensor NoMixer::between(const torch::Tensor& w, const MixerCall& call) {
   if (call.trace != nullptr) call.trace->w = w;
   return w;
+}
+
+using torch::Tensor;
+
+namespace {
+
+// U [H, C, P] as one matrix [C, H P].
+Tensor side_by_side(const Tensor& u) {
+  return u.transpose(0, 1).flatten(1);
+}
+
+}  // namespace
+
+TssaTiedMixer::TssaTiedMixer(const MixerConfig& config) {
+  const int64_t width = config.dim / config.heads;
+  basis = register_parameter("basis", torch::empty({config.heads, config.dim, width}));
+  log_eta = register_parameter("log_eta", torch::full({1}, std::log(double(width))));
+  step = register_parameter("step", torch::ones({1}));
+}
+
+void TssaTiedMixer::draw_weights() {
+  const torch::NoGradGuard no_grad;
+  basis.normal_(0, 0.02);
+}
+
+Tensor TssaTiedMixer::subspaces() const {
+  const auto [q, r] = torch::linalg_qr(basis);
+  const auto diagonal = r.diagonal(0, 1, 2).detach();
+  return q * torch::where(diagonal < 0, -1, 1).to(q.scalar_type()).unsqueeze(1);
+}
+
+Tensor TssaTiedMixer::project(const Tensor& x) const {
+  return torch::matmul(x, side_by_side(subspaces()));
+}
+
+Tensor TssaTiedMixer::forward(const Tensor& x, const MixerCall& call) {
+  const int64_t batch = x.size(0), tokens = x.size(1), heads = basis.size(0);
+  const auto u = side_by_side(subspaces());
+  const auto w = torch::matmul(x, u);
+  auto split = w.to(tssa_accumulation_dtype(w.scalar_type()))
+                   .view({batch, tokens, heads, -1})
+                   .transpose(1, 2);  // [B, H, N, P]
+  Tensor padding;                     // [B, 1, N]
+  if (call.lengths.defined()) {
+    padding = own_tokens(call.lengths, tokens).logical_not().unsqueeze(1);
+    split = split.masked_fill(padding.unsqueeze(-1), 0);
+  }
+  const auto squares = split.square();
+  auto pi = (squares.sum(-1) * (0.5 * (-log_eta).exp())).softmax(1);  // [B, H, N]
+  if (padding.defined()) pi = pi.masked_fill(padding, 0);
+  const auto count = pi.sum(-1, /*keepdim=*/true).clamp_min(1e-8);
+  const auto moment = torch::matmul((pi / count).unsqueeze(2), squares);  // [B, H, 1, P]
+  const auto y = split * pi.unsqueeze(-1) * (-step / (1 + moment));
+  if (call.trace != nullptr) *call.trace = {w, pi};
+  const auto merged = y.transpose(1, 2).reshape(w.sizes()).to(w.scalar_type());
+  return torch::matmul(merged, u.t());
 }
 
 }  // namespace tost

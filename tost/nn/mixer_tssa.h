@@ -61,4 +61,32 @@ class NoMixer : public TokenStatisticsMixer {
   torch::Tensor project(const torch::Tensor&) const override { return {}; }
 };
 
+// The paper's literal layer (arXiv 2412.17810): one gradient step on the variational compression
+// bound, its output tied to the subspaces it projects on.
+//
+// With U_k orthonormal, w_k = U_k^T z and eta > 0 learned:
+//   Pi = softmax over heads of |U_k^T z_j|^2 / (2 eta),  S_k = sum_j Pi_kj w_kj^2 / sum_j Pi_kj,
+//   y_j = -step * sum_k U_k D_k U_k^T z_j Pi_kj,  D = f'(S) = 1 / (1 + S),
+// which is -step * N times the gradient of compression_bound(z U, Pi, 1) in z with Pi held constant
+// (ops/coding_rate.h). f(x) = log(1 + x), that is eps^2 = d, as the released layer has it: its
+// tokens are normalised, so that second moments lie around 1. Neither an output matrix nor a bias:
+// MixerConfig::qkv_bias is not used.
+class TssaTiedMixer : public TokenMixer {
+ public:
+  explicit TssaTiedMixer(const MixerConfig& config);
+
+  torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
+  // Orthonormal whatever `basis` is: its QR factor with a positive diagonal in R, the one choice
+  // that is continuous. Scaling basis changes nothing.
+  torch::Tensor subspaces() const override;
+  torch::Tensor project(const torch::Tensor& x) const override;
+  void draw_weights() override;
+
+  torch::Tensor basis;    // [H, C, P], normal with deviation 0.02, as the released projection
+  torch::Tensor log_eta;  // [1]; eta starts at P, where logits deviate by 1 / sqrt(2 P)
+  // [1]; any value in (0, 2) lowers the bound at the layer's input with Pi held fixed, see
+  // compression_bound. Starts at 1, the largest that turns no direction round.
+  torch::Tensor step;
+};
+
 }  // namespace tost

@@ -12,9 +12,7 @@
 #include "tost/nn/causal_tssa.h"
 #include "tost/nn/mixer_attention.h"
 #include "tost/nn/mixer_ssm.h"
-#include "tost/nn/mixer_subspace.h"
 #include "tost/nn/mixer_tssa.h"
-#include "tost/nn/mixer_tssa_tied.h"
 #include "tost/nn/token_mixer.h"
 
 namespace tost {

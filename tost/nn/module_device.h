@@ -1,15 +1,37 @@
-// The device a module's parameters lie on.
+// Where a module's parameters are, how much memory is left there, and its mode.
 #pragma once
 
+#include "tost/base/process_memory.h"
 #include "tost/ops/device.h"
 #include "tost/torch.h"
 
 namespace tost {
 
-// That of its first parameter; the CPU for a module without any.
+// The device of its first parameter; the CPU for a module without any.
 inline torch::Device device_of(const torch::nn::Module& module) {
   const auto all = module.parameters();
   return all.empty() ? torch::Device(torch::kCPU) : all.front().device();
 }
+
+// Bytes of memory that are available; 0 where unknown.
+inline int64_t room_on(at::Device device) {
+  return device.is_cpu() ? available_bytes() : free_device_bytes(device);
+}
+
+// Puts a module into evaluation mode while in scope, then back into its mode before.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module)
+      : module_(module), training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& module_;
+  bool training_;
+};
 
 }  // namespace tost

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tost/nn/affine_chain.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
 

@@ -4,8 +4,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/nn/layers.h"
 
 namespace tost {
+
 namespace {
 
 std::vector<std::string> names_of(const StateDict& state) {
@@ -83,6 +85,23 @@ int64_t parameter_count(const torch::nn::Module& module) {
   int64_t count = 0;
   for (const auto& parameter : module.parameters()) count += parameter.numel();
   return count;
+}
+
+std::set<std::string> linear_weight_names(const torch::nn::Module& module) {
+  std::set<std::string> names;
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    if (item.value()->as<Linear>() != nullptr) names.insert(item.key() + ".weight");
+  }
+  return names;
+}
+
+std::set<std::string> token_table_names(const torch::nn::Module& module) {
+  std::set<std::string> names;
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    const bool tokens = item.value()->as<Embedding>() != nullptr && ends_with(item.key(), "wte");
+    if (tokens) names.insert(item.key() + ".weight");
+  }
+  return names;
 }
 
 }  // namespace tost

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "tost/torch.h"
@@ -24,5 +25,11 @@ int64_t tensor_bytes(const StateDict& state);
 
 // Numbers in all parameters; buffers are not counted.
 int64_t parameter_count(const torch::nn::Module& module);
+
+// State-dictionary names of the weights of all Linear maps below `module`.
+std::set<std::string> linear_weight_names(const torch::nn::Module& module);
+
+// The same of all tables of tokens that are also the head: rows of "wte".
+std::set<std::string> token_table_names(const torch::nn::Module& module);
 
 }  // namespace tost

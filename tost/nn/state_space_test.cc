@@ -1,5 +1,3 @@
-#include "tost/nn/state_space.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/nn/mixer_ssm.h"
 #include "tost/testing/autocast.h"
 
 namespace tost {

@@ -42,6 +42,11 @@ struct MixerCall {
   // x, replaced by that after x; no gradient flows through it.
   MixerState* state = nullptr;
   int64_t position = 0;  // of the first token of x
+
+  // The state's tensor of this name; null without a state.
+  torch::Tensor* part(const char* name) const {
+    return state != nullptr ? &(*state)[name] : nullptr;
+  }
 };
 
 // What a mixer is built from. heads divides dim.

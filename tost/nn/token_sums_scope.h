@@ -28,4 +28,13 @@ int64_t first_position(int64_t tokens);
 // as many or more; zeros in the first place. Differentiable.
 torch::Tensor tokens_before(const TokenSums& sums, const torch::Tensor& x, int64_t count);
 
+// The state before the first token of this place, zeros before that of the first place, where the
+// tokens of a place make A S + B of a state S. a [..., P, P], b [..., P, Q] → [..., P, Q]. What is
+// passed does not grow with the tokens. Differentiable; every place is to use the result.
+torch::Tensor state_before(const TokenSums& sums, const torch::Tensor& a, const torch::Tensor& b);
+
+// The same where the tokens of a place make kept S + own of it, element by element.
+torch::Tensor decayed_state_before(const TokenSums& sums, const torch::Tensor& kept,
+                                   const torch::Tensor& own);
+
 }  // namespace tost

@@ -4,8 +4,8 @@
 #include "tost/io/base64.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/language/explain_trace.h"
-#include "tost/kinds/vision/explain_json.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
+#include "tost/kinds/vision/explain_report.h"
 #include "tost/serve/page.h"
 #include "tost/serve/text_api.h"
 

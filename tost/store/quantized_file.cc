@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/nn/quantizable.h"
+#include "tost/nn/state_dict.h"
 #include "tost/ops/quantized_weight.h"
 
 namespace tost {

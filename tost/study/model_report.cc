@@ -25,7 +25,6 @@ Json work_json(const ModelBenchRow& r) {
   return work;
 }
 
-// Every column, in the order of CSV.
 Json row_json(const ModelBenchRow& r, const BenchOrigin& o) {
   const bool done = r.missing.empty();
   Json row{{"model", r.model},
@@ -120,10 +119,6 @@ nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const Be
     json["times_ms"] = row.times_ms;
     return json;
   });
-}
-
-std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin) {
-  return csv_table(rows, [&](const ModelBenchRow& row) { return row_json(row, origin); });
 }
 
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& o) {

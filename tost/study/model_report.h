@@ -1,4 +1,4 @@
-// Rows of `tost bench model` as Markdown, CSV and JSON, and two runs side by side.
+// Rows of `tost bench model` as Markdown and JSON, and two runs side by side.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,6 @@ namespace tost {
 
 // {"rows": [...]}, each row flat. Numbers that were not measured are null.
 nlohmann::json model_bench_json(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
-std::string model_bench_csv(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);
 // One table, and below it where it was measured. "of floor": the time of the matrix products alone
 // divided by the whole; "of read": the time to read the weights once divided by the whole.
 std::string model_bench_markdown(const std::vector<ModelBenchRow>& rows, const BenchOrigin& origin);

@@ -41,18 +41,6 @@ TEST(ModelReport, JsonSaysInEachRowWhereItWasMeasured) {
   EXPECT_EQ(json["rows"][1]["products_ms"], 10.0);
 }
 
-TEST(ModelReport, CsvQuotesAndHasOneLineARow) {
-  const auto csv = model_bench_csv({row("a", 10)}, origin());
-  std::istringstream lines(csv);
-  std::string head, line, rest;
-  std::getline(lines, head);
-  std::getline(lines, line);
-  EXPECT_FALSE(std::getline(lines, rest));
-  EXPECT_EQ(head.substr(0, 17), "model,kind,mixer,");
-  EXPECT_EQ(line.substr(0, 26), "a,vision,tssa,forward,2,32");
-  EXPECT_NE(line.find(",\"Some, CPU \"\"x\"\"\",avx2,"), std::string::npos);
-}
-
 TEST(ModelReport, MarkdownShowsSharesAndReasons) {
   auto missing = row("c", 10);
   missing.missing = "int4 needs the engine.";

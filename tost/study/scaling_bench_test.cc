@@ -224,21 +224,5 @@ TEST(ScalingReport, SumsUpExponentsCrossoverAndRatios) {
   EXPECT_NE(table.find("2.000"), std::string::npos) << table;
 }
 
-TEST(ScalingReport, CsvHasALineAPoint) {
-  std::istringstream csv(scaling_csv(made_up()));
-  std::string line;
-  std::getline(csv, line);
-  EXPECT_EQ(line,
-            "mixer,mode,tokens,batch,ms_per_call,ms_per_sequence,bytes_per_call,"
-            "bytes_per_sequence");
-  std::getline(csv, line);
-  EXPECT_EQ(line, "tssa,forward,256,4,2048,512,10240,2560");
-  std::getline(csv, line);
-  EXPECT_EQ(line, "softmax,forward,256,4,512,128,,");
-  int more = 0;
-  while (std::getline(csv, line)) ++more;
-  EXPECT_EQ(more, 12);
-}
-
 }  // namespace scaling_bench_test
 }  // namespace tost

@@ -97,21 +97,6 @@ ScalingSummary summarize_scaling(const ScalingOptions& options, const ScalingRes
   return summary;
 }
 
-std::string scaling_csv(const ScalingResult& result) {
-  std::string text =
-      "mixer,mode,tokens,batch,ms_per_call,ms_per_sequence,bytes_per_call,bytes_per_sequence\n";
-  for (const auto& p : result.points) {
-    text += cat(p.mixer, ",", p.mode, ",", p.tokens, ",", p.batch, ",", p.ms, ",",
-                p.ms / double(p.batch), ",");
-    if (p.bytes > 0)
-      text += cat(p.bytes, ",", p.bytes / p.batch);
-    else
-      text += ",";
-    text += "\n";
-  }
-  return text;
-}
-
 json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                   const ScalingSummary& summary) {
   json stops = json::array(), fits = json::array();
@@ -136,21 +121,17 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
   return object;
 }
 
-// The results as text for a terminal.
 namespace {
 
-constexpr int kFirst = 12, kColumn = 13;
-
-// Milliseconds with three digits that matter.
+// Milliseconds with three significant digits.
 std::string short_ms(double ms) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(ms < 1 ? 3 : ms < 10 ? 2 : ms < 100 ? 1 : 0) << ms;
-  return out.str();
+  return format_text(ms < 1 ? "%.3f" : ms < 10 ? "%.2f" : ms < 100 ? "%.1f" : "%.0f", ms);
 }
 
-void head(std::ostream& out, const std::string& first, const std::vector<std::string>& names) {
-  out << std::setw(kFirst) << first;
-  for (const auto& name : names) out << std::setw(kColumn) << name;
+// A line of the tables for a terminal.
+void row(std::ostream& out, const std::string& first, const std::vector<std::string>& cells) {
+  out << std::setw(12) << first;
+  for (const auto& cell : cells) out << std::setw(13) << cell;
   out << "\n";
 }
 
@@ -165,37 +146,30 @@ void by_length(std::ostream& out, const ScalingOptions& options, const ScalingRe
   for (const auto& p : result.points) {
     if (p.mode == mode) lengths.insert(p.tokens);
   }
-  head(out, "tokens", options.mixers);
+  row(out, "tokens", options.mixers);
   for (const int64_t tokens : lengths) {
-    out << std::setw(kFirst) << human_number(tokens);
+    std::vector<std::string> cells;
     for (const auto& mixer : options.mixers) {
       const auto points = of(result, mixer, mode);
-      const auto at = std::find_if(points.begin(), points.end(),
-                                   [&](const CostPoint& p) { return p.tokens == tokens; });
-      out << std::setw(kColumn) << (at == points.end() ? "-" : format(at->cost));
+      const auto at = std::ranges::find(points, tokens, &CostPoint::tokens);
+      cells.push_back(at == points.end() ? "-" : format(at->cost));
     }
-    out << "\n";
+    row(out, human_number(tokens), cells);
   }
-}
-
-std::string exponent(const std::optional<PowerFit>& fit) {
-  if (!fit.has_value()) return "-";
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(3) << fit->exponent;
-  return out.str();
 }
 
 void exponents(std::ostream& out, const ScalingOptions& options, const ScalingSummary& summary,
                const std::string& mode) {
   out << "exponents from " << human_number(summary.fit_from) << " to "
       << human_number(summary.fit_to) << " tokens, " << mode << "\n";
-  head(out, "", options.mixers);
+  row(out, "", options.mixers);
   for (const bool memory : {false, true}) {
-    out << std::setw(kFirst) << (memory ? "memory" : "time");
-    for (const auto& fit : summary.fits) {
-      if (fit.mode == mode) out << std::setw(kColumn) << exponent(memory ? fit.memory : fit.time);
+    std::vector<std::string> cells;
+    for (const auto& fits : summary.fits) {
+      const auto& fit = memory ? fits.memory : fits.time;
+      if (fits.mode == mode) cells.push_back(fit ? format_text("%.3f", fit->exponent) : "-");
     }
-    out << "\n";
+    row(out, memory ? "memory" : "time", cells);
   }
 }
 
@@ -222,14 +196,12 @@ void membership_table(std::ostream& out, const ScalingResult& result) {
   if (result.memberships.empty()) return;
   out << "membership of tssa: entropy over log H, share of the least and the most used head times"
          " H,\nlargest deviation from float64 of membership and (relative) output\n";
-  head(out, "tokens", {"temp", "entropy", "least", "most", "pi", "y", "finite"});
+  row(out, "tokens", {"temp", "entropy", "least", "most", "pi", "y", "finite"});
   for (const auto& m : result.memberships) {
-    out << std::setw(kFirst) << human_number(m.tokens) << std::fixed << std::setprecision(1)
-        << std::setw(kColumn) << m.temp << std::setprecision(5) << std::setw(kColumn) << m.entropy
-        << std::setw(kColumn) << m.least_share << std::setw(kColumn) << m.largest_share
-        << std::scientific << std::setprecision(1) << std::setw(kColumn) << m.pi_error
-        << std::setw(kColumn) << m.y_error << std::setw(kColumn) << (m.finite ? "yes" : "NO")
-        << "\n";
+    row(out, human_number(m.tokens),
+        {format_text("%.1f", m.temp), format_text("%.5f", m.entropy),
+         format_text("%.5f", m.least_share), format_text("%.5f", m.largest_share),
+         format_text("%.1e", m.pi_error), format_text("%.1e", m.y_error), m.finite ? "yes" : "NO"});
   }
 }
 

@@ -1,4 +1,4 @@
-// Results of the scaling measurements: exponents, crossover, table, CSV, JSON, charts.
+// Results of the scaling measurements: exponents, crossover, table and JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -42,10 +42,6 @@ ScalingSummary summarize_scaling(const ScalingOptions& options, const ScalingRes
 // Time and memory a sequence by length and mixer, then fits, duels and memberships, as text.
 std::string scaling_table(const ScalingOptions& options, const ScalingResult& result,
                           const ScalingSummary& summary);
-
-// A line a measured point: mixer,mode,tokens,batch,ms_per_call,ms_per_sequence,bytes_per_call,
-// bytes_per_sequence; bytes empty where they were not counted.
-std::string scaling_csv(const ScalingResult& result);
 
 nlohmann::json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                             const ScalingSummary& summary);

@@ -12,11 +12,12 @@
 
 namespace tost {
 
-// A named set of defaults; the configuration's `recipe` is its name.
+// A named set of settings that differ from Config's defaults; the configuration's `recipe` is its
+// name.
 template <class Config>
 struct Recipe {
   std::string name;
-  Config (*make)();
+  nlohmann::json values;
 };
 
 template <class Config>
@@ -51,7 +52,11 @@ nlohmann::json expand_shorthands(const std::vector<FieldInfo>& shorthands, nlohm
 template <class Config>
 Config make_recipe(const ConfigForm<Config>& form, const std::string& name) {
   for (const auto& recipe : form.recipes) {
-    if (recipe.name == name) return recipe.make();
+    if (recipe.name != name) continue;
+    Config config;
+    form.fields.apply(config, recipe.values, "the recipe");
+    config.recipe = name;
+    return config;
   }
   fail_unknown_recipe(name, names_of(form.recipes));
 }

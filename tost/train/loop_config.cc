@@ -1,7 +1,7 @@
 #include "tost/train/loop_config.h"
 
 #include "tost/base/error.h"
-#include "tost/nn/recompute.h"
+#include "tost/nn/block.h"
 
 namespace tost {
 namespace {

@@ -1,10 +1,7 @@
 // What a kind of model tells the training loop, the command line and --help of itself.
 #pragma once
 
-#include <atomic>
-#include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -34,12 +31,6 @@ struct PreparedRun {
   std::function<std::unique_ptr<TrainTask>()> make_task;
 };
 
-// Of the model of a finished run.
-struct RunScores {
-  std::map<std::string, double> scores;                  // "top1", "loss"
-  std::map<std::string, std::vector<double>> corrupted;  // by kind: top1 by strength
-};
-
 struct RunKind {
   std::string name;                  // "vision"
   std::string files;                 // model_kind() of its files; several kinds may write the same
@@ -55,10 +46,7 @@ struct RunKind {
   std::function<void(const nlohmann::json& config)> check;
   std::string metric;        // by which runs are compared: "top1", "accuracy" or "loss"
   bool corruptible = false;  // scored on damaged pictures, too
-  // Scores the run's model by a rule {"split", "corruptions"}; nothing once stopped. May be null.
-  std::function<std::optional<RunScores>(const std::filesystem::path& run,
-                                         const nlohmann::json& rule, const std::atomic<bool>* stop)>
-      score;
+  bool scored = false;       // by `tost eval RUN`, on the data it was trained with
 };
 
 // `Task` opens data and model from a configuration, the description of a resumed run's model, and

@@ -7,9 +7,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/nn/block.h"
 #include "tost/nn/module_device.h"
 #include "tost/nn/precision.h"
-#include "tost/nn/recompute.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/store/run_layout.h"

@@ -4,8 +4,8 @@
 
 #include "tost/data/token_task_test_util.h"
 #include "tost/kinds/kinds.h"
-#include "tost/kinds/language/answer_train_config.h"
 #include "tost/kinds/language/file.h"
+#include "tost/kinds/language/train_config.h"
 #include "tost/kinds/train_run.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/run_layout.h"

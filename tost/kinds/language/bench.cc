@@ -4,7 +4,6 @@
 #include "tost/base/text.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/file.h"
-#include "tost/kinds/language/place.h"
 
 namespace tost {
 namespace {

@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "tost/base/error.h"
-#include "tost/kinds/language/engine_prefill.h"
-#include "tost/kinds/language/engine_step.h"
+#include "tost/kinds/language/engine_weights.h"
 #include "tost/nn/device_autocast.h"
 
 namespace tost {
@@ -165,6 +164,30 @@ std::shared_ptr<LanguageEngine> read_by_engine(const std::shared_ptr<LanguageMod
   auto engine = std::make_shared<LanguageEngine>(*model, precision);
   model->read_by(engine);
   return engine;
+}
+
+void place_language(const std::shared_ptr<LanguageModel>& model, Precision precision,
+                    torch::Device device) {
+  if (device.is_cpu()) {
+    if (!model->config().auto_encoder || precision != Precision::kFp32) {
+      read_by_engine(model, precision);
+    }
+    return;
+  }
+  if (!facts_of(precision).modules) {
+    fail_usage(precision,
+               " needs the inference engine, which runs on the CPU; use fp32 or bf16 on ",
+               device.str(), ".");
+  }
+  model->to(device);
+}
+
+Precisions language_precisions(torch::Device device) {
+  return device.is_cpu() ? all_precisions() : classifier_precisions(/*engine=*/false);
+}
+
+Precision scope_precision(Precision precision, torch::Device device) {
+  return device.is_cpu() ? Precision::kFp32 : precision;
 }
 
 }  // namespace tost

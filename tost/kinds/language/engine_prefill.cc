@@ -1,5 +1,3 @@
-#include "tost/kinds/language/engine_prefill.h"
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "tost/base/rounding.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
+#include "tost/kinds/language/engine_weights.h"
 #include "tost/nn/causal_attention.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/kernel_call.h"

@@ -1,6 +1,6 @@
-#include "tost/kinds/language/engine_step.h"
-
 #include <ATen/Parallel.h>
+
+#include "tost/kinds/language/engine_weights.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif

@@ -5,7 +5,6 @@
 #include "tost/nn/causal_attention.h"
 #include "tost/nn/causal_means.h"
 #include "tost/nn/causal_tssa.h"
-#include "tost/nn/quantizable.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/caching_allocator.h"
 

@@ -5,10 +5,10 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/explain/selection.h"
-#include "tost/explain/trace_on_cpu.h"
+#include "tost/explain/layer_sums.h"
+#include "tost/explain/numbers.h"
 #include "tost/kinds/language/explain_trace.h"
-#include "tost/nn/evaluation_mode.h"
+#include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
 
 namespace tost {

@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "tost/data/token_data.h"
-#include "tost/explain/head_spectra.h"
 #include "tost/explain/layer_sums.h"
-#include "tost/kinds/language/explain_tokens.h"
+#include "tost/explain/measures.h"
 #include "tost/kinds/language/explain_trace.h"
 
 namespace tost {
@@ -122,9 +121,9 @@ std::string data_of(const std::string& split);
 std::optional<TextReport> explain_text(const LoadedLanguage& loaded, const Passage& passage,
                                        const TextExplainOptions& options);
 
-// A report on a language model as JSON: every number of its page (docs/explain.md). Layers, heads and
-// places in the passage are counted from 1. What is not finite is null. Correlation matrices are
-// those of the chosen layers and heads.
+// A report on a language model as JSON: every number of its page (docs/explain.md). Layers, heads
+// and places in the passage are counted from 1. What is not finite is null. Correlation matrices
+// are those of the chosen layers and heads.
 nlohmann::json to_json(const TextReport& report);
 
 }  // namespace tost

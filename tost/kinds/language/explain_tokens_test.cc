@@ -1,8 +1,7 @@
-#include "tost/kinds/language/explain_tokens.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/kinds/language/eval_test_util.h"
+#include "tost/kinds/language/explain_trace.h"
 
 namespace tost {
 namespace {

@@ -1,15 +1,18 @@
 #include "tost/kinds/language/file.h"
 
 #include "tost/base/error.h"
+#include "tost/base/text.h"
+#include "tost/data/text_tokenizer.h"
 #include "tost/io/parse_json.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
-#include "tost/kinds/language/foreign.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/foreign_source.h"
 #include "tost/store/metadata.h"
 #include "tost/store/quantized_file.h"
 
 namespace tost {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,6 +71,149 @@ LoadedLanguage load_language_file(const fs::path& path, Weights weights) {
 void save_language_file(const fs::path& file, const LanguageModel& model,
                         const LanguageInfo& info) {
   save_safetensors(file, state_dict(model), to_metadata(info));
+}
+
+namespace {
+
+// By the names that Hugging Face gives them.
+std::string activation(const std::string& name) {
+  if (name.empty() || name == "gelu") return "gelu";
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return "gelu-tanh";
+  fail_data("Its activation is ", shown(name), "; gelu and gelu_new are known here.");
+}
+
+// Whether matrices are transposed, as in Hugging Face's GPT-2.
+bool is_transposed_gpt2(const ForeignModel& weights) {
+  return weights.model.at("family") == "GPT-2 (Hugging Face layout)";
+}
+
+// The architecture of a model that others have saved (store/foreign_model.h), to be checked by
+// validate(). Heads come from the weights, else from the facts. Throws a data Error that says what
+// the file does not tell.
+LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelFacts& facts) {
+  LanguageConfig c;
+  c.mixer = weights.model.at("mixer").get<std::string>();
+  c.dim = weights.side("transformer.wte.weight", 1);
+  c.vocab = weights.side("transformer.wte.weight", 0);
+  c.block = weights.side("transformer.wpe.weight", 0);
+  c.depth = weights.told("depth");
+  c.heads = weights.told("heads");
+  if (c.heads == 0) c.heads = facts.heads.value_or(0);
+  if (c.heads == 0) {
+    fail_data("The weights of mixer ", c.mixer,
+              " do not show how many attention heads there are, and ", facts.no_heads, ".");
+  }
+  const size_t hidden_side = is_transposed_gpt2(weights) ? 1 : 0;
+  c.mlp_ratio =
+      foreign_mlp_ratio(weights.side("transformer.h.0.mlp.c_fc.weight", hidden_side), c.dim);
+  c.bias = weights.has("transformer.ln_f.bias");
+  c.activation = activation(facts.activation);
+  // Cropping to a shorter block leaves it at its full length.
+  const std::string lengths = "transformer.h.0.attn.denom_bias";
+  if (weights.has(lengths) && weights.side(lengths, 1) != c.block) {
+    c.options.bias_positions = weights.side(lengths, 1);
+  }
+  return c;
+}
+
+namespace fs = std::filesystem;
+
+constexpr char kHead[] = "lm_head.weight", kTokenTable[] = "transformer.wte.weight";
+
+// Hugging Face keeps the matrices of GPT-2's Linear layers as [in, out].
+void turn_gpt2(StateDict& state) {
+  for (auto& [name, tensor] : state) {
+    const bool linear = ends_with(name, ".c_attn.weight") || ends_with(name, ".c_proj.weight") ||
+                        ends_with(name, ".c_fc.weight");
+    if (linear && tensor.dim() == 2) tensor = tensor.t();
+  }
+}
+
+// Takes out what the model here does not keep, and adds what models without LayerScale lack.
+void adapt_language(const LanguageConfig& config, StateDict& state) {
+  const auto head = state.find(kHead);
+  if (head != state.end()) {
+    const torch::Tensor& tokens = state.at(kTokenTable);
+    if (head->second.dtype() != tokens.dtype() || !torch::equal(head->second, tokens)) {
+      fail_data("Tensor '", kHead, "' is not the same as '", kTokenTable,
+                "', to which the models of this program tie it.");
+    }
+    state.erase(head);
+  }
+  bool scaled = false;
+  for (auto item = state.begin(); item != state.end();) {
+    scaled = scaled || ends_with(item->first, ".gamma1") || ends_with(item->first, ".gamma2");
+    // The causal mask and its filler that older versions of nanoGPT and GPT-2 kept as buffers.
+    const bool mask = (ends_with(item->first, ".attn.bias") && item->second.dim() == 4) ||
+                      (ends_with(item->first, ".attn.masked_bias") && item->second.dim() == 0);
+    item = mask ? state.erase(item) : std::next(item);
+  }
+  if (scaled || config.mixer != "softmax") return;
+  for (int64_t i = 0; i < config.depth; ++i) {
+    for (const char* gamma : {"gamma1", "gamma2"}) {
+      state.emplace(cat("transformer.h.", i, ".", gamma), torch::ones({config.dim}));
+    }
+  }
+}
+
+LanguageInfo language_info(const ForeignWeights& weights) {
+  const ModelFacts facts = weights.facts();
+  if (facts.description) return language_info_from_json(*facts.description, "its description");
+  const LanguageConfig config = foreign_language_config(weights, facts);
+  validate(config);
+  return {.config = config, .tokenizer = nullptr};
+}
+
+}  // namespace
+
+LoadedLanguage load_foreign_language(const fs::path& file, Weights which) {
+  const ForeignWeights weights = open_foreign_weights(file, which);
+  expect_kind(weights, "language", "a language model");
+  StateDict state = weights.read();
+  return read_from(cat("'", file.string(), "'"), [&] {
+    LoadedLanguage loaded;
+    loaded.file = file;
+    loaded.info = language_info(weights);
+    if (is_transposed_gpt2(weights)) turn_gpt2(state);
+    adapt_language(loaded.info.config, state);
+    loaded.model = make_language_model(loaded.info.config, WeightInit::kNone);
+    load_state_dict(*loaded.model, state);
+    finish_loading(*loaded.model, "it");
+    return loaded;
+  });
+}
+
+void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language) {
+  if (choice.name.empty()) return;
+  check_tokenizer_name(choice.name);
+  LanguageInfo& info = language.info;
+  if (choice.name == "auto" || info.tokenizer != nullptr) {
+    return check_own_tokenizer(choice.name, info, language.file.string());
+  }
+  const auto tokenizer = named_tokenizer(choice.name, choice.data, choice.holdout);
+  if (tokenizer->vocab_size() > info.config.vocab) {
+    fail_usage("The tokenizer ", choice.name, " has ", human_number(tokenizer->vocab_size()),
+               " tokens but the model of '", language.file.string(), "' ",
+               human_number(info.config.vocab), "; give the one it was trained with.");
+  }
+  info.tokenizer = tokenizer;
+}
+
+void check_own_tokenizer(const std::string& name, const LanguageInfo& info,
+                         const std::string& file) {
+  if (name == "auto" || info.tokenizer == nullptr) return;
+  const std::string kind = info.tokenizer->kind();
+  const std::string own = kind == "words" ? cat("words:", info.tokenizer->vocab_size()) : kind;
+  if (name == own || (kind == "gpt2" && starts_with(name, "gpt2:"))) return;
+  fail_usage("'", file, "' was trained with tokenizer ", own, " and cannot continue with ", name,
+             "; leave tokenizer out.");
+}
+
+const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone) {
+  if (info.tokenizer != nullptr) return *info.tokenizer;
+  fail_data("The model has no tokenizer, so that ", undone,
+            "; name the one it was trained with by --tokenizer, as gpt2:FOLDER for GPT-2's, or "
+            "give token files of its vocabulary.");
 }
 
 }  // namespace tost

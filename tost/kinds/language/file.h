@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tost/io/tokenizer.h"
+#include "tost/kinds/language/config.h"
 #include "tost/kinds/language/model.h"
 #include "tost/nn/precision.h"
 #include "tost/store/weights_file.h"
@@ -43,5 +44,32 @@ LoadedLanguage load_language_file(const std::filesystem::path& path,
 // Atomic and durable: the old file stays whole on failure.
 void save_language_file(const std::filesystem::path& file, const LanguageModel& model,
                         const LanguageInfo& info);
+
+// Reads weights that others have saved (foreign_source.h).
+// Throws data Errors in one sentence that names the file, and the tensor where one does not fit.
+// Without a tokenizer where the file holds none. Models without LayerScale, nanoGPT's and GPT-2,
+// get one of 1.
+LoadedLanguage load_foreign_language(const std::filesystem::path& file,
+                                     Weights weights = Weights::kRaw);
+
+// What a user may name for a model whose file holds no tokenizer.
+struct TokenizerChoice {
+  std::string name{};    // as in training (text_tokenizer.h); empty or auto: the model's own
+  std::string data{};    // the text that chars and words:N are made from; empty: none
+  double holdout = 0.1;  // of that text
+};
+
+// Gives a model without a tokenizer the one that was chosen. Throws a usage Error for an unknown
+// name, for one that has more tokens than the model, for chars and words without a text, and for
+// another tokenizer than the model's own (see check_own_tokenizer()).
+void choose_tokenizer(const TokenizerChoice& choice, LoadedLanguage& language);
+
+// Throws a usage Error where `name`, a tokenizer's, says another one than the model of `file` has.
+void check_own_tokenizer(const std::string& name, const LanguageInfo& info,
+                         const std::string& file);
+
+// The model's tokenizer. Throws a data Error where it has none, so that `undone` ("no passage can
+// be read").
+const Tokenizer& needed_tokenizer(const LanguageInfo& info, const std::string& undone);
 
 }  // namespace tost

@@ -11,7 +11,7 @@
 #include "tost/io/safetensors.h"
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/session_file.h"
-#include "tost/kinds/language/text_stream.h"
+#include "tost/kinds/language/text_writer.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {

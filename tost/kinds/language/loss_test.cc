@@ -1,12 +1,11 @@
 // Loss by both protocols against straightforward computations.
-#include "tost/kinds/language/loss.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/eval_test_util.h"
+#include "tost/kinds/language/scores.h"
 
 namespace tost {
 namespace {

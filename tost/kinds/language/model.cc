@@ -6,8 +6,8 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
+#include "tost/nn/block.h"
 #include "tost/nn/cross_entropy.h"
-#include "tost/nn/hidden_width.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
 

@@ -10,8 +10,7 @@
 
 #include "tost/kinds/language/config.h"
 #include "tost/nn/block.h"
-#include "tost/nn/sinusoidal.h"
-#include "tost/nn/weight_init.h"
+#include "tost/nn/layers.h"
 #include "tost/torch.h"
 
 namespace tost {

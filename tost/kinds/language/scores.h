@@ -1,11 +1,14 @@
-// How well a language model predicts given tokens, one number a token.
+// How well a language model predicts given tokens, one number a token; and its loss on a stream of
+// tokens by two named protocols.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "tost/data/token_data.h"
 #include "tost/kinds/language/model.h"
 #include "tost/nn/precision.h"
 
@@ -39,5 +42,46 @@ struct ScoredText {
 // which a causal model does not see. Of a text beyond the model's context the beginning is left
 // out; a data Error where the targets alone do not fit, or are none.
 std::vector<TokenScores> score_texts(LanguageModel& model, const std::vector<ScoredText>& texts);
+
+// usual: the whole text. Windows of `context` tokens, one every `stride` tokens; of each window
+// only those predictions count that no window before it has made, so that every token but the first
+// is predicted once, from `context - stride` tokens or more once the text has so many. official
+// (the protocol of the paper's code): random crops of `context` tokens, the mean over `batches`
+// batches of `batch`.
+struct LanguageLossOptions : LanguageEvalOptions {
+  std::string protocol = "usual";  // or official
+  // Tokens a window holds; 0: the block the model was trained on. kWholeText (usual): no windows,
+  // every token is predicted from all before it, for models without a limit of context.
+  int64_t context = 0;
+  static constexpr int64_t kWholeText = -1;
+  int64_t stride = 0;  // usual; 0: half the context
+  // Windows read together; 0: 16 (official), or as many as make 8,192 tokens (usual).
+  int64_t batch = 0;
+  int64_t batches = 1000;  // official
+  uint64_t seed = 1337;    // official
+};
+
+struct LanguageLoss {
+  double loss = 0;  // mean, nats a token
+  // Of the mean over batches, as the batches' spread tells; official with two batches or more.
+  std::optional<double> standard_error;
+  double perplexity = 0;                // exp(loss)
+  std::optional<double> bits_per_byte;  // usual, where the text's bytes are known
+  int64_t tokens = 0;                   // predicted
+  int64_t context = 0;                  // as used; kWholeText
+  double seconds = 0, tokens_per_s = 0;
+};
+
+// `text_bytes`: of the text the tokens stand for, 0 if unknown. Without gradients, in evaluation
+// mode, sums in float64; deterministic. Nothing when `stop` ended it. Throws a usage Error for an
+// impossible setting, a data Error for a source too short or with ids outside the model's
+// vocabulary.
+std::optional<LanguageLoss> language_loss(LanguageModel& model, const TokenSource& source,
+                                          int64_t text_bytes,
+                                          const LanguageLossOptions& options = {});
+
+// loss, standard_error, perplexity, bits_per_byte, tokens, context, seconds, tokens_per_s; what is
+// unknown is null.
+nlohmann::json to_json(const LanguageLoss& result);
 
 }  // namespace tost

@@ -1,7 +1,7 @@
 // Whole language models whose tokens lie on several processes.
 #include <gtest/gtest.h>
 
-#include "tost/kinds/language/shared_input.h"
+#include "tost/kinds/language/task.h"
 #include "tost/train/split_model_test_util.h"
 
 namespace tost {

@@ -3,9 +3,8 @@
 
 #include <cmath>
 
-#include "tost/kinds/language/choice.h"
 #include "tost/kinds/language/eval_test_util.h"
-#include "tost/kinds/language/lambada.h"
+#include "tost/kinds/language/text_tasks.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

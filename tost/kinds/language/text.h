@@ -1,8 +1,11 @@
 // The tokens that a language model is scored on: a split of a text, as the protocol wants it.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tost/data/token_data.h"
 #include "tost/kinds/language/file.h"
@@ -30,5 +33,21 @@ struct LanguageText {
 // has no end of text, data Errors where the model has no tokenizer and text is given, the text
 // cannot be expressed, or token files are another tokenizer's.
 LanguageText load_language_text(const LanguageTextSpec& spec, const LanguageInfo& info);
+
+// A row of a data set in JSON Lines, one object a line.
+struct JsonRow {
+  nlohmann::json object;
+  std::string where;  // "'FILE' line N", for messages
+};
+
+// `path` itself, or the only .jsonl file of a folder. Throws a data Error where there is none.
+std::filesystem::path find_rows_file(const std::filesystem::path& path);
+
+// All rows; blank lines are skipped. Throws a data Error naming file and line for what is no
+// JSON object, and for a file without rows.
+std::vector<JsonRow> read_rows(const std::filesystem::path& file);
+
+// The row's string under this key; a data Error where there is none.
+std::string string_of(const JsonRow& row, const std::string& key);
 
 }  // namespace tost

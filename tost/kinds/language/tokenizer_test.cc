@@ -1,8 +1,7 @@
-#include "tost/kinds/language/tokenizer.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/kinds/language/eval_test_util.h"
+#include "tost/kinds/language/file.h"
 #include "tost/testing/errors.h"
 
 namespace tost {

@@ -1,9 +1,12 @@
 #include "tost/kinds/language/train_config.h"
 
+#include <algorithm>
+
 #include "tost/base/error.h"
 #include "tost/kinds/language/model.h"
 
 namespace tost {
+
 namespace {
 
 using nlohmann::json;
@@ -96,6 +99,65 @@ LanguageConfig changed_language_config(const std::string& mixer, const json& mod
 
 LanguageConfig language_config(const L& config) {
   return changed_language_config(config.mixer, config.model_options, language_preset(config.model));
+}
+
+namespace {
+
+using A = AnswerTrainConfig;
+
+FieldTable<A> make_answer_fields() {
+  FieldTable<A> t;
+  t.choice("recipe", &A::recipe, {"task"}, kFree, "named set of defaults")
+      .choice("model", &A::model, recall_preset_names(), kFixed, "model preset")
+      .path("from", &A::from, absolute_setting, kFixed,
+            "model file to fine-tune (its architecture replaces the preset)")
+      .text("mixer", &A::mixer, kFixed, "token mixer (empty: the preset's)")
+      .object("model_options", &A::model_options, kFixed, "further model fields, as in model.json")
+      .path("data", &A::data, absolute_setting, kWarn,
+            "folder of a task that python -m tost.tasks makes")
+      .integer("batch", &A::batch, 1, 65536, kFixed, "samples a batch")
+      .integer("eval_samples", &A::eval_samples, 1, 1'000'000, kWarn,
+               "samples of every group that an evaluation takes, the same every time");
+  return t.include(loop_fields()).include(step_fields());
+}
+
+void check_answers(const A& config) {
+  check_loop_config(config);
+}
+
+}  // namespace
+
+const ConfigForm<A>& answer_train_form() {
+  static const ConfigForm<A> form{make_answer_fields(),
+                                  {{"task",
+                                    {{"max_steps", 2000},
+                                     {"lr", 3e-3},
+                                     {"min_lr", 1e-4},
+                                     {"warmup_steps", 100},
+                                     {"weight_decay", 0.1},
+                                     {"beta2", 0.99},
+                                     {"clip", 1},
+                                     {"evaluate_every_steps", 250},
+                                     {"checkpoint_every_steps", 500},
+                                     {"log_every", 50}}}},
+                                  check_answers,
+                                  language_train_form().shorthands};
+  return form;
+}
+
+LanguageConfig changed_answer_config(const A& config, LanguageConfig base) {
+  return changed_language_config(config.mixer, config.model_options, std::move(base));
+}
+
+LanguageConfig answer_model_config(const A& config, const TokenTaskData& data) {
+  LanguageConfig base = language_preset(config.model);
+  base.vocab = data.vocabulary();
+  base.auto_encoder = data.restores();
+  base.block = 1;
+  for (int64_t group = 0; group < data.groups(); ++group) {
+    base.block = std::max(base.block, data.length(group));
+  }
+  return changed_answer_config(config, base);
 }
 
 }  // namespace tost

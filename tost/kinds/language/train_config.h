@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tost/data/token_task.h"
 #include "tost/kinds/language/config.h"
 #include "tost/train/config_form.h"
 #include "tost/train/loop_config.h"
@@ -12,6 +13,8 @@ namespace tost {
 
 // Lengths are in optimiser steps; an epoch is as many tokens as the training text has.
 struct LanguageTrainConfig : LoopConfig {
+  LanguageTrainConfig() { checkpoint_every = 0; }  // but every so many steps
+
   std::string recipe = "char";
 
   std::string model = "tost_gpt_char";
@@ -42,5 +45,33 @@ LanguageConfig language_config(const LanguageTrainConfig& config);
 // `base` changed the same way; mixer "": its own.
 LanguageConfig changed_language_config(const std::string& mixer,
                                        const nlohmann::json& model_options, LanguageConfig base);
+
+// The settings of training on a task of tokens.
+// Lengths are in optimiser steps. An epoch is as many batches as the samples of the split train
+// make; batches take turns among the groups.
+struct AnswerTrainConfig : LoopConfig {
+  AnswerTrainConfig() { checkpoint_every = 0; }  // but every so many steps
+
+  std::string recipe = "task";
+
+  std::string model = "tost_recall_stream";
+  std::string from;   // a model file to start from; its architecture is kept
+  std::string mixer;  // "": the preset's
+  nlohmann::json model_options = nlohmann::json::object();  // further fields of LanguageConfig
+
+  std::string data;            // a folder that is_token_task() knows
+  int64_t batch = 64;          // samples
+  int64_t eval_samples = 256;  // of every group
+};
+
+// Fields of LanguageConfig can be given without model_options, as for language.
+const ConfigForm<AnswerTrainConfig>& answer_train_form();
+
+// The preset with the task's vocabulary and the longest sample as block, unless model_options say
+// otherwise, changed by mixer and model_options. Throws a usage Error with the reason for what does
+// not fit.
+LanguageConfig answer_model_config(const AnswerTrainConfig& config, const TokenTaskData& data);
+// `base` changed by mixer and model_options alone, for fine-tuning.
+LanguageConfig changed_answer_config(const AnswerTrainConfig& config, LanguageConfig base);
 
 }  // namespace tost

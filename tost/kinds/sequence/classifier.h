@@ -10,8 +10,6 @@
 #include "tost/kinds/sequence/config.h"
 #include "tost/nn/block.h"
 #include "tost/nn/layers.h"
-#include "tost/nn/sinusoidal.h"
-#include "tost/nn/weight_init.h"
 #include "tost/torch.h"
 
 namespace tost {

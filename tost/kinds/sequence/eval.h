@@ -1,4 +1,4 @@
-// Scores a classifier of sequences over a data set.
+// Scores a classifier of sequences over a data set, and labels texts by it.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,8 @@
 #include "tost/data/sequence_dataset.h"
 #include "tost/data/watched_read.h"
 #include "tost/kinds/sequence/classifier.h"
+#include "tost/kinds/sequence/file.h"
+#include "tost/nn/metrics.h"
 #include "tost/nn/precision.h"
 
 namespace tost {
@@ -58,5 +60,21 @@ torch::Tensor sequence_logits(SequenceClassifier& model, const SequenceBatch& ba
 
 // top1, loss, sequences, seconds.
 nlohmann::json to_json(const SequenceEvalResult& result);
+
+// The tokens of a text as the model's data was cut: bytes, or the symbols of a ListOps expression;
+// at most info.cut of them. Throws a usage Error for a text that holds none or cannot be cut, and
+// for a model of pictures.
+std::vector<int32_t> encode_text(const SequenceInfo& info, const std::string& text);
+
+// A text, and of a model of pairs the other document.
+struct SequenceText {
+  std::string text, second = "";
+};
+
+// One prediction a text, in order; its path is the text. `model` is in evaluation mode. Throws as
+// encode_text(), and a usage Error for top_k < 1 and for pairs where the model reads none.
+std::vector<Prediction> predict_texts(SequenceClassifier& model, const SequenceInfo& info,
+                                      const std::vector<SequenceText>& texts,
+                                      const PredictOptions& options = {});
 
 }  // namespace tost

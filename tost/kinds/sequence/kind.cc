@@ -10,7 +10,6 @@
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
-#include "tost/kinds/sequence/predict.h"
 #include "tost/kinds/sequence/task.h"
 #include "tost/kinds/sequence/train_config.h"
 #include "tost/nn/state_dict.h"
@@ -25,35 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// By the checkpoint that was best on the validation split, or the last one where there is no such
-// split or it is the one that is scored.
-std::optional<RunScores> score_sequences(const fs::path& run, const json& rule,
-                                         const std::atomic<bool>* stop) {
-  const SequenceTrainConfig config =
-      make_config(sequence_train_form(), read_config_file(run / kConfigFile));
-  const SequenceSpec spec = sequence_spec(config);
-  const std::string split = rule.at("split").get<std::string>();
-  const auto splits = sequence_dataset_splits(spec);
-  const bool selected = split != "validation" &&
-                        std::find(splits.begin(), splits.end(), "validation") != splits.end();
-  // Of a run folder the best checkpoint is read.
-  const LoadedSequence loaded = load_sequence_file(
-      selected ? run : final_checkpoint(run), config.evaluate_ema ? Weights::kEma : Weights::kRaw);
-  SequenceEvalOptions options;
-  options.batch = config.eval_batch;
-  options.precision = config.precision;
-  options.stop = stop;
-  const auto dataset = open_sequence_dataset(spec, split);
-  const auto result = evaluate(*loaded.model, *dataset, options);
-  if (!result) return std::nullopt;
-  return RunScores{{{"top1", result->top1}, {"loss", result->loss}}, {}};
-}
-
 RunKind sequence_run_kind() {
   RunKind kind = make_run_kind<SequenceTask>("sequence", "sequence model", sequence_train_form(),
                                              sequence_preset_names(), sequence_info_from_json);
   kind.metric = "top1";
-  kind.score = score_sequences;
+  kind.scored = true;
   return kind;
 }
 
@@ -62,8 +37,8 @@ OpenedModel open_sequence(const std::filesystem::path& path, Weights weights) {
   return {loaded.model, to_metadata(loaded.info), loaded.precision};
 }
 
-LoadedSequence open_for(const ModelRequest& request) {
-  LoadedSequence loaded = load_sequence_file(request.file, request.weights);
+LoadedSequence open_for(const ModelRequest& request, const fs::path& file) {
+  LoadedSequence loaded = load_sequence_file(file, request.weights);
   loaded.model->to(device_from_name(request.device));
   loaded.precision = chosen_precision(request.precision, loaded.precision,
                                       classifier_precisions(/*engine=*/false));
@@ -78,16 +53,27 @@ json by_length(const SequenceEvalResult& result) {
   return rows;
 }
 
+// The checkpoint of a run that was best on its validation split, or the last one where there is no
+// such split or it is the one that is scored.
+fs::path scored_file(const ScoreRequest& request, const SequenceSpec& spec,
+                     const std::string& split) {
+  if (!request.as_trained) return request.file;
+  const auto splits = sequence_dataset_splits(spec);
+  const bool selected =
+      split != "validation" && std::ranges::find(splits, "validation") != splits.end();
+  return selected ? fs::path(request.file) : final_checkpoint(request.file);
+}
+
 json score_sequence(const ScoreRequest& request) {
-  const LoadedSequence loaded = open_for(request);
   const std::string split = request.split.empty() ? "test" : request.split;
   json settings = request.data;
-  if (!settings.contains("max_length")) settings["max_length"] = loaded.info.cut;
   // A path that is only read may be any bytes, those of a configuration may not.
   const std::string path = settings.at("data");
   settings.erase("data");
   SequenceSpec spec = sequence_spec(make_config(sequence_train_form(), settings));
   spec.path = path;
+  const LoadedSequence loaded = open_for(request, scored_file(request, spec, split));
+  if (!settings.contains("max_length")) spec.max_length = loaded.info.cut;
   const auto dataset = open_sequence_dataset(spec, split);
   check_sequence_data(loaded.info, *dataset, path);
   SequenceEvalOptions options;
@@ -118,13 +104,12 @@ PredictReport predict_sequences(const PredictRequest& request) {
   if (!request.pictures.empty()) fail_usage("Pictures were given; ", kReads);
   if (request.texts.empty() && request.text_files.empty())
     fail_usage("No text was given; ", kReads);
-  const LoadedSequence loaded = open_for(request);
+  const LoadedSequence loaded = open_for(request, request.file);
   std::vector<SequenceText> texts;
   for (const std::string& text : request.texts) texts.push_back({text, request.second});
   for (const std::string& path : request.text_files)
     texts.push_back({read_file(path, kMaxTextBytes), request.second});
-  const PredictOptions options{.top_k = request.top,
-                               .precision = loaded.precision};
+  const PredictOptions options{.top_k = request.top, .precision = loaded.precision};
   PredictReport report{loaded.file, predict_texts(*loaded.model, loaded.info, texts, options)};
   for (size_t i = 0; i < request.text_files.size(); ++i)
     report.predictions[request.texts.size() + i].path = request.text_files[i];

@@ -1,9 +1,7 @@
-#include "tost/kinds/sequence/predict.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
-#include "tost/kinds/quantize.h"
+#include "tost/kinds/kinds.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/testing/temp_dir.h"

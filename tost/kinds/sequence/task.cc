@@ -10,7 +10,7 @@
 #include "tost/io/parse_json.h"
 #include "tost/kinds/sequence/eval.h"
 #include "tost/nn/metrics.h"
-#include "tost/nn/model_room.h"
+#include "tost/nn/module_device.h"
 #include "tost/nn/state_dict.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/train/shared_batch.h"
@@ -210,7 +210,7 @@ TaskOutput SequenceTask::compute(const std::vector<torch::Tensor>& t) {
   batch.second_lengths = t[3];
   const torch::Tensor logits = forward_batch(*model_, batch);
   return {.loss = classification_loss(logits, t[4]),
-          .correct = count_correct_here(logits.detach(), t[4], {})};
+          .correct = count_correct(logits.detach(), t[4], {})};
 }
 
 std::optional<json> SequenceTask::evaluate(const std::atomic<bool>* stop) {

@@ -5,7 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/kinds/vision/cost.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"

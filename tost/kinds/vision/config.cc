@@ -2,10 +2,13 @@
 
 #include <cmath>
 
+#include "tost/kinds/vision/transformer.h"
+#include "tost/nn/block.h"
 #include "tost/nn/config_json.h"
 #include "tost/nn/token_mixer.h"
 
 namespace tost {
+
 namespace {
 
 // Far above any model of the paper (width 768, depth 24), far below what would overflow or exhaust
@@ -108,6 +111,35 @@ VisionConfig vision_config_from_json(const nlohmann::json& json) {
   config_from_json(json, kFields, /*partial=*/false, config);
   config.mixer = mixer_in_use(config.mixer);
   return config;
+}
+
+namespace {
+
+int64_t stem_multiply_adds(const VisionConfig& c, int64_t height, int64_t width) {
+  int64_t total = 0, from = c.in_channels;
+  for (int64_t rest = c.patch; rest > 1; rest /= 2) {
+    const int64_t to = c.dim / (rest / 2);
+    height /= 2;
+    width /= 2;
+    total += 9 * (from + (c.stem_depth - 1) * to) * to * height * width;
+    from = to;
+  }
+  return total + FourierPosition::kChannels * c.dim * height * width;
+}
+
+}  // namespace
+
+int64_t vision_multiply_adds(const VisionConfig& c, int64_t height, int64_t width) {
+  if (c.architecture == "linear") return c.in_channels * height * width * c.classes;
+  const int64_t tokens = (height / c.patch) * (width / c.patch);
+  const auto hidden = hidden_width(c.dim, c.mlp_ratio);
+  const int64_t mlp = 2 * c.dim * hidden;
+  const MixerConfig mixer{.dim = c.dim, .heads = c.heads, .qkv_bias = c.qkv_bias};
+  const int64_t all = tokens + c.registers;
+  const int64_t block = mixer_multiply_adds(c.mixer, mixer, all) + all * mlp;
+  const int64_t class_block = (tokens + 1) * (3 * c.dim * c.dim + 2 * c.dim) + c.dim * c.dim + mlp;
+  return stem_multiply_adds(c, height, width) + c.depth * block + c.class_blocks * class_block +
+         c.dim * c.classes;
 }
 
 }  // namespace tost

@@ -10,7 +10,6 @@
 #include "tost/kernels/attend_rows.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kinds/vision/config.h"
-#include "tost/kinds/vision/engine_tokens.h"
 #include "tost/kinds/vision/engine_weights.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/device_autocast.h"

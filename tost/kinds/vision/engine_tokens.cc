@@ -1,5 +1,3 @@
-#include "tost/kinds/vision/engine_tokens.h"
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa.h"
 #include "tost/kernels/work_times.h"
+#include "tost/kinds/vision/engine_weights.h"
 #include "tost/nn/device_autocast.h"
 
 namespace tost {

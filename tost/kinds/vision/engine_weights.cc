@@ -4,7 +4,6 @@
 
 #include "tost/base/error.h"
 #include "tost/base/rounding.h"
-#include "tost/kinds/vision/engine_tokens.h"
 
 namespace tost {
 namespace {

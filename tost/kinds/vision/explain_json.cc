@@ -1,5 +1,3 @@
-#include "tost/kinds/vision/explain_json.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 #include "tost/explain/numbers.h"
 #include "tost/io/base64.h"
 #include "tost/io/resize.h"
+#include "tost/kinds/vision/explain_report.h"
 
 namespace tost {
 namespace {

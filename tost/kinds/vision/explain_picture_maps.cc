@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tost/explain/layer_sums.h"
 #include "tost/explain/measures.h"
-#include "tost/explain/trace_on_cpu.h"
 
 namespace tost {
 namespace {
@@ -29,17 +29,6 @@ PictureLayer layer_of(const VisionTrace& trace, size_t index) {
   return layer;
 }
 
-std::vector<RankedClass> best_classes(const Tensor& logits, const ModelInfo& info) {
-  const auto probabilities = logits.to(torch::kDouble).softmax(0);
-  const auto [sorted, labels] = probabilities.sort(/*stable=*/true, 0, /*descending=*/true);
-  std::vector<RankedClass> top;
-  for (int64_t k = 0; k < std::min<int64_t>(3, sorted.size(0)); ++k) {
-    const int64_t label = labels[k].item<int64_t>();
-    top.push_back({label, info.classes[size_t(label)], sorted[k].item<double>()});
-  }
-  return top;
-}
-
 }  // namespace
 
 PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureInput input) {
@@ -51,7 +40,7 @@ PictureMaps picture_maps(ImageClassifier& model, const ModelInfo& info, PictureI
   move_to_cpu(trace);
   PictureMaps maps;
   maps.input = std::move(input);
-  maps.top = best_classes(on_cpu(logits[0]), info);
+  maps.top = rank_classes(on_cpu(logits[0]).to(torch::kDouble).softmax(0), info.classes, 3);
   maps.rows = trace.rows;
   maps.columns = trace.columns;
   for (size_t i = 0; i < trace.blocks.size(); ++i) {

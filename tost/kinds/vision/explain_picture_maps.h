@@ -9,7 +9,7 @@
 #include "tost/data/preprocess.h"
 #include "tost/explain/measures.h"
 #include "tost/kinds/vision/image_classifier.h"
-#include "tost/kinds/vision/predict.h"
+#include "tost/kinds/vision/image_runner.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "tost/base/error.h"
-#include "tost/explain/selection.h"
-#include "tost/explain/trace_on_cpu.h"
+#include "tost/explain/layer_sums.h"
+#include "tost/explain/numbers.h"
 #include "tost/kinds/vision/explain_picture_maps.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/kinds/vision/transformer.h"

@@ -10,7 +10,6 @@
 #include "tost/data/shapes.h"
 #include "tost/explain/report_folder.h"
 #include "tost/io/safetensors.h"
-#include "tost/kinds/vision/explain_json.h"
 #include "tost/nn/state_dict.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/shared.h"

@@ -1,8 +1,7 @@
-#include "tost/kinds/vision/explain_segmentation.h"
-
 #include <algorithm>
 
-#include "tost/explain/k_means.h"
+#include "tost/explain/measures.h"
+#include "tost/kinds/vision/explain_report.h"
 
 namespace tost {
 namespace {

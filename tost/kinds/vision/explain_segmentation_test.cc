@@ -1,8 +1,8 @@
-#include "tost/kinds/vision/explain_segmentation.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "tost/kinds/vision/explain_report.h"
 
 namespace tost {
 namespace {

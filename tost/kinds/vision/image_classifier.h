@@ -7,7 +7,7 @@
 
 #include "tost/kinds/vision/config.h"
 #include "tost/nn/block.h"
-#include "tost/nn/weight_init.h"
+#include "tost/nn/layers.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tost/base/error.h"
-#include "tost/kinds/vision/cost.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/transformer.h"
 #include "tost/nn/decay_groups.h"

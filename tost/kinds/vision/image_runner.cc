@@ -1,6 +1,11 @@
 #include "tost/kinds/vision/image_runner.h"
 
+#include <chrono>
+#include <utility>
+
 #include "tost/base/error.h"
+#include "tost/io/parse_json.h"
+#include "tost/nn/metrics.h"
 #include "tost/nn/module_device.h"
 
 namespace tost {
@@ -25,6 +30,95 @@ torch::Tensor ImageRunner::logits(const torch::Tensor& images) {
   const torch::InferenceMode no_grad;
   const PrecisionScope scope(precision_, device_of(model_));
   return model_.forward(images);
+}
+
+namespace {
+
+using torch::Tensor;
+
+Tensor read_batch(const Preprocess& preprocess, const std::vector<std::string>& paths, size_t begin,
+                  size_t end) {
+  const Normalizer normalize(preprocess);
+  const Tensor images =
+      torch::empty({int64_t(end - begin), preprocess.channels, preprocess.size, preprocess.size});
+  for (size_t i = begin; i < end; ++i) {
+    normalize(fit_image(read_image(paths[i]), preprocess),
+              images[int64_t(i - begin)].data_ptr<float>());
+  }
+  return images;
+}
+
+}  // namespace
+
+std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
+                                       const std::vector<std::string>& paths,
+                                       const PredictOptions& options) {
+  if (options.batch_size < 1)
+    fail_usage("The batch is ", options.batch_size, " but must be at least 1.");
+  if (paths.empty()) fail_usage("No image was given to predict.");
+  const torch::InferenceMode no_grad;
+  ImageRunner runner(model, options.precision, options.engine);
+  std::vector<Prediction> predictions;
+  for (size_t begin = 0; begin < paths.size();) {
+    const size_t end = std::min(paths.size(), begin + size_t(options.batch_size));
+    const Tensor logits = runner.logits(read_batch(info.preprocess, paths, begin, end));
+    const Tensor probabilities = logits.to(torch::kCPU).to(torch::kDouble).softmax(1);
+    for (size_t i = begin; i < end; ++i) {
+      predictions.push_back(
+          {paths[i], rank_classes(probabilities[int64_t(i - begin)], info.classes, options.top_k)});
+    }
+    begin = end;
+  }
+  return predictions;
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+EvalResult result_of(const ClassificationMeter& meter, double seconds) {
+  return {.top1 = meter.top1(),
+          .top5 = meter.top5(),
+          .loss = meter.loss(),
+          .images = meter.images(),
+          .seconds = seconds,
+          .images_per_s = seconds > 0 ? double(meter.images()) / seconds : 0,
+          .confusion = meter.confusion()};
+}
+
+}  // namespace
+
+std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
+                                   const EvalOptions& options) {
+  const int64_t classes = model.config().classes;
+  if (int64_t(loader.dataset().classes().size()) != classes) {
+    fail_usage("The data has ", loader.dataset().classes().size(), " classes but the model has ",
+               classes, "; evaluate it on the data it was trained for, or fine-tune it.");
+  }
+  const torch::InferenceMode no_grad;
+  const EvaluationMode mode(model);
+  ImageRunner runner(model, options.precision, options.engine);
+  const auto start = Clock::now();
+  ClassificationMeter meter(classes);
+  bool begun = false, stopped = false;
+  const auto next = [&] {
+    return read_watched(options.read_guard, [&loader, first = !std::exchange(begun, true)] {
+      if (first) loader.start_epoch(0);
+      return loader.next();
+    });
+  };
+  while (const std::optional<Batch> batch = next()) {
+    meter.add(runner.logits(batch->images), batch->labels);
+    if (options.progress) options.progress(meter.images(), loader.images_per_epoch());
+    stopped = options.stop && options.stop->load();
+    if (stopped) break;
+  }
+  if (!meter.add_up(options.group, stopped)) return std::nullopt;
+  return result_of(meter, std::chrono::duration<double>(Clock::now() - start).count());
+}
+
+nlohmann::json to_json(const EvalResult& r) {
+  return TOST_MEMBERS(r, top1, top5, loss, images, seconds, images_per_s);
 }
 
 }  // namespace tost

@@ -1,15 +1,25 @@
-// Pictures to logits at a precision, by the inference engine or by the module itself.
+// Runs an image classifier over pictures: logits, labels and scores.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "tost/comm/group.h"
+#include "tost/data/loader.h"
+#include "tost/data/watched_read.h"
 #include "tost/kinds/vision/engine.h"
 #include "tost/kinds/vision/image_classifier.h"
+#include "tost/kinds/vision/model_file.h"
+#include "tost/nn/metrics.h"
 #include "tost/nn/precision.h"
 #include "tost/torch.h"
 
 namespace tost {
 
+// Pictures to logits at a precision, by the inference engine or by the module itself.
 class ImageRunner {
  public:
   // `model` is in evaluation mode and outlives the runner. `engine`: through VisionEngine where it
@@ -30,5 +40,39 @@ class ImageRunner {
   Precision precision_;
   std::optional<VisionEngine> engine_;
 };
+
+// One prediction a path, in order. `model` is in evaluation mode. Throws a data Error naming the
+// first image that cannot be read, a usage Error for top_k < 1 or no paths.
+std::vector<Prediction> predict_images(ImageClassifier& model, const ModelInfo& info,
+                                       const std::vector<std::string>& paths,
+                                       const PredictOptions& options = {});
+
+struct EvalOptions {
+  Precision precision = Precision::kFp32;  // or bf16, or int8 with `engine`
+  bool engine = false;  // where the inference engine supports the model (image_runner.h)
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void(int64_t images, int64_t total)> progress;  // after every batch
+  ReadGuard read_guard = {};                                    // of every batch
+  Group* group = nullptr;  // of processes that each score some batches, as their loaders give them
+};
+
+struct EvalResult {
+  double top1 = 0, top5 = 0;  // shares, 0 ... 1
+  double loss = 0;            // mean cross-entropy in nats, without label smoothing
+  int64_t images = 0;
+  double seconds = 0;  // of the whole pass, data included
+  double images_per_s = 0;
+  torch::Tensor confusion;  // [K, K] int64, row true class, column prediction
+};
+
+// Epoch 0 of `loader` (made with train = false) through the model in evaluation mode, without
+// gradients; the model's mode is put back. Nothing when `stop` ended it. Throws a usage Error when
+// the data has another number of classes than the model, a data Error for an unreadable image.
+// Deterministic. With a group, the result is that of all processes.
+std::optional<EvalResult> evaluate(ImageClassifier& model, ImageLoader& loader,
+                                   const EvalOptions& options = {});
+
+// top1, top5, loss, images, seconds, images_per_s.
+nlohmann::json to_json(const EvalResult& result);
 
 }  // namespace tost

@@ -1,14 +1,16 @@
 // Image classifiers as a row of the table of kinds.
 #include "tost/kinds/kind.h"
 
+#include <algorithm>
+
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
 #include "tost/kinds/vision/bench.h"
-#include "tost/kinds/vision/cost.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/engine.h"
-#include "tost/kinds/vision/evaluate.h"
+#include "tost/kinds/vision/explain_report.h"
+#include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
-#include "tost/kinds/vision/predict.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/task.h"
 #include "tost/kinds/vision/train_config.h"
@@ -23,63 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// Pictures of one data split, and the model they are shown to.
-class Scorer {
- public:
-  Scorer(const fs::path& run, const std::atomic<bool>* stop)
-      : config_(make_config(vision_train_form(), read_config_file(run / kConfigFile))),
-        loaded_(load_model_file(final_checkpoint(run),
-                                config_.evaluate_ema ? Weights::kEma : Weights::kRaw)),
-        stop_(stop) {}
-
-  std::optional<EvalResult> score(const std::string& split, const Corruption& corruption) {
-    if (dataset_ == nullptr || split != split_) {
-      dataset_ = open_image_dataset(data_spec(config_), split);
-      split_ = split;
-    }
-    LoaderConfig loader_config;
-    loader_config.batch_size = config_.eval_batch;
-    loader_config.workers = 0;
-    loader_config.preprocess = loaded_.info.preprocess;
-    loader_config.corruption = corruption;
-    ImageLoader loader(dataset_, loader_config);
-    EvalOptions options;
-    options.precision = config_.precision;
-    options.stop = stop_;
-    return evaluate(*loaded_.model, loader, options);
-  }
-
- private:
-  VisionTrainConfig config_;
-  LoadedModel loaded_;
-  const std::atomic<bool>* stop_;
-  std::shared_ptr<const ImageDataset> dataset_;
-  std::string split_;
-};
-
-// By the model of the run's last checkpoint on the rule's split, and on its damaged pictures
-// (seed 0).
-std::optional<RunScores> score_pictures(const fs::path& run, const json& rule,
-                                        const std::atomic<bool>* stop) {
-  RunScores found;
-  Scorer scorer(run, stop);
-  const auto clean = scorer.score(rule.at("split").get<std::string>(), {});
-  if (!clean) return std::nullopt;
-  found.scores = {{"top1", clean->top1}, {"top5", clean->top5}, {"loss", clean->loss}};
-  const json& corruptions = rule.at("corruptions");
-  if (corruptions.is_null()) return found;
-  const std::string split = corruptions.at("split").get<std::string>();
-  for (const json& kind : corruptions.at("kinds")) {
-    std::vector<double>& values = found.corrupted[kind.get<std::string>()];
-    for (const json& strength : corruptions.at("strengths")) {
-      const auto result = scorer.score(split, {kind.get<std::string>(), strength.get<int64_t>()});
-      if (!result) return std::nullopt;
-      values.push_back(result->top1);
-    }
-  }
-  return found;
-}
 
 constexpr char kOptions[] = "model_options";
 
@@ -101,7 +46,7 @@ RunKind vision_run_kind() {
   kind.check = check_model_options;
   kind.metric = "top1";
   kind.corruptible = true;
-  kind.score = score_pictures;
+  kind.scored = true;
   return kind;
 }
 
@@ -120,8 +65,8 @@ void check_class_names(const ModelInfo& info, const ImageDataset& dataset,
                    ", ... against ", info.classes.front(), ", ...); they are matched by number"));
 }
 
-LoadedModel open_for(const ModelRequest& request) {
-  LoadedModel loaded = load_model_file(request.file, request.weights);
+LoadedModel open_for(const ModelRequest& request, const fs::path& file) {
+  LoadedModel loaded = load_model_file(file, request.weights);
   loaded.model->to(device_from_name(request.device));
   const bool engine = request.engine && VisionEngine::supports(*loaded.model);
   loaded.precision =
@@ -131,7 +76,8 @@ LoadedModel open_for(const ModelRequest& request) {
 
 json score_vision(const ScoreRequest& request) {
   if (request.corruption.active()) check_corruption(request.corruption);
-  const LoadedModel loaded = open_for(request);
+  const LoadedModel loaded = open_for(
+      request, request.as_trained ? final_checkpoint(request.file) : fs::path(request.file));
   const std::string split = request.split.empty() ? "test" : request.split;
   // A path that is only read may be any bytes, those of a configuration may not.
   json settings = request.data;
@@ -169,12 +115,61 @@ json score_vision(const ScoreRequest& request) {
 }
 
 PredictReport predict_vision(const PredictRequest& request) {
-  const LoadedModel loaded = open_for(request);
+  const LoadedModel loaded = open_for(request, request.file);
   const PredictOptions options{.top_k = request.top,
                                .batch_size = request.batch,
                                .precision = loaded.precision,
                                .engine = request.engine};
   return {loaded.file, predict_images(*loaded.model, loaded.info, request.pictures, options)};
+}
+
+// The data of the statistics: that of the request, else what the run was trained on. Nothing where
+// neither is known.
+std::optional<DataSpec> explained_data(const ExplainRequest& request, const fs::path& file) {
+  const auto config = run_config(vision_train_form(), file);
+  // The run's own data keeps the run's settings (the side of shapes, the held-out share).
+  if (!request.data.empty() && (!config || !same_path(config->data, request.data))) {
+    return DataSpec{.path = request.data, .format = request.data_format};
+  }
+  if (!config) return std::nullopt;
+  DataSpec spec = data_spec(*config);
+  if (request.data_format != "auto") spec.format = request.data_format;
+  return spec;
+}
+
+void open_explained(const ExplainRequest& request, const DataSpec& spec,
+                    VisionExplainOptions& options) {
+  const auto splits = image_dataset_splits(spec);
+  const auto has = [&](const char* split) {
+    return std::ranges::find(splits, split) != splits.end();
+  };
+  std::string held = request.split == "val" ? "validation" : request.split;
+  for (const char* split : {"validation", "test"}) {
+    if (held.empty() && has(split)) held = split;
+  }
+  if (held != "train" && has("train")) options.train = open_image_dataset(spec, "train");
+  if (!held.empty()) options.held = open_image_dataset(spec, held);
+  options.held_split = held;
+  options.data = spec.path;
+}
+
+json explain_pictures(const ExplainRequest& request) {
+  const LoadedModel loaded = load_model_file(request.file, request.weights);
+  loaded.model->to(device_from_name(request.device));
+  VisionExplainOptions options;
+  options.images = request.inputs;
+  options.layers = request.layers;
+  options.heads = request.heads;
+  options.samples = request.samples;
+  options.bound = request.bound;
+  options.stop = request.stop;
+  options.progress = request.progress;
+  const auto spec = explained_data(request, loaded.file);
+  options.no_data =
+      open_known_data(request, spec.has_value(), [&] { open_explained(request, *spec, options); });
+  if (!options.no_data.empty()) options.no_data.front() = 'T';  // "the ..."
+  const auto report = explain_vision(loaded, options);
+  return report ? to_json(*report) : json();
 }
 
 json describe_vision(const std::string& name) {
@@ -210,6 +205,7 @@ Kind vision_kind() {
   kind.score = score_vision;
   kind.data_keys = {"data_seed", "train_size", "test_size", "data_side"};
   kind.predict = predict_vision;
+  kind.explain = explain_pictures;
   kind.open_bench = open_bench_vision;
   return kind;
 }

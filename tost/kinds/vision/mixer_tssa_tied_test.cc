@@ -1,5 +1,3 @@
-#include "tost/nn/mixer_tssa_tied.h"
-
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 

@@ -3,7 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safetensors.h"
-#include "tost/kinds/vision/foreign.h"
+#include "tost/kinds/vision/foreign_config.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/foreign_source.h"
 #include "tost/store/metadata.h"
@@ -91,6 +91,56 @@ ModelInfo model_info_from_json(const json& object, const std::string& where) {
 
 std::map<std::string, std::string> to_metadata(const ModelInfo& info) {
   return described_metadata("vision", to_json(info));
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Preprocess foreign_preprocess(const VisionConfig& config, const ModelFacts& facts) {
+  const ChannelStats stats = imagenet_stats(config.in_channels);
+  return {.size = config.image_size,
+          .channels = config.in_channels,
+          .resize = "crop",
+          .crop_ratio = facts.crop_ratio.value_or(1),
+          .interpolation = facts.interpolation.empty() ? "bicubic" : facts.interpolation,
+          .mean = facts.mean.empty() ? stats.mean : facts.mean,
+          .std = facts.std.empty() ? stats.std : facts.std};
+}
+
+ModelInfo vision_info(const ForeignWeights& weights) {
+  const ModelFacts facts = weights.facts();
+  if (facts.description) return model_info_from_json(*facts.description, "its description");
+  ModelInfo info;
+  info.config = foreign_vision_config(weights, facts);
+  validate(info.config);
+  info.preprocess = foreign_preprocess(info.config, facts);
+  check_preprocess(info.preprocess);
+  info.classes = facts.classes;
+  if (info.classes.empty()) {
+    for (int64_t i = 0; i < info.config.classes; ++i) info.classes.push_back(cat(i));
+  }
+  if (int64_t(info.classes.size()) != info.config.classes) {
+    fail_data(info.classes.size(), " class names for ", info.config.classes, " classes.");
+  }
+  return info;
+}
+
+}  // namespace
+
+LoadedModel load_foreign_vision(const fs::path& file, Weights which) {
+  const ForeignWeights weights = open_foreign_weights(file, which);
+  expect_kind(weights, "vision", "an image classifier");
+  const StateDict state = weights.read();
+  return read_from(cat("'", file.string(), "'"), [&] {
+    LoadedModel loaded;
+    loaded.file = file;
+    loaded.info = vision_info(weights);
+    loaded.model = make_image_classifier(loaded.info.config, WeightInit::kNone);
+    load_state_dict(*loaded.model, state);
+    finish_loading(*loaded.model, "it");
+    return loaded;
+  });
 }
 
 }  // namespace tost

@@ -43,7 +43,7 @@ struct LoadedModel {
   Precision precision = Precision::kFp32;  // that the file holds its weights in (quantized_file.h)
 };
 
-// Reads safetensors files of this program and the checkpoints of foreign.h.
+// Reads safetensors files of this program and those of load_foreign_vision().
 // Throws a data Error naming the file and, where weights do not fit, the tensor and both shapes, or
 // the first tensor whose values are not finite.
 LoadedModel load_model_file(const std::filesystem::path& path, Weights weights = Weights::kRaw);
@@ -51,5 +51,12 @@ LoadedModel load_model_file(const std::filesystem::path& path, Weights weights =
 // Atomic and durable: the old file stays whole on failure.
 void save_model_file(const std::filesystem::path& file, const ImageClassifier& model,
                      const ModelInfo& info);
+
+// Reads weights that others have saved (foreign_source.h).
+// Throws data Errors in one sentence that names the file, and the tensor where one does not fit.
+// Where the file does not say how pictures are prepared, they are as by the official evaluation
+// command: the shorter side to args.input_size (224 without), bicubic, the central square,
+// ImageNet's mean and deviation. Classes without names are called "0", "1", ….
+LoadedModel load_foreign_vision(const std::filesystem::path& file, Weights weights = Weights::kRaw);
 
 }  // namespace tost

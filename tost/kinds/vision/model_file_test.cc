@@ -8,7 +8,7 @@
 #include "tost/base/file.h"
 #include "tost/io/image.h"
 #include "tost/io/safetensors.h"
-#include "tost/kinds/vision/predict.h"
+#include "tost/kinds/vision/image_runner.h"
 #include "tost/nn/state_dict.h"
 #include "tost/store/manifest.h"
 #include "tost/store/metadata.h"

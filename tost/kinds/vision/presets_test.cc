@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tost/base/error.h"
-#include "tost/kinds/vision/cost.h"
+#include "tost/kinds/vision/config.h"
 #include "tost/kinds/vision/image_classifier.h"
 #include "tost/nn/state_dict.h"
 

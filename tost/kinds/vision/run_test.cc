@@ -6,7 +6,7 @@
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/kinds/train_run.h"
-#include "tost/kinds/vision/evaluate.h"
+#include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/train_config.h"
 #include "tost/nn/state_dict.h"

@@ -5,7 +5,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/data/views.h"
-#include "tost/kinds/vision/evaluate.h"
+#include "tost/kinds/vision/image_runner.h"
 #include "tost/kinds/vision/model_file.h"
 #include "tost/kinds/vision/presets.h"
 #include "tost/kinds/vision/train_config.h"
@@ -179,7 +179,7 @@ TaskOutput VisionTask::compute(const std::vector<Tensor>& tensors) {
   const Tensor &labels = tensors[1], &targets = tensors[2];
   const Tensor logits = model_->forward(tensors[0]);
   return {.loss = classification_loss(logits, labels, targets),
-          .correct = count_correct_here(logits.detach(), labels, targets)};
+          .correct = count_correct(logits.detach(), labels, targets)};
 }
 
 std::optional<nlohmann::json> VisionTask::evaluate(const std::atomic<bool>* stop) {

@@ -1,4 +1,4 @@
-// LAMBADA (Paperno et al., 2016): the last word of a passage, predicted from all before it.
+// Tasks that score a language model on texts: LAMBADA and questions with several answers.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,7 @@
 
 namespace tost {
 
+// LAMBADA (Paperno et al., 2016): the last word of a passage, predicted from all before it.
 struct LambadaOptions : LanguageEvalOptions {
   int64_t batch = 16;            // passages read together
   std::optional<int64_t> limit;  // the first passages alone, at least 1; none: all
@@ -34,5 +35,30 @@ std::optional<LambadaResult> evaluate_lambada(LoadedLanguage& language, const st
                                               const LambadaOptions& options = {});
 
 nlohmann::json to_json(const LambadaResult& result);
+
+// Questions with several answers, as in the Children's Book Test: the model answers by the choice
+// whose text it finds most probable.
+struct ChoiceResult {
+  int64_t questions = 0;
+  double accuracy = 0;
+  double chance = 0;      // mean of 1 / number of choices
+  int64_t shortened = 0;  // questions beyond the model's context, read without their beginning
+  double seconds = 0;
+};
+
+// A row of the .jsonl file at `path` (or in the folder):
+//   "text" (or "context", or "prompt")  with one blank, XXXXX or _____, that the choices fill;
+//                                       without a blank a choice follows after a space
+//   "choices"                           two or more different strings
+//   "answer"                            one of them, or its number from 0
+// A choice's score is the summed log-probability of the whole filled text but its first token; of
+// equal scores the first wins. `limit`: the first questions alone, at least 1 (a usage Error).
+// Deterministic. Nothing when `stop` ended it. Throws a data Error naming the line that breaks
+// this.
+std::optional<ChoiceResult> evaluate_choices(LoadedLanguage& language, const std::string& path,
+                                             std::optional<int64_t> limit = std::nullopt,
+                                             const LanguageEvalOptions& options = {});
+
+nlohmann::json to_json(const ChoiceResult& result);
 
 }  // namespace tost
