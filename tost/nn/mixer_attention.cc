@@ -1,6 +1,6 @@
 #include "tost/nn/mixer_attention.h"
 
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 
 namespace tost {
 

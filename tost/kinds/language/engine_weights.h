@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tost/base/parallel.h"
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kinds/language/model.h"
 #include "tost/nn/causal_means.h"
