@@ -13,12 +13,11 @@ say() { printf '[measure] %s\n' "$*" >&2; }
 model() { "$tost" bench model --threads "$threads" --repeat "$repeat" "$@"; }
 table() {  # NAME ARGUMENTS...
   say "$1"
-  model --output "$out/$1.json,$out/$1.md,$out/$1.csv" "${@:2}"
+  model --output "$out/$1.json,$out/$1.md" "${@:2}"
 }
 
 vision=tost_cab_tiny_12_p16,tost_cab_small_12_p16,tost_cab_medium_24_p16
-table vision --model "$vision" --batch 1,16 --precision fp32,bf16,int8 --engine on \
-  --plot "$out/vision.svg" --plot-work "$out/vision-work.svg"
+table vision --model "$vision" --batch 1,16 --precision fp32,bf16,int8 --engine on
 table vision-plain --model "$vision" --batch 1,16 --precision fp32,bf16 --engine off
 table prefill --model tost_gpt_base --test prefill --tokens 1k,8k --precision fp32,bf16,int8 --work
 table decode --model tost_gpt_base --test decode --tokens 512 --precision fp32,bf16,int8,int4 --work

@@ -25,7 +25,7 @@ set(public_headers
     tost/kinds/vision/model_file.h tost/kinds/sequence/file.h tost/kinds/sequence/eval.h
     tost/kinds/vision/image_classifier.h tost/kinds/language/model.h tost/kinds/sequence/classifier.h
     tost/kinds/vision/presets.h
-    tost/ops/coding_rate.h tost/ops/tssa.h tost/ops/tssa_causal.h tost/ops/tssa_causal_plain.h tost/ops/tssa_plain.h
+    tost/ops/coding_rate.h tost/ops/plain.h tost/ops/tssa.h tost/ops/tssa_causal.h
     tost/kinds/train_run.h)
 function(tost_install_header header)
   get_property(done GLOBAL PROPERTY TOST_INSTALLED_HEADERS)

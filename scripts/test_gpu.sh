@@ -33,7 +33,6 @@ run() {
 few='*/vision:*/width48:*/one_token:*/many_heads:*/w5:*/w33:*/n64:*/n66:*/rows_apart:*/ragged*:*/wide_token:*/many_samples:*/many_parts:*/both_ends:*/many_chunks:*/wide45:*/wide200:GpuOperators.*'
 
 run operators "$build/tests/gpu_ops_tests"
-run operators_in_passes env TOST_GPU_SHARED=0 TOST_GPU_CACHE=20000 "$build/tests/gpu_ops_tests" --gtest_filter='*Tssa*:GpuOperators.*:*/*'
 run models_and_commands "$build/tests/device_tests"
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2> /dev/null | tail -1)
 if [ -n "$sanitizer" ]; then
@@ -42,8 +41,6 @@ if [ -n "$sanitizer" ]; then
   export PYTORCH_NO_CUDA_MEMORY_CACHING=1
   for tool in memcheck racecheck initcheck synccheck; do
     run "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
-    run "${tool}_in_passes" env TOST_GPU_SHARED=0 TOST_GPU_CACHE=20000 \
-        "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/tests/gpu_ops_tests" --gtest_filter="$few"
   done
   unset PYTORCH_NO_CUDA_MEMORY_CACHING
 else
@@ -55,8 +52,6 @@ for dtype in float32 bfloat16; do
     run "bench_$dtype$form" "$build/tost" bench op --device cuda --dtype $dtype $form --shapes 8x1024,2x4096,32x4096,1x16384
   done
 done
-# Groups of samples that the L2 cache holds, where the default has none.
-run bench_bfloat16_groups env TOST_GPU_CACHE=1000000000 "$build/tost" bench op --device cuda --dtype bfloat16 --shapes 32x4096
 run bench_model "$build/tost" bench model --device cuda --precision fp32,bf16 \
     --model tost_cab_small_12_p16,tost_gpt_base --batch 1,64 --format json
 python=.venv/bin/python  # where scripts/setup.sh puts torch, unless there was one

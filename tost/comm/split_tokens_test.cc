@@ -5,8 +5,7 @@
 #include <cstdio>
 
 #include "tost/comm/processes_test_util.h"
-#include "tost/ops/tssa_causal_plain.h"
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 namespace {

@@ -14,8 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-using Wide = hn::ScalableTag<float>;
-using WideVec = hn::Vec<Wide>;
 constexpr int kTogether = 4;  // queries that share a load of x
 
 template <class T>
@@ -89,7 +87,7 @@ HWY_INLINE void gather_channels(const AttendRowsArgs& a, int64_t first, int64_t 
   for (int64_t j = 0; j < a.rows; ++j) {
     const T* x = row_of<T>(a, j) + c;
     for (int v = 0; v < kVectors; ++v) {
-      const auto value = load_lanes<kPartial>(d, x + v * lanes, left);
+      const auto value = load_part<kPartial>(x + v * lanes, left);
       for (int h = 0; h < kQueries; ++h) {
         sum[h][v] = hn::MulAdd(value, hn::Set(d, weights[h * a.rows + j]), sum[h][v]);
       }
@@ -98,7 +96,7 @@ HWY_INLINE void gather_channels(const AttendRowsArgs& a, int64_t first, int64_t 
   for (int h = 0; h < kQueries; ++h) {
     Out* out = static_cast<Out*>(a.out) + (first + h) * a.width + c;
     for (int v = 0; v < kVectors; ++v) {
-      store_lanes<kPartial>(d, sum[h][v], out + v * lanes, left);
+      store_part<kPartial>(sum[h][v], out + v * lanes, left);
     }
   }
 }
@@ -137,14 +135,16 @@ inline void attend(const AttendRowsArgs& a) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/targets.h"
+#include "tost/kernels/isa.h"
 #include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 
+HWY_EXPORT(attend);
+
 void attend_rows(const AttendRowsArgs& args) {
   const WorkTimer timer(Work::kMixing);
-  TOST_OF_TARGET(attend(args));
+  TOST_DISPATCH(attend)(args);
 }
 
 }  // namespace tost::kernels

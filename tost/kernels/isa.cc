@@ -45,11 +45,14 @@ int64_t find_target(std::string_view name, std::string_view source) {
              "', which this build and CPU do not have; use one of ", names, "or auto.");
 }
 
+// The set in use. HWY_DYNAMIC_DISPATCH calls the functions of Highway's chosen target.
 std::atomic<int64_t>& chosen_target() {
   static std::atomic<int64_t> target = [] {
     const char* name = std::getenv("TOST_ISA");
-    return name == nullptr || *name == '\0' ? supported_targets().front()
-                                            : find_target(name, "TOST_ISA");
+    const int64_t first = name == nullptr || *name == '\0' ? supported_targets().front()
+                                                           : find_target(name, "TOST_ISA");
+    hwy::GetChosenTarget().Update(first);
+    return first;
   }();
   return target;
 }
@@ -73,6 +76,7 @@ int64_t current_isa_target() {
 void force_isa(std::string_view name) {
   const int64_t target = find_target(name, "The request");
   chosen_target().store(target, std::memory_order_relaxed);
+  hwy::GetChosenTarget().Update(target);
 }
 
 }  // namespace tost::kernels

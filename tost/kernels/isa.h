@@ -22,7 +22,12 @@ std::string current_isa();
 // one. Throws a usage Error that lists the names if this one is unknown or not supported here.
 void force_isa(std::string_view name);
 
-// Highway's bit of the set in use.
+// Highway's bit of the set in use. The first call tells Highway.
 int64_t current_isa_target();
 
 }  // namespace tost::kernels
+
+// A function that is compiled once per instruction set and named by HWY_EXPORT, for the set in use:
+// TOST_DISPATCH(norm)(args).
+#define TOST_DISPATCH(FUNCTION) \
+  (::tost::kernels::current_isa_target(), HWY_DYNAMIC_DISPATCH(FUNCTION))

@@ -16,13 +16,16 @@
 
 namespace tost::kernels {
 
+struct BranchRows {
+  int64_t rows = 0, width = 0;
+  DType dtype = DType::kFloat32;  // of what goes into and out of products
+};
+
 // Floats that sums over rows need.
 int64_t column_sums_workspace(int64_t rows, int64_t width);
 
 // y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(variance + eps).
-struct NormForwardArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct NormForwardArgs : BranchRows {
   const float* x = nullptr;
   const float* weight = nullptr;  // [width]
   const float* bias = nullptr;    // [width], may be null
@@ -34,9 +37,7 @@ struct NormForwardArgs {
 void norm_forward(const NormForwardArgs& args, ParallelFor parallel);
 
 // grad_x = grad_residual + what flows through the norm.
-struct NormBackwardArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct NormBackwardArgs : BranchRows {
   const float* x = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
@@ -51,9 +52,7 @@ struct NormBackwardArgs {
 void norm_backward(const NormBackwardArgs& args, ParallelFor parallel);
 
 // a = GELU(h + bias), exact (erf) or by its tanh approximation.
-struct GeluForwardArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct GeluForwardArgs : BranchRows {
   const void* h = nullptr;
   const float* bias = nullptr;  // [width], may be null
   bool tanh = false;
@@ -62,9 +61,7 @@ struct GeluForwardArgs {
 void gelu_forward(const GeluForwardArgs& args, ParallelFor parallel);
 
 // grad_h = grad_a GELU'(h + bias), and once more a.
-struct GeluBackwardArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct GeluBackwardArgs : BranchRows {
   const void* h = nullptr;
   const float* bias = nullptr;
   bool tanh = false;
@@ -77,9 +74,7 @@ struct GeluBackwardArgs {
 void gelu_backward(const GeluBackwardArgs& args, ParallelFor parallel);
 
 // y = x + keep gamma (branch + bias); keep is one factor for each `group` rows (stochastic depth).
-struct ScaledAddArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct ScaledAddArgs : BranchRows {
   const float* x = nullptr;
   const void* branch = nullptr;
   const float* bias = nullptr;   // [width], may be null
@@ -91,9 +86,7 @@ struct ScaledAddArgs {
 void scaled_add(const ScaledAddArgs& args, ParallelFor parallel);
 
 // kept = keep grad_y, rounded to dtype, and its sums over rows.
-struct KeptGradientArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct KeptGradientArgs : BranchRows {
   const float* grad_y = nullptr;
   const float* keep = nullptr;  // as above
   int64_t group = 1;
@@ -104,9 +97,7 @@ struct KeptGradientArgs {
 void kept_gradient(const KeptGradientArgs& args, ParallelFor parallel);
 
 // scaled = gamma weight, a factor for each row, rounded to dtype.
-struct ScaleRowsArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct ScaleRowsArgs : BranchRows {
   const float* weight = nullptr;
   const float* gamma = nullptr;  // [rows]
   void* scaled = nullptr;
@@ -115,9 +106,7 @@ void scale_rows(const ScaleRowsArgs& args, ParallelFor parallel);
 
 // With product = gradᵀ a of y = gamma (a weightᵀ): dots = the sums of weight product along rows,
 // which is the gradient of gamma, and product becomes gamma product, that of weight.
-struct GammaGradientArgs {
-  int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;
+struct GammaGradientArgs : BranchRows {
   const float* weight = nullptr;
   const float* gamma = nullptr;  // [rows]
   void* product = nullptr;

@@ -1,5 +1,5 @@
-// LayerNorm and rounding to integers, row by row: a row is read several times, but from the
-// L1 cache.
+// LayerNorm, rounding to integers and what follows a product, row by row: a row is read several
+// times, but from the L1 cache.
 #include "tost/kernels/row_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,27 +14,25 @@
 #include <limits>
 #include <type_traits>
 
-#include "tost/kernels/native_bf16-inl.h"
-#include "tost/kernels/vec-inl.h"
+#include "tost/kernels/products/finish-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
 
-using Wide = hn::ScalableTag<float>;
-using WideVec = hn::Vec<Wide>;
 constexpr int kSums = 4;  // independent, so that additions do not wait for one another
 
-// body.run<kPartial>(offset, lanes, sum) over n columns, sum cycling through kSums.
+// body(partial, offset, lanes, sum) over n columns, sum cycling through kSums; `partial` is a
+// constant.
 template <class Body>
-HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
+HWY_INLINE void over_columns(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
   int64_t i = 0;
   for (; i + kSums * lanes <= n; i += kSums * lanes) {
 #pragma GCC unroll 4
-    for (int s = 0; s < kSums; ++s) body.template run<false>(i + s * lanes, lanes, s);
+    for (int s = 0; s < kSums; ++s) body(std::false_type(), i + s * lanes, lanes, s);
   }
-  for (; i + lanes <= n; i += lanes) body.template run<false>(i, lanes, 0);
-  if (i < n) body.template run<true>(i, n - i, 0);
+  for (; i + lanes <= n; i += lanes) body(std::false_type(), i, lanes, 0);
+  if (i < n) body(std::true_type(), i, n - i, 0);
 }
 
 // Sums, or smallest or largest values.
@@ -57,58 +55,6 @@ struct Sums {
   }
 };
 
-// The lanes [0, lanes) of v, then zeros.
-template <bool kPartial>
-HWY_INLINE WideVec first_lanes(WideVec v, int64_t lanes) {
-  if constexpr (kPartial) {
-    return hn::IfThenElseZero(hn::FirstN(Wide(), static_cast<size_t>(lanes)), v);
-  } else {
-    return v;
-  }
-}
-
-template <class T>
-struct SumValues {
-  const T* x;
-  Sums& sums;
-
-  template <bool kPartial>
-  HWY_INLINE void run(int64_t i, int64_t lanes, int s) const {
-    sums.of[s] = hn::Add(sums.of[s], load_lanes<kPartial>(Wide(), x + i, lanes));
-  }
-};
-
-// The same of shifted = x + shift.
-struct ShiftValues {
-  const float* x;
-  const float* shift;
-  float* shifted;
-  Sums& sums;
-
-  template <bool kPartial>
-  HWY_INLINE void run(int64_t i, int64_t lanes, int s) const {
-    const Wide d;
-    const auto v =
-        hn::Add(load_lanes<kPartial>(d, x + i, lanes), load_lanes<kPartial>(d, shift + i, lanes));
-    store_lanes<kPartial>(d, v, shifted + i, lanes);
-    sums.of[s] = hn::Add(sums.of[s], v);
-  }
-};
-
-template <class T>
-struct SumSquares {
-  const T* x;
-  WideVec mean;
-  Sums& sums;
-
-  template <bool kPartial>
-  HWY_INLINE void run(int64_t i, int64_t lanes, int s) const {
-    const auto off = hn::Sub(load_lanes<kPartial>(Wide(), x + i, lanes), mean);
-    const auto own = first_lanes<kPartial>(off, lanes);
-    sums.of[s] = hn::MulAdd(own, own, sums.of[s]);
-  }
-};
-
 // The values of a row after LayerNorm, once its mean and then its scale are found.
 template <class T>
 struct NormedRow {
@@ -123,34 +69,53 @@ struct NormedRow {
     x = static_cast<const T*>(a.x) + r * a.x_stride;
     weight = a.weight;
     bias = a.bias;
-    Sums values;
-    bool shifts = false;
-    if constexpr (std::is_same_v<T, float>) {
-      shifts = a.shift != nullptr;
-      if (shifts) {
-        float* own = a.shifted + r * a.x_stride;
-        for_each_vector(a.width, ShiftValues{x, a.shift, own, values});
-        x = own;
-      }
-    }
-    if (!shifts) for_each_vector(a.width, SumValues<T>{x, values});
-    mean = hn::Set(Wide(), values.total() / static_cast<float>(a.width));
+    const Sums sums = a.shift != nullptr ? shifted(a, r) : values(a.width);
+    mean = hn::Set(Wide(), sums.total() / static_cast<float>(a.width));
   }
 
   HWY_INLINE void find_scale(const NormRowsArgs& a) {
     Sums squares;
-    for_each_vector(a.width, SumSquares<T>{x, mean, squares});
+    over_columns(a.width, [&](auto partial, int64_t i, int64_t lanes, int s) TOST_INLINE {
+      const auto off = hn::Sub(load_part<partial>(x + i, lanes), mean);
+      const auto valid = only_first<partial>(off, lanes);
+      squares.of[s] = hn::MulAdd(valid, valid, squares.of[s]);
+    });
     const float variance = squares.total() / static_cast<float>(a.width);
     scale = hn::Set(Wide(), 1.0f / std::sqrt(variance + a.eps));
   }
 
   template <bool kPartial>
   HWY_INLINE WideVec get(int64_t i, int64_t lanes) const {
-    const Wide d;
-    const auto off = hn::Mul(hn::Sub(load_lanes<kPartial>(d, x + i, lanes), mean), scale);
-    const auto w = load_lanes<kPartial>(d, weight + i, lanes);
+    const auto off = hn::Mul(hn::Sub(load_part<kPartial>(x + i, lanes), mean), scale);
+    const auto w = load_part<kPartial>(weight + i, lanes);
     if (bias == nullptr) return hn::Mul(off, w);
-    return hn::MulAdd(off, w, load_lanes<kPartial>(d, bias + i, lanes));
+    return hn::MulAdd(off, w, load_part<kPartial>(bias + i, lanes));
+  }
+
+ private:
+  HWY_INLINE Sums values(int64_t width) const {
+    Sums sums;
+    over_columns(width, [&](auto partial, int64_t i, int64_t lanes, int s) TOST_INLINE {
+      sums.of[s] = hn::Add(sums.of[s], load_part<partial>(x + i, lanes));
+    });
+    return sums;
+  }
+
+  // The same of x + shift, which takes the place of x.
+  HWY_INLINE Sums shifted(const NormRowsArgs& a, int64_t r) {
+    Sums sums;
+    if constexpr (std::is_same_v<T, float>) {
+      const float* shift = a.shift;
+      float* to = a.shifted + r * a.x_stride;
+      over_columns(a.width, [&](auto partial, int64_t i, int64_t lanes, int s) TOST_INLINE {
+        const auto v =
+            hn::Add(load_part<partial>(x + i, lanes), load_part<partial>(shift + i, lanes));
+        store_part<partial>(v, to + i, lanes);
+        sums.of[s] = hn::Add(sums.of[s], v);
+      });
+      x = to;
+    }
+    return sums;
   }
 };
 
@@ -161,78 +126,26 @@ struct PlainRow {
 
   template <bool kPartial>
   HWY_INLINE WideVec get(int64_t i, int64_t lanes) const {
-    return load_lanes<kPartial>(Wide(), x + i, lanes);
+    return load_part<kPartial>(x + i, lanes);
   }
 };
 
-template <class Row, class Out>
-struct StoreRow {
-  const Row& row;
-  Out* y;
-
-  template <bool kPartial>
-  HWY_INLINE void run(int64_t i, int64_t lanes, int) const {
-    store_lanes<kPartial>(Wide(), row.template get<kPartial>(i, lanes), y + i, lanes);
-  }
-};
-
-// Smallest and largest value, 0 included, and a sum that is NaN where a value is not finite.
-struct Range {
-  Sums low, high, broken;
-};
-
-template <class Row>
-struct FindRange {
-  const Row& row;
-  Range& range;
-
-  template <bool kPartial>
-  HWY_INLINE void run(int64_t i, int64_t lanes, int s) const {
-    const auto v = first_lanes<kPartial>(row.template get<kPartial>(i, lanes), lanes);
-    range.low.of[s] = hn::Min(range.low.of[s], v);
-    range.high.of[s] = hn::Max(range.high.of[s], v);
-    range.broken.of[s] = hn::MulAdd(v, hn::Zero(Wide()), range.broken.of[s]);
-  }
-};
-
-// Added to a number from 0 to 255 it leaves the nearest whole one in the lowest bits.
-constexpr float kWholeNumbers = 0x1.8p23f;
-
-template <class Row>
-struct StoreQuantized {
-  const Row& row;
-  WideVec inverse, zero;  // the latter with kWholeNumbers
-  uint8_t* y;
-
-  template <bool kPartial>
-  HWY_INLINE void run(int64_t i, int64_t lanes, int) const {
-    const Wide d;
-    const hn::RebindToUnsigned<Wide> du;
-    const hn::Rebind<uint8_t, Wide> d8;
-    const auto scaled = hn::MulAdd(row.template get<kPartial>(i, lanes), inverse, zero);
-    const auto held =
-        hn::Min(hn::Max(scaled, hn::Set(d, kWholeNumbers)), hn::Set(d, kWholeNumbers + 255));
-    const auto bytes = hn::U8FromU32(hn::And(hn::BitCast(du, held), hn::Set(du, 0xFF)));
-    if constexpr (kPartial) {
-      HWY_ALIGN uint8_t whole[hn::MaxLanes(Wide())];
-      hn::StoreU(bytes, d8, whole);
-      for (int64_t k = 0; k < lanes; ++k) y[i + k] = whole[k];
-    } else {
-      hn::StoreU(bytes, d8, y + i);
-    }
-  }
-};
-
-// Of a row, 0 included; `broken` is NaN where a value is not finite, else 0.
+// Smallest and largest value of a row, 0 included; `broken` is NaN where a value is not finite,
+// else 0.
 struct RowRange {
   float low, high, broken;
 };
 
 template <class Row>
 HWY_INLINE RowRange range_of(const Row& row, int64_t width) {
-  Range range{{}, {}, {}};
-  for_each_vector(width, FindRange<Row>{row, range});
-  return {range.low.lowest(), range.high.highest(), range.broken.total()};
+  Sums low, high, broken;
+  over_columns(width, [&](auto partial, int64_t i, int64_t lanes, int s) TOST_INLINE {
+    const auto v = only_first<partial>(row.template get<partial>(i, lanes), lanes);
+    low.of[s] = hn::Min(low.of[s], v);
+    high.of[s] = hn::Max(high.of[s], v);
+    broken.of[s] = hn::MulAdd(v, hn::Zero(Wide()), broken.of[s]);
+  });
+  return {low.lowest(), high.highest(), broken.total()};
 }
 
 // Integers in the order of the bfloat16 with these bits, NaN outermost; its own inverse.
@@ -276,6 +189,9 @@ inline RowRange range_of(const PlainRow<Bf16>& row, int64_t width) {
   return {least, most, 0 * least + 0 * most};
 }
 
+// Added to a number from 0 to 255 it leaves the nearest integer in the lowest bits.
+constexpr float kToInteger = 0x1.8p23f;
+
 // How a row becomes bytes.
 struct Rounding {
   float inverse, zero;
@@ -294,8 +210,22 @@ struct Rounding {
   template <class Row>
   HWY_INLINE void store(const Row& row, int64_t width, uint8_t* y) const {
     const Wide d;
-    const auto at_zero = hn::Set(d, zero + kWholeNumbers);
-    for_each_vector(width, StoreQuantized<Row>{row, hn::Set(d, inverse), at_zero, y});
+    const hn::RebindToUnsigned<Wide> du;
+    const hn::Rebind<uint8_t, Wide> d8;
+    const auto factor = hn::Set(d, inverse), at_zero = hn::Set(d, zero + kToInteger);
+    over_columns(width, [&](auto partial, int64_t i, int64_t lanes, int) TOST_INLINE {
+      const auto scaled = hn::MulAdd(row.template get<partial>(i, lanes), factor, at_zero);
+      const auto held =
+          hn::Min(hn::Max(scaled, hn::Set(d, kToInteger)), hn::Set(d, kToInteger + 255));
+      const auto bytes = hn::U8FromU32(hn::And(hn::BitCast(du, held), hn::Set(du, 0xFF)));
+      if constexpr (partial) {
+        HWY_ALIGN uint8_t whole[hn::MaxLanes(Wide())];
+        hn::StoreU(bytes, d8, whole);
+        std::copy_n(whole, lanes, y + i);
+      } else {
+        hn::StoreU(bytes, d8, y + i);
+      }
+    });
   }
 };
 
@@ -331,7 +261,9 @@ void norm_as(const NormRowsArgs& a) {
     } else {
       for (int64_t k = 0; k < count; ++k) {
         Out* y = static_cast<Out*>(a.y) + (first + k) * a.y_stride;
-        for_each_vector(a.width, StoreRow<NormedRow<In>, Out>{rows[k], y});
+        over_columns(a.width, [&](auto partial, int64_t i, int64_t lanes, int) TOST_INLINE {
+          store_part<partial>(rows[k].template get<partial>(i, lanes), y + i, lanes);
+        });
       }
     }
   });
@@ -368,23 +300,43 @@ inline void quantize(const QuantizeRowsArgs& a) {
   a.x_dtype == DType::kBfloat16 ? quantize_from<Bf16>(a) : quantize_from<float>(a);
 }
 
+// What follows a matrix product. A panel's sums are read once, while they are in the L1 cache; what
+// belongs to a column stays in registers over all rows.
+template <class Sum>
+void finish_sums(const FinishRowsArgs& a) {
+  for_results(a, [&]<class Out, Finish kFinish>() { finish_panel<Sum, Out, kFinish>(a); });
+}
+
+inline void finish(const FinishRowsArgs& a) {
+  a.column_scale != nullptr ? finish_sums<int32_t>(a) : finish_sums<float>(a);
+}
+
 }  // namespace tost::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "tost/kernels/targets.h"
+#include "tost/kernels/isa.h"
 #include "tost/kernels/work_times.h"
 
 namespace tost::kernels {
 
+HWY_EXPORT(norm);
+HWY_EXPORT(quantize);
+HWY_EXPORT(finish);
+
 void norm_rows(const NormRowsArgs& args) {
   const WorkTimer timer(Work::kNorm);
-  TOST_OF_TARGET(norm(args));
+  TOST_DISPATCH(norm)(args);
 }
 
 void quantize_rows(const QuantizeRowsArgs& args) {
   const WorkTimer timer(Work::kRounding);
-  TOST_OF_TARGET(quantize(args));
+  TOST_DISPATCH(quantize)(args);
+}
+
+void finish_rows(const FinishRowsArgs& args) {
+  const WorkTimer timer(Work::kFinish);
+  TOST_DISPATCH(finish)(args);
 }
 
 }  // namespace tost::kernels

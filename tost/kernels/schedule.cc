@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "tost/base/rounding.h"
-#include "tost/kernels/tssa_passes.h"
 
 namespace tost::kernels {
 namespace {
@@ -27,7 +26,7 @@ TokenCut::TokenCut(int64_t tokens) : tokens(tokens) {
   blocks = std::max<int64_t>(1, divide_up(tokens, block_tokens));
 }
 
-TssaCut::TssaCut(const TssaShape& shape) : whole(shape.tokens), blocks(whole.blocks) {
+CallCut::CallCut(const TssaShape& shape) : whole(shape.tokens), blocks(whole.blocks) {
   chunk_heads = std::clamp<int64_t>(kChunkChannels / shape.width, 1, shape.heads);
   chunks = divide_up(shape.heads, chunk_heads);
   light_reductions = blocks * shape.channels() <= kLightWork;

@@ -107,4 +107,8 @@ void tssa_forward(const TssaForwardArgs& args, void* workspace, ParallelFor para
 void tssa_backward(const TssaBackwardArgs& args, void* workspace, ParallelFor parallel,
                    int threads);
 
+// The forward in float64, one token after the other and without blocks: w and y [B, N, C]
+// contiguous.
+void tssa_reference(const TssaShape& shape, const float* w, const float* temp, double* y);
+
 }  // namespace tost::kernels

@@ -86,7 +86,7 @@ TEST(TssaKernel, AlignmentStridesAndThreadsChangeNothing) {
          {TssaShape{1, 1, 1, 1}, TssaShape{2, 7, 3, 5}, TssaShape{1, 200, 2, 16},
           TssaShape{3, 65, 4, 33}, TssaShape{5, 8, 300, 1}}) {
       SCOPED_TRACE(::testing::Message() << isa << " " << shape.batch << "x" << shape.tokens << "x"
-                                      << shape.heads << "x" << shape.width);
+                                        << shape.heads << "x" << shape.width);
       const Result aligned = run(shape, 0, 0, 1);
       expect_same(aligned, run(shape, 1, 0, 1));
       expect_same(aligned, run(shape, 3, 5, 1));
@@ -121,6 +121,25 @@ TEST(TssaKernel, StatisticsFollowTheirDefinition) {
       EXPECT_NEAR(r.pi_sum[b * shape.heads + k] / weight, 1, 1e-6);
     }
   }
+}
+
+TEST(TssaKernel, OutputsAreThoseOfTheReference) {
+  for (const auto& isa : supported_isas()) {
+    force_isa(isa);
+    for (const TssaShape& shape : {TssaShape{1, 1, 1, 1}, TssaShape{2, 7, 3, 5},
+                                   TssaShape{1, 200, 2, 16}, TssaShape{3, 65, 4, 33}}) {
+      SCOPED_TRACE(::testing::Message() << isa << " " << shape.tokens << "x" << shape.width);
+      Padded w(shape, 0, 0);
+      w.fill(1);
+      std::vector<float> temp(shape.heads);
+      for (int64_t k = 0; k < shape.heads; ++k) temp[k] = 0.5f + k;
+      const Result found = run(shape, 0, 0, 1);
+      std::vector<double> wanted(found.y.size());
+      tssa_reference(shape, w.storage.data(), temp.data(), wanted.data());
+      for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found.y[i], wanted[i], 2e-6);
+    }
+  }
+  force_isa("auto");
 }
 
 TEST(TssaKernel, NothingToDo) {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace tost::kernels::HWY_NAMESPACE {
@@ -93,32 +94,56 @@ HWY_INLINE void store_first(D d, VecOf<D> value, T* p, size_t n) {
   for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
 }
 
+using Wide = hn::ScalableTag<float>;
+using WideVec = hn::Vec<Wide>;
+
 // A whole vector, or its first n lanes.
-template <bool kPartial, class D, class T>
-HWY_INLINE VecOf<D> load_lanes(D d, const T* p, size_t n) {
-  if constexpr (kPartial) {
-    return load_first(d, p, n);
-  } else {
-    return load(d, p);
-  }
+template <bool kPartial, class T>
+HWY_INLINE WideVec load_part(const T* p, int64_t n) {
+  if constexpr (kPartial) return load_first(Wide(), p, static_cast<size_t>(n));
+  return load(Wide(), p);
 }
-template <bool kPartial, class D, class T>
-HWY_INLINE void store_lanes(D d, VecOf<D> value, T* p, size_t n) {
+template <bool kPartial, class T>
+HWY_INLINE void store_part(WideVec value, T* p, int64_t n) {
+  if constexpr (kPartial) return store_first(Wide(), value, p, static_cast<size_t>(n));
+  store(Wide(), value, p);
+}
+// The first n lanes, then zeros.
+template <bool kPartial>
+HWY_INLINE WideVec only_first(WideVec value, int64_t n) {
   if constexpr (kPartial) {
-    store_first(d, value, p, n);
-  } else {
-    store(d, value, p);
+    return hn::IfThenElseZero(hn::FirstN(Wide(), static_cast<size_t>(n)), value);
+  }
+  return value;
+}
+
+// Lambdas over vectors are compiled for the target, and must not cost a call.
+#define TOST_INLINE HWY_ATTR __attribute__((always_inline))
+
+// body(partial, i, lanes) for each vector of n adjacent numbers: `partial` is a constant, and
+// `lanes` how many of the vector's lanes there are. With kWhole there is no partial vector.
+template <bool kWhole = false, class Body>
+HWY_INLINE void over_row(int64_t n, const Body& body) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Wide()));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) body(std::false_type(), i, lanes);
+  if constexpr (!kWhole) {
+    if (i < n) body(std::true_type(), i, n - i);
   }
 }
 
-// Past the caches; p is aligned to the vector.
-template <class D>
-HWY_INLINE void store_past(D d, VecOf<D> value, float* p) {
-  hn::Stream(value, d, p);
+// Writes results, past the caches if kStream: p is then aligned to the vector.
+template <bool kPartial, bool kStream>
+HWY_INLINE void write_part(WideVec value, float* p, int64_t n) {
+  if constexpr (kStream && !kPartial) return hn::Stream(value, Wide(), p);
+  store_part<kPartial>(value, p, n);
 }
-template <class D>
-HWY_INLINE void store_past(D d, VecOf<D> value, Bf16* p) {
-  hn::Stream(narrow(d, value), HalfWords<D>(), reinterpret_cast<uint16_t*>(p));
+template <bool kPartial, bool kStream>
+HWY_INLINE void write_part(WideVec value, Bf16* p, int64_t n) {
+  if constexpr (kStream && !kPartial) {
+    return hn::Stream(narrow(Wide(), value), HalfWords<Wide>(), reinterpret_cast<uint16_t*>(p));
+  }
+  store_part<kPartial>(value, p, n);
 }
 
 // exp(x) for x <= 0, within 2 ulp for results down to 1.2e-38 and 0 below; NaN gives NaN.
@@ -142,6 +167,20 @@ HWY_INLINE VecOf<D> exp_negative(D d, VecOf<D> x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
   return hn::IfThenZeroElse(underflow, hn::Mul(p, hn::BitCast(d, exponent)));
+}
+
+// 1 / x for x > 0, within 2 ulp; as 1 / 8e37 for larger x. NaN gives NaN: x86 takes the second of
+// the operands of Min and Max if either is NaN.
+template <class D>
+HWY_INLINE VecOf<D> reciprocal(D d, VecOf<D> x) {
+#if HWY_TARGET == HWY_AVX3
+  x = hn::Min(hn::Set(d, 8e37f), x);  // keeps the infinite from meeting its zero reciprocal
+  const auto r = hn::ApproximateReciprocal(x);  // 14 bits
+  return hn::MulAdd(r, hn::NegMulAdd(x, r, hn::Set(d, 1.0f)), r);
+#else
+  const auto largest = hn::Set(d, 8e37f);
+  return hn::Div(hn::Set(d, 1.0f), hn::IfThenElse(hn::Gt(x, largest), largest, x));
+#endif
 }
 
 template <class D>

@@ -7,7 +7,7 @@
 
 #include "tost/nn/device_autocast.h"
 #include "tost/ops/mlp_grad.h"
-#include "tost/ops/plain_gradients.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

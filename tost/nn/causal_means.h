@@ -7,7 +7,7 @@
 
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
-#include "tost/ops/group_means.h"
+#include "tost/ops/means.h"
 #include "tost/ops/token_sums.h"
 #include "tost/torch.h"
 

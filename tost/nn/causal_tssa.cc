@@ -7,7 +7,7 @@
 #include "tost/nn/running_sums.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/tssa_causal.h"
-#include "tost/ops/tssa_causal_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

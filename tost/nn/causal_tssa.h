@@ -47,7 +47,7 @@ class CausalTssaMixer : public CausalStatisticsMixer {
   std::shared_ptr<Linear> values;     // [C, C]; null unless means are of values
 
  private:
-  // The operator's formula (ops/tssa_causal_plain.h) with forgetting sums; y and pi [B, T, H].
+  // The operator's formula (ops/plain.h) with forgetting sums; y and pi [B, T, H].
   std::pair<torch::Tensor, torch::Tensor> forgetting(const torch::Tensor& w,
                                                      const MixerCall& call) const;
   // The mixed tokens from the projected ones; `x` is read where means are of values.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

@@ -5,7 +5,7 @@
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/tssa.h"
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

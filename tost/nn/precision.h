@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/ops/product_support.h"
 #include "tost/torch.h"

@@ -5,7 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "tost/base/error.h"
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/kernel_call.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/kernels/isa.h"
 #include "tost/torch.h"
 

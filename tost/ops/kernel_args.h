@@ -2,16 +2,23 @@
 // to lives in the call; `empty(sizes, dtype)` makes the results.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "tost/kernels/tssa_causal.h"
 #include "tost/ops/kernel_call.h"
-#include "tost/ops/tssa_check.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 
 using OptionalTensor = std::optional<at::Tensor>;
+
+// The operator of that name, "tost::name", through the dispatcher. Looking it up takes time: store
+// it.
+template <class Signature>
+c10::TypedOperatorHandle<Signature> inner_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
 
 inline const float* floats_or_null(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<float>() : nullptr;

@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "tost/kernels/tssa.h"
 
 namespace tost {
@@ -22,6 +24,11 @@ inline kernels::DType kernel_dtype(const at::Tensor& w) {
 }
 inline kernels::TssaShape shape_of(const at::Tensor& w, int64_t heads) {
   return {w.size(0), w.size(1), heads, w.size(2) / heads};
+}
+
+// As operators take a tensor that may be missing.
+inline std::optional<at::Tensor> if_defined(const at::Tensor& x) {
+  return x.defined() ? std::optional<at::Tensor>(x) : std::nullopt;
 }
 
 // The kernels want adjacent channels; any other stride will do.

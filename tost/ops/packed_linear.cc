@@ -11,9 +11,9 @@
 
 #include "tost/base/error.h"
 #include "tost/base/rounding.h"
-#include "tost/kernels/pair_rows.h"
-#include "tost/kernels/panel_rows.h"
-#include "tost/kernels/tile_rows.h"
+#include "tost/kernels/products/pair_rows.h"
+#include "tost/kernels/products/panel_rows.h"
+#include "tost/kernels/products/tile_rows.h"
 #include "tost/kernels/work_times.h"
 #include "tost/ops/product_support.h"
 #include "tost/ops/quantized_weight.h"

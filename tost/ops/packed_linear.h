@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "tost/kernels/row_ops.h"
-#include "tost/kernels/tile_rows.h"
+#include "tost/kernels/products/tile_rows.h"
 #include "tost/ops/product_support.h"
 
 namespace tost {

@@ -6,7 +6,7 @@
 #include <exception>
 #include <vector>
 
-#include "tost/kernels/pair_rows.h"
+#include "tost/kernels/products/pair_rows.h"
 
 namespace tost {
 namespace {

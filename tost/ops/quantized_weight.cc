@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "tost/base/error.h"
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 
 namespace tost {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 
 namespace tost {
 
@@ -32,7 +32,7 @@ QuantizedWeight quantize(const at::Tensor& weight, kernels::WeightType type);
 // [out, in] float32.
 at::Tensor dequantize(const QuantizedWeight& weight);
 
-// In the order of kernels/few_rows.h. int8 has it already; int4: rows uint8 [out,
+// In the order of kernels/products/few_rows.h. int8 has it already; int4: rows uint8 [out,
 // int4_row_bytes(in)], scales bfloat16 [out, int4_groups(in)].
 QuantizedWeight step_rows(const QuantizedWeight& weight);
 // A row of it in float32. Takes the parts, because threads that copied tensors would wait.

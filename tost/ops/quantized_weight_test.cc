@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "tost/base/error.h"
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/torch.h"
 
 namespace tost {

@@ -1,50 +1,121 @@
-// tssa and its derivative for autograd.
+// tssa from its schema to its kernels, in the order in which a call passes through: schema, checks,
+// autograd, CPU; and its shapes for compilers.
 #include "tost/ops/tssa.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "tost/ops/inner_operator.h"
-#include "tost/ops/plain_gradients.h"
-#include "tost/ops/tssa_check.h"
-#include "tost/ops/tssa_inner.h"
+#include "tost/base/error.h"
+#include "tost/ops/block_cache.h"
+#include "tost/ops/caching_allocator.h"
+#include "tost/ops/kernel_args.h"
+#include "tost/ops/schemas.h"
 
 namespace tost {
 
 using torch::autograd::variable_list;
 
+// ---- Schema ----
+
+TORCH_LIBRARY(tost, m) {
+  for (const char* schema : kTssaSchemas) m.def(schema);
+}
+
 std::tuple<at::Tensor, at::Tensor> tssa(const at::Tensor& w, const at::Tensor& temp,
-                                        const std::optional<at::Tensor>& lengths) {
+                                        const OptionalTensor& lengths) {
   static const auto op = inner_operator<decltype(tssa)>("tost::tssa");
   return op.call(w, temp, given(lengths) ? lengths : std::nullopt);
 }
 
-TssaForwardResult tssa_forward(const at::Tensor& w, const at::Tensor& temp,
-                               const std::optional<at::Tensor>& lengths) {
-  static const auto op = inner_operator<decltype(tssa_forward)>("tost::tssa_forward");
-  return op.call(w, temp, lengths);
+// ---- Checks ----
+
+void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads) {
+  if (w.dim() != 3) {
+    fail_usage("tssa: w must be [batch, tokens, channels], but has ", w.dim(), " dimensions.");
+  }
+  const auto dtype = w.scalar_type();
+  // Compilers ask for shapes with a meta tensor in place of a GPU's.
+  const bool half = dtype == at::kHalf && (w.is_cuda() || w.is_meta());
+  if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kDouble && !half) {
+    fail_usage("tssa: w must be float32, bfloat16 or float64, but is ", dtype, ".");
+  }
+  const auto channels = w.sym_size(2);
+  if (heads < 1 || channels < 1 || channels % heads != 0) {
+    fail_usage("tssa: the ", channels, " channels of w cannot be split over ", heads,
+               " heads; choose a number of heads that divides the channels.");
+  }
 }
 
-std::tuple<at::Tensor, at::Tensor> tssa_backward(const std::optional<at::Tensor>& grad_y,
-                                                 const std::optional<at::Tensor>& grad_pi,
-                                                 const at::Tensor& w, const at::Tensor& temp,
-                                                 const at::Tensor& pi, const at::Tensor& energy,
-                                                 const at::Tensor& moment, const at::Tensor& pi_sum,
-                                                 const std::optional<at::Tensor>& lengths) {
-  static const auto op = inner_operator<decltype(tssa_backward)>("tost::tssa_backward");
-  return op.call(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths);
+void check_tssa_lengths(const at::Tensor& w, const OptionalTensor& lengths) {
+  if (!given(lengths)) return;
+  if (lengths->dim() != 1 || lengths->sym_size(0) != w.sym_size(0)) {
+    fail_usage("tssa: lengths must be [batch] = [", w.sym_size(0), "], but is ",
+               lengths->sym_sizes(), ".");
+  }
+  if (lengths->scalar_type() != at::kLong) {
+    fail_usage("tssa: lengths must be int64, but is ", lengths->scalar_type(), ".");
+  }
+  if (lengths->device() != w.device()) {
+    fail_usage("tssa: w is on ", w.device(), " but lengths on ", lengths->device(),
+               "; move one of them.");
+  }
+}
+
+void check_tssa_inputs(const at::Tensor& w, const at::Tensor& temp, const OptionalTensor& lengths) {
+  if (temp.dim() != 2 || temp.sym_size(1) != 1) {
+    fail_usage("tssa: temp must be [heads, 1], but is ", temp.sym_sizes(), ".");
+  }
+  if (!temp.is_floating_point()) {
+    fail_usage("tssa: temp must be of a floating-point dtype, but is ", temp.scalar_type(), ".");
+  }
+  if (temp.device() != w.device()) {
+    fail_usage("tssa: w is on ", w.device(), " but temp on ", temp.device(), "; move one of them.");
+  }
+  check_tssa_heads(w, temp.sym_size(0));
+  check_tssa_lengths(w, lengths);
 }
 
 namespace {
 
+// The lengths of a CPU, contiguous and from 0 to `tokens`; undefined if there are none.
+at::Tensor lengths_in_range(const OptionalTensor& lengths, int64_t tokens) {
+  if (!given(lengths)) return {};
+  const auto adjacent = lengths->contiguous();
+  const auto* values = adjacent.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < adjacent.numel(); ++i) {
+    if (values[i] >= 0 && values[i] <= tokens) continue;
+    fail_usage("tssa: lengths[", i, "] is ", values[i], "; it must be from 0 to the ", tokens,
+               " tokens of w.");
+  }
+  return adjacent;
+}
+
+// ---- Autograd ----
+
+// The inner operators exist so that compilers see forward and backward as one operator each.
+TssaForwardResult tssa_forward_op(const at::Tensor& w, const at::Tensor& temp,
+                                  const OptionalTensor& lengths) {
+  static const auto op = inner_operator<decltype(tssa_forward_op)>("tost::tssa_forward");
+  return op.call(w, temp, lengths);
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_backward_op(
+    const OptionalTensor& grad_y, const OptionalTensor& grad_pi, const at::Tensor& w,
+    const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
+    const at::Tensor& moment, const at::Tensor& pi_sum, const OptionalTensor& lengths) {
+  static const auto op = inner_operator<decltype(tssa_backward_op)>("tost::tssa_backward");
+  return op.call(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths);
+}
+
 class TssaFunction : public torch::autograd::Function<TssaFunction> {
  public:
   static variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& w,
-                               const at::Tensor& temp, const std::optional<at::Tensor>& lengths) {
+                               const at::Tensor& temp, const OptionalTensor& lengths) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const auto [y, pi, energy, moment, pi_sum] = tssa_forward(w, temp, lengths);
+    const auto [y, pi, energy, moment, pi_sum] = tssa_forward_op(w, temp, lengths);
     context->save_for_backward(
         {w, temp, pi, energy, moment, pi_sum, lengths.value_or(at::Tensor())});
     context->set_materialize_grads(false);
@@ -60,20 +131,88 @@ class TssaFunction : public torch::autograd::Function<TssaFunction> {
       return plain_gradients({y, pi}, {saved[0], saved[1], at::Tensor()}, grads);
     }
     const auto [w_grad, temp_grad] =
-        tssa_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1], saved[2],
-                      saved[3], saved[4], saved[5], if_defined(saved[6]));
+        tssa_backward_op(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1], saved[2],
+                         saved[3], saved[4], saved[5], if_defined(saved[6]));
     return {w_grad, temp_grad, at::Tensor()};
   }
 };
 
 std::tuple<at::Tensor, at::Tensor> tssa_autograd(const at::Tensor& w, const at::Tensor& temp,
-                                                 const std::optional<at::Tensor>& lengths) {
+                                                 const OptionalTensor& lengths) {
   if (c10::GradMode::is_enabled() && (w.requires_grad() || temp.requires_grad())) {
     const auto outputs = TssaFunction::apply(w, temp, lengths);
     return {outputs[0], outputs[1]};
   }
-  const at::AutoDispatchBelowADInplaceOrView below;  // no statistics are kept
+  const at::AutoDispatchBelowADInplaceOrView below;  // no statistics are stored
   return tssa(w, temp, lengths);
+}
+
+// ---- CPU: float32 and bfloat16 by the kernels, float64 by the plain form ----
+
+TssaForwardResult tssa_on_cpu(const at::Tensor& w, const at::Tensor& temp,
+                              const OptionalTensor& lengths, bool with_statistics) {
+  check_tssa_inputs(w, temp, lengths);
+  const auto valid = lengths_in_range(lengths, w.size(1));
+  if (w.scalar_type() == at::kDouble) return tssa_forward_plain(w, temp, valid);
+  const TssaForwardCall call(w, temp, valid, with_statistics, empty_cached);
+  const ScratchBlock workspace(kernels::tssa_forward_workspace(call.args));
+  kernels::tssa_forward(call.args, workspace.data(), torch_parallel, torch_threads());
+  return {call.y, call.pi, call.energy, call.moment, call.pi_sum};
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_cpu(const at::Tensor& w, const at::Tensor& temp,
+                                            const OptionalTensor& lengths) {
+  const auto [y, pi, energy, moment, pi_sum] = tssa_on_cpu(w, temp, lengths, false);
+  return {y, pi};
+}
+
+TssaForwardResult tssa_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
+                                   const OptionalTensor& lengths) {
+  return tssa_on_cpu(w, temp, lengths, true);
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_backward_cpu(
+    const OptionalTensor& grad_y, const OptionalTensor& grad_pi, const at::Tensor& w,
+    const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
+    const at::Tensor& moment, const at::Tensor& pi_sum, const OptionalTensor& lengths) {
+  check_tssa_inputs(w, temp, lengths);
+  const auto valid = lengths_in_range(lengths, w.size(1));
+  if (w.scalar_type() == at::kDouble) return tssa_backward_plain(grad_y, grad_pi, w, temp, valid);
+  const TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum}, valid,
+                              empty_cached);
+  const ScratchBlock workspace(kernels::tssa_backward_workspace(call.args));
+  kernels::tssa_backward(call.args, workspace.data(), torch_parallel, torch_threads());
+  return {call.grad_w, call.grad_temp.to(temp.scalar_type())};
+}
+
+// ---- Meta: shapes without data, for torch.compile, export and FakeTensor; sizes may be symbolic
+// ----
+
+TssaForwardResult tssa_forward_meta(const at::Tensor& w, const at::Tensor& temp,
+                                    const OptionalTensor& lengths) {
+  check_tssa_inputs(w, temp, lengths);
+  const auto batch = w.sym_size(0), tokens = w.sym_size(1), channels = w.sym_size(2),
+             heads = temp.sym_size(0);
+  const auto wide = w.options().dtype(tssa_accumulation_dtype(w.scalar_type()));
+  return {at::empty_symint({batch, tokens, channels}, w.options()),
+          at::empty_symint({batch, heads, tokens}, wide), at::empty_symint({batch, channels}, wide),
+          at::empty_symint({batch, channels}, wide), at::empty_symint({batch, heads}, wide)};
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_meta(const at::Tensor& w, const at::Tensor& temp,
+                                             const OptionalTensor& lengths) {
+  const auto [y, pi, energy, moment, pi_sum] = tssa_forward_meta(w, temp, lengths);
+  return {y, pi};
+}
+
+std::tuple<at::Tensor, at::Tensor> tssa_backward_meta(const OptionalTensor&, const OptionalTensor&,
+                                                      const at::Tensor& w, const at::Tensor& temp,
+                                                      const at::Tensor&, const at::Tensor&,
+                                                      const at::Tensor&, const at::Tensor&,
+                                                      const OptionalTensor& lengths) {
+  check_tssa_inputs(w, temp, lengths);
+  return {at::empty_symint(w.sym_sizes(), w.options()),
+          at::empty_symint(temp.sym_sizes(), temp.options())};
 }
 
 }  // namespace
@@ -82,6 +221,16 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa", tssa_autograd);
   m.impl("tssa_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_backward", torch::autograd::autogradNotImplementedFallback());
+}
+TORCH_LIBRARY_IMPL(tost, CPU, m) {
+  m.impl("tssa", tssa_cpu);
+  m.impl("tssa_forward", tssa_forward_cpu);
+  m.impl("tssa_backward", tssa_backward_cpu);
+}
+TORCH_LIBRARY_IMPL(tost, Meta, m) {
+  m.impl("tssa", tssa_meta);
+  m.impl("tssa_forward", tssa_forward_meta);
+  m.impl("tssa_backward", tssa_backward_meta);
 }
 
 }  // namespace tost

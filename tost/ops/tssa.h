@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

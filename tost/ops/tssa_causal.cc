@@ -1,14 +1,17 @@
-// tssa_causal and its derivative for autograd.
+// tssa_causal from its checks to its kernels, in the order in which a call passes through; and its
+// shapes for compilers. The schema is in schemas.h.
 #include "tost/ops/tssa_causal.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "tost/ops/inner_operator.h"
-#include "tost/ops/plain_gradients.h"
-#include "tost/ops/tssa_causal_inner.h"
+#include "tost/base/error.h"
+#include "tost/ops/block_cache.h"
+#include "tost/ops/caching_allocator.h"
+#include "tost/ops/kernel_args.h"
 
 namespace tost {
 
@@ -17,41 +20,81 @@ using torch::autograd::variable_list;
 
 namespace {
 
-using CausalResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-using OptionalTensor = std::optional<at::Tensor>;
+// y, pi, state; or the gradients of w, temp and denom_bias.
+using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-CausalResult dispatch_causal(const at::Tensor& w, const at::Tensor& temp,
-                             const at::Tensor& denom_bias, const OptionalTensor& state,
-                             c10::SymInt position) {
-  static const auto op = inner_operator<decltype(dispatch_causal)>("tost::tssa_causal");
+ThreeTensors causal_op(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
+                       const OptionalTensor& state, c10::SymInt position) {
+  static const auto op = inner_operator<decltype(causal_op)>("tost::tssa_causal");
   return op.call(w, temp, denom_bias, state, std::move(position));
 }
 
 }  // namespace
 
-CausalResult tssa_causal(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
+ThreeTensors tssa_causal(const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
                          const OptionalTensor& state, int64_t position) {
-  return dispatch_causal(w, temp, denom_bias, state, position);
+  return causal_op(w, temp, denom_bias, state, position);
 }
 
-CausalForwardResult tssa_causal_forward(const at::Tensor& w, const at::Tensor& temp,
-                                        const at::Tensor& denom_bias, const OptionalTensor& state,
-                                        c10::SymInt position) {
-  static const auto op = inner_operator<decltype(tssa_causal_forward)>("tost::tssa_causal_forward");
-  return op.call(w, temp, denom_bias, state, std::move(position));
-}
+// ---- Checks ----
 
-CausalGradients tssa_causal_backward(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
-                                     const at::Tensor& w, const at::Tensor& temp,
-                                     const at::Tensor& denom_bias, c10::SymInt position,
-                                     const at::Tensor& pi, const at::Tensor& carry,
-                                     const at::Tensor& pi_carry) {
-  static const auto op =
-      inner_operator<decltype(tssa_causal_backward)>("tost::tssa_causal_backward");
-  return op.call(grad_y, grad_pi, w, temp, denom_bias, std::move(position), pi, carry, pi_carry);
+void check_tssa_causal_inputs(const at::Tensor& w, const at::Tensor& temp,
+                              const at::Tensor& denom_bias, const OptionalTensor& state,
+                              const c10::SymInt& position) {
+  check_tssa_inputs(w, temp);
+  const auto heads = temp.sym_size(0);
+  if (denom_bias.dim() != 3 || denom_bias.sym_size(0) != heads || denom_bias.sym_size(2) != 1) {
+    fail_usage("tssa_causal: denom_bias must be [heads, positions, 1] with ", heads,
+               " heads, but is ", denom_bias.sym_sizes(), ".");
+  }
+  if (!denom_bias.is_floating_point()) {
+    fail_usage("tssa_causal: denom_bias must be of a floating-point dtype, but is ",
+               denom_bias.scalar_type(), ".");
+  }
+  if (denom_bias.device() != w.device()) {
+    fail_usage("tssa_causal: w is on ", w.device(), " but denom_bias on ", denom_bias.device(),
+               "; move one of them.");
+  }
+  if (position < 0) {
+    fail_usage("tssa_causal: position is ", position, "; it counts the tokens before w.");
+  }
+  if (!state.has_value()) return;
+  const auto numbers = 2 * w.sym_size(2) + heads;
+  if (state->dim() != 2 || state->sym_size(0) != w.sym_size(0) || state->sym_size(1) != numbers) {
+    fail_usage("tssa_causal: state must be [batch, 2 channels + heads] = [", w.sym_size(0), ", ",
+               numbers, "], but is ", state->sym_sizes(), ".");
+  }
+  if (state->scalar_type() != at::kDouble) {
+    fail_usage("tssa_causal: state must be float64, but is ", state->scalar_type(), ".");
+  }
+  if (state->device() != w.device()) {
+    fail_usage("tssa_causal: w is on ", w.device(), " but state on ", state->device(),
+               "; move one of them.");
+  }
 }
 
 namespace {
+
+// ---- Autograd ----
+
+// y, pi, the state after, and what backward needs, the sums before each chunk (kernels/
+// tssa_causal.h): carry [B, chunks, 2 C] float32 (float64 for a float64 w) and pi_carry [B, chunks,
+// H] float64.
+TssaForwardResult causal_forward_op(const at::Tensor& w, const at::Tensor& temp,
+                                    const at::Tensor& denom_bias, const OptionalTensor& state,
+                                    c10::SymInt position) {
+  static const auto op = inner_operator<decltype(causal_forward_op)>("tost::tssa_causal_forward");
+  return op.call(w, temp, denom_bias, state, std::move(position));
+}
+
+ThreeTensors causal_backward_op(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
+                                const at::Tensor& w, const at::Tensor& temp,
+                                const at::Tensor& denom_bias, c10::SymInt position,
+                                const at::Tensor& pi, const at::Tensor& carry,
+                                const at::Tensor& pi_carry) {
+  static const auto op = inner_operator<decltype(causal_backward_op)>("tost::tssa_causal_backward");
+  return op.call(grad_y, grad_pi, w, temp, denom_bias, std::move(position), pi, carry, pi_carry);
+}
 
 class CausalFunction : public torch::autograd::Function<CausalFunction> {
  public:
@@ -60,7 +103,7 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
                                const OptionalTensor& state, const c10::SymInt& position) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const auto [y, pi, after, carry, pi_carry] =
-        tssa_causal_forward(w, temp, denom_bias, state, position);
+        causal_forward_op(w, temp, denom_bias, state, position);
     context->save_for_backward(
         {w, temp, denom_bias, pi, carry, pi_carry, state.value_or(at::Tensor())});
     context->saved_data["position"] = position;
@@ -82,13 +125,13 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
                              grads);
     }
     std::tie(result[0], result[1], result[2]) =
-        tssa_causal_backward(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1],
-                             saved[2], position, saved[3], saved[4], saved[5]);
+        causal_backward_op(if_defined(grads[0]), if_defined(grads[1]), saved[0], saved[1], saved[2],
+                           position, saved[3], saved[4], saved[5]);
     return result;
   }
 };
 
-CausalResult tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
+ThreeTensors tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
                                   const at::Tensor& denom_bias, const OptionalTensor& state,
                                   c10::SymInt position) {
   if (c10::GradMode::is_enabled() &&
@@ -96,8 +139,94 @@ CausalResult tssa_causal_autograd(const at::Tensor& w, const at::Tensor& temp,
     const auto outputs = CausalFunction::apply(w, temp, denom_bias, state, position);
     return {outputs[0], outputs[1], outputs[2]};
   }
-  const at::AutoDispatchBelowADInplaceOrView below;  // no sums are kept
-  return dispatch_causal(w, temp, denom_bias, state, std::move(position));
+  const at::AutoDispatchBelowADInplaceOrView below;  // no sums are stored
+  return causal_op(w, temp, denom_bias, state, std::move(position));
+}
+
+// ---- CPU: float32 and bfloat16 by the kernels, float64 by the plain form ----
+
+TssaForwardResult causal_on_cpu(const at::Tensor& w, const at::Tensor& temp,
+                                const at::Tensor& denom_bias, const OptionalTensor& state,
+                                int64_t position, bool with_carry) {
+  check_tssa_causal_inputs(w, temp, denom_bias, state, position);
+  if (w.scalar_type() == at::kDouble) {
+    return tssa_causal_forward_plain(w, temp, denom_bias, state, position);
+  }
+  const CausalForwardCall call(w, temp, denom_bias, state, position, with_carry, empty_cached);
+  const int threads = torch_threads();
+  const ScratchBlock workspace(kernels::causal_forward_workspace(call.args, threads));
+  kernels::causal_forward(call.args, workspace.data(), torch_parallel, threads);
+  return {call.y, call.pi, call.after, call.carry, call.pi_carry};
+}
+
+ThreeTensors tssa_causal_cpu(const at::Tensor& w, const at::Tensor& temp,
+                             const at::Tensor& denom_bias, const OptionalTensor& state,
+                             int64_t position) {
+  const auto [y, pi, after, carry, pi_carry] =
+      causal_on_cpu(w, temp, denom_bias, state, position, false);
+  return {y, pi, after};
+}
+
+TssaForwardResult tssa_causal_forward_cpu(const at::Tensor& w, const at::Tensor& temp,
+                                          const at::Tensor& denom_bias, const OptionalTensor& state,
+                                          int64_t position) {
+  return causal_on_cpu(w, temp, denom_bias, state, position, true);
+}
+
+ThreeTensors tssa_causal_backward_cpu(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
+                                      const at::Tensor& w, const at::Tensor& temp,
+                                      const at::Tensor& denom_bias, int64_t position,
+                                      const at::Tensor& pi, const at::Tensor& carry,
+                                      const at::Tensor& pi_carry) {
+  check_tssa_causal_inputs(w, temp, denom_bias, std::nullopt, position);
+  if (w.scalar_type() == at::kDouble) {
+    return tssa_causal_backward_plain(grad_y, grad_pi, w, temp, denom_bias, position, carry,
+                                      pi_carry);
+  }
+  const CausalBackwardCall call(grad_y, grad_pi, w, temp, denom_bias, position,
+                                {pi, carry, pi_carry}, empty_cached);
+  const int threads = torch_threads();
+  const ScratchBlock workspace(kernels::causal_backward_workspace(call.args, threads));
+  kernels::causal_backward(call.args, workspace.data(), torch_parallel, threads);
+  return {call.grad_w, call.grad_temp.to(temp.scalar_type()),
+          call.grad_bias.to(denom_bias.scalar_type())};
+}
+
+// ---- Meta ----
+
+TssaForwardResult tssa_causal_forward_meta(const at::Tensor& w, const at::Tensor& temp,
+                                           const at::Tensor& denom_bias,
+                                           const OptionalTensor& state, c10::SymInt position) {
+  check_tssa_causal_inputs(w, temp, denom_bias, state, position);
+  const auto batch = w.sym_size(0), tokens = w.sym_size(1), channels = w.sym_size(2),
+             heads = temp.sym_size(0);
+  const auto chunks = (tokens + (kernels::kCausalChunk - 1)) / kernels::kCausalChunk;
+  const auto wide = w.options().dtype(tssa_accumulation_dtype(w.scalar_type()));
+  const auto widest = w.options().dtype(at::kDouble);
+  return {at::empty_symint({batch, tokens, channels}, w.options()),
+          at::empty_symint({batch, heads, tokens}, wide),
+          at::empty_symint({batch, 2 * channels + heads}, widest),
+          at::empty_symint({batch, chunks, 2 * channels}, wide),
+          at::empty_symint({batch, chunks, heads}, widest)};
+}
+
+ThreeTensors tssa_causal_meta(const at::Tensor& w, const at::Tensor& temp,
+                              const at::Tensor& denom_bias, const OptionalTensor& state,
+                              c10::SymInt position) {
+  const auto [y, pi, after, carry, pi_carry] =
+      tssa_causal_forward_meta(w, temp, denom_bias, state, position);
+  return {y, pi, after};
+}
+
+ThreeTensors tssa_causal_backward_meta(const OptionalTensor&, const OptionalTensor&,
+                                       const at::Tensor& w, const at::Tensor& temp,
+                                       const at::Tensor& denom_bias, c10::SymInt position,
+                                       const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  check_tssa_causal_inputs(w, temp, denom_bias, std::nullopt, position);
+  const auto like = [](const at::Tensor& x) {
+    return at::empty_symint(x.sym_sizes(), x.options());
+  };
+  return {like(w), like(temp), like(denom_bias)};
 }
 
 }  // namespace
@@ -106,6 +235,16 @@ TORCH_LIBRARY_IMPL(tost, Autograd, m) {
   m.impl("tssa_causal", tssa_causal_autograd);
   m.impl("tssa_causal_forward", torch::autograd::autogradNotImplementedFallback());
   m.impl("tssa_causal_backward", torch::autograd::autogradNotImplementedFallback());
+}
+TORCH_LIBRARY_IMPL(tost, CPU, m) {
+  m.impl("tssa_causal", tssa_causal_cpu);
+  m.impl("tssa_causal_forward", tssa_causal_forward_cpu);
+  m.impl("tssa_causal_backward", tssa_causal_backward_cpu);
+}
+TORCH_LIBRARY_IMPL(tost, Meta, m) {
+  m.impl("tssa_causal", tssa_causal_meta);
+  m.impl("tssa_causal_forward", tssa_causal_forward_meta);
+  m.impl("tssa_causal_backward", tssa_causal_backward_meta);
 }
 
 }  // namespace tost

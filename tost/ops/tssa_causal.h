@@ -8,7 +8,7 @@
 #include <optional>
 #include <tuple>
 
-#include "tost/ops/tssa_causal_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

@@ -1,37 +1,69 @@
-// The bidirectional operators on CUDA. float64, shapes the kernels do not take, and GPUs they do
-// not run on, go through ATen.
+// The operators on CUDA, in both directions. float64, shapes the kernels do not take, and GPUs they
+// do not run on, go by the plain form.
+#include "tost/kernels/cuda/tssa_cuda.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
-#include "tost/ops/cuda_call.h"
-#include "tost/ops/tssa_check.h"
-#include "tost/ops/tssa_double.h"
-#include "tost/ops/tssa_inner.h"
+#include "tost/ops/device.h"
+#include "tost/ops/kernel_args.h"
 
 namespace tost {
 namespace {
 
+using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// Of the current device.
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+// Whether work on this tensor may go by the kernels; shapes are another question.
+bool by_kernels(const at::Tensor& w) {
+  return w.scalar_type() != at::kDouble && gpu_has_kernels(w.device().index());
+}
+bool causal_by_kernels(const at::Tensor& w, const at::Tensor& temp) {
+  return by_kernels(w) && kernels::cuda::supports_causal(shape_of(w, temp.size(0)));
+}
+
+// Makes results on the device of `like`.
+auto gpu_empty(const at::Tensor& like) {
+  return [options = like.options()](at::IntArrayRef sizes, at::ScalarType dtype) {
+    return at::empty(sizes, options.dtype(dtype));
+  };
+}
+// The allocator reserves it for the current stream until the work queued there is done.
+at::Tensor gpu_workspace(int64_t bytes, const at::Tensor& like) {
+  return at::empty({bytes}, like.options().dtype(at::kByte));
+}
+void gpu_check(int error) {
+  C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+}
+void* gpu_stream() {
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
+
 at::Tensor adjacent_lengths(const OptionalTensor& lengths) {
   return given(lengths) ? lengths->contiguous() : at::Tensor();
-}
-TssaForwardResult forward_by_aten(const at::Tensor& w, const at::Tensor& temp,
-                                  const OptionalTensor& lengths) {
-  auto [y, pi, energy, moment, pi_sum] =
-      tssa_forward_double(w.to(at::kDouble), temp.to(at::kDouble), lengths);
-  const auto wide = w.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  return {y.to(w.scalar_type()), pi.to(wide), energy.to(wide), moment.to(wide), pi_sum.to(wide)};
 }
 
 TssaForwardResult tssa_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
                                     const OptionalTensor& lengths) {
   check_tssa_inputs(w, temp, lengths);
-  if (!by_kernels(w)) return forward_by_aten(w, temp, lengths);
+  if (!by_kernels(w)) return tssa_forward_plain(w, temp, lengths);
   const c10::cuda::CUDAGuard guard(w.device());
-  TssaForwardCall call(w, temp, adjacent_lengths(lengths), /*keep=*/true, gpu_empty(w));
-  if (!kernels::cuda::supports(call.args)) return forward_by_aten(w, temp, lengths);
-  const auto& device = device_facts();
-  const auto workspace = gpu_workspace(kernels::cuda::forward_workspace(call.args, device), w);
-  gpu_check(
-      kernels::cuda::tssa_forward(call.args, workspace.mutable_data_ptr(), device, gpu_stream()));
+  const TssaForwardCall call(w, temp, adjacent_lengths(lengths), true, gpu_empty(w));
+  if (!kernels::cuda::supports(call.args)) return tssa_forward_plain(w, temp, lengths);
+  const int processors = attribute(cudaDevAttrMultiProcessorCount);
+  const auto workspace = gpu_workspace(kernels::cuda::forward_workspace(call.args, processors), w);
+  gpu_check(kernels::cuda::tssa_forward(call.args, workspace.mutable_data_ptr(), processors,
+                                        gpu_stream()));
   return {call.y, call.pi, call.energy, call.moment, call.pi_sum};
 }
 
@@ -41,37 +73,74 @@ std::tuple<at::Tensor, at::Tensor> tssa_cuda(const at::Tensor& w, const at::Tens
   return {y, pi};
 }
 
-std::tuple<at::Tensor, at::Tensor> backward_by_aten(
-    const OptionalTensor& grad_y, const OptionalTensor& grad_pi, const at::Tensor& w,
-    const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
-    const at::Tensor& moment, const at::Tensor& pi_sum, const OptionalTensor& lengths) {
-  const auto wide = [](const OptionalTensor& x) {
-    return x.has_value() ? OptionalTensor(x->to(at::kDouble)) : std::nullopt;
-  };
-  const auto [grad_w, grad_temp] = tssa_backward_double(
-      wide(grad_y), wide(grad_pi), w.to(at::kDouble), temp.to(at::kDouble), pi.to(at::kDouble),
-      energy.to(at::kDouble), moment.to(at::kDouble), pi_sum.to(at::kDouble), lengths);
-  return {grad_w.to(w.scalar_type()), grad_temp.to(temp.scalar_type())};
-}
-
 std::tuple<at::Tensor, at::Tensor> tssa_backward_cuda(
     const OptionalTensor& grad_y, const OptionalTensor& grad_pi, const at::Tensor& w,
     const at::Tensor& temp, const at::Tensor& pi, const at::Tensor& energy,
     const at::Tensor& moment, const at::Tensor& pi_sum, const OptionalTensor& lengths) {
   check_tssa_inputs(w, temp, lengths);
-  const auto by_aten = [&] {
-    return backward_by_aten(grad_y, grad_pi, w, temp, pi, energy, moment, pi_sum, lengths);
-  };
-  if (!by_kernels(w)) return by_aten();
+  if (!by_kernels(w)) return tssa_backward_plain(grad_y, grad_pi, w, temp, lengths);
   const c10::cuda::CUDAGuard guard(w.device());
-  TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum},
-                        adjacent_lengths(lengths), gpu_empty(w));
-  if (!kernels::cuda::supports(call.args)) return by_aten();
-  const auto& device = device_facts();
-  const auto workspace = gpu_workspace(kernels::cuda::backward_workspace(call.args, device), w);
-  gpu_check(
-      kernels::cuda::tssa_backward(call.args, workspace.mutable_data_ptr(), device, gpu_stream()));
+  const TssaBackwardCall call(grad_y, grad_pi, w, temp, {pi, energy, moment, pi_sum},
+                              adjacent_lengths(lengths), gpu_empty(w));
+  if (!kernels::cuda::supports(call.args)) {
+    return tssa_backward_plain(grad_y, grad_pi, w, temp, lengths);
+  }
+  const int processors = attribute(cudaDevAttrMultiProcessorCount);
+  const auto workspace = gpu_workspace(kernels::cuda::backward_workspace(call.args, processors), w);
+  gpu_check(kernels::cuda::tssa_backward(call.args, workspace.mutable_data_ptr(), processors,
+                                         gpu_stream()));
   return {call.grad_w, call.grad_temp.to(temp.scalar_type())};
+}
+
+// Where the kernels do not run, the carry has the layout of the plain form, which backward then
+// finds by the same questions.
+TssaForwardResult causal_on_cuda(const at::Tensor& w, const at::Tensor& temp,
+                                 const at::Tensor& denom_bias, const OptionalTensor& state,
+                                 int64_t position, bool with_carry) {
+  check_tssa_causal_inputs(w, temp, denom_bias, state, position);
+  if (!causal_by_kernels(w, temp)) {
+    return tssa_causal_forward_plain(w, temp, denom_bias, state, position);
+  }
+  const c10::cuda::CUDAGuard guard(w.device());
+  const CausalForwardCall call(w, temp, denom_bias, state, position, with_carry, gpu_empty(w));
+  const auto workspace = gpu_workspace(kernels::cuda::forward_workspace(call.args), call.w);
+  gpu_check(kernels::cuda::causal_forward(call.args, workspace.mutable_data_ptr(),
+                                          attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin),
+                                          gpu_stream()));
+  return {call.y, call.pi, call.after, call.carry, call.pi_carry};
+}
+
+ThreeTensors tssa_causal_cuda(const at::Tensor& w, const at::Tensor& temp,
+                              const at::Tensor& denom_bias, const OptionalTensor& state,
+                              int64_t position) {
+  const auto [y, pi, after, carry, pi_carry] =
+      causal_on_cuda(w, temp, denom_bias, state, position, false);
+  return {y, pi, after};
+}
+
+TssaForwardResult tssa_causal_forward_cuda(const at::Tensor& w, const at::Tensor& temp,
+                                           const at::Tensor& denom_bias,
+                                           const OptionalTensor& state, int64_t position) {
+  return causal_on_cuda(w, temp, denom_bias, state, position, true);
+}
+
+ThreeTensors tssa_causal_backward_cuda(const OptionalTensor& grad_y, const OptionalTensor& grad_pi,
+                                       const at::Tensor& w, const at::Tensor& temp,
+                                       const at::Tensor& denom_bias, int64_t position,
+                                       const at::Tensor& pi, const at::Tensor& carry,
+                                       const at::Tensor& pi_carry) {
+  check_tssa_causal_inputs(w, temp, denom_bias, std::nullopt, position);
+  if (!causal_by_kernels(w, temp)) {
+    return tssa_causal_backward_plain(grad_y, grad_pi, w, temp, denom_bias, position, carry,
+                                      pi_carry);
+  }
+  const c10::cuda::CUDAGuard guard(w.device());
+  const CausalBackwardCall call(grad_y, grad_pi, w, temp, denom_bias, position,
+                                {pi, carry, pi_carry}, gpu_empty(w));
+  const auto workspace = gpu_workspace(kernels::cuda::backward_workspace(call.args), call.w);
+  gpu_check(kernels::cuda::causal_backward(call.args, workspace.mutable_data_ptr(), gpu_stream()));
+  return {call.grad_w, call.grad_temp.to(temp.scalar_type()),
+          call.grad_bias.to(denom_bias.scalar_type())};
 }
 
 }  // namespace
@@ -80,6 +149,9 @@ TORCH_LIBRARY_IMPL(tost, CUDA, m) {
   m.impl("tssa", tssa_cuda);
   m.impl("tssa_forward", tssa_forward_cuda);
   m.impl("tssa_backward", tssa_backward_cuda);
+  m.impl("tssa_causal", tssa_causal_cuda);
+  m.impl("tssa_causal_forward", tssa_causal_forward_cuda);
+  m.impl("tssa_causal_backward", tssa_causal_backward_cuda);
 }
 
 }  // namespace tost

@@ -7,8 +7,7 @@
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/layers.h"
 #include "tost/nn/token_mixer.h"
-#include "tost/ops/tssa_causal_plain.h"
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

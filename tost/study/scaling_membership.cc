@@ -4,7 +4,7 @@
 
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
-#include "tost/ops/tssa_causal_plain.h"
+#include "tost/ops/plain.h"
 #include "tost/study/scaling_bench.h"
 
 namespace tost {

@@ -36,7 +36,7 @@ const Case kCases[] = {
     {{1, 1100, 2, 8}},
 };
 
-const DeviceFacts kDevice{132, 227 << 10};
+constexpr int64_t kShared = 227 << 10;  // of an H100's block
 
 struct Result {
   std::vector<float> y, pi, grad_w, grad_temp, grad_bias;
@@ -82,7 +82,7 @@ class EmulatedCausalTssa : public ::testing::TestWithParam<Case> {
     if (emulated) {
       EXPECT_TRUE(supports_causal(shape));
       Workspace one(forward_workspace(forward)), two(backward_workspace(backward));
-      EXPECT_EQ(causal_forward(forward, one.data, kDevice, nullptr), 0);
+      EXPECT_EQ(causal_forward(forward, one.data, kShared, nullptr), 0);
       if (keep) {
         EXPECT_EQ(causal_backward(backward, two.data, nullptr), 0);
       }
@@ -138,7 +138,7 @@ std::vector<float> outputs_of_first(int64_t tokens) {
   CausalForwardArgs args;
   args.shape = shape, args.temp = temp.data(), args.w = w.const_tokens(), args.y = y.tokens();
   Workspace workspace(forward_workspace(args));
-  EXPECT_EQ(causal_forward(args, workspace.data, kDevice, nullptr), 0);
+  EXPECT_EQ(causal_forward(args, workspace.data, kShared, nullptr), 0);
   return std::vector<float>(y.storage.begin(), y.storage.begin() + tokens * shape.channels());
 }
 
@@ -161,7 +161,7 @@ TEST(EmulatedCausalTssa, OneTokenOfVeryManyChannelsEqualsTheCpu) {
   CausalForwardArgs args;
   args.shape = shape, args.temp = temp.data(), args.w = w.const_tokens(), args.y = found.tokens();
   Workspace one(forward_workspace(args));
-  ASSERT_EQ(causal_forward(args, one.data, kDevice, nullptr), 0);
+  ASSERT_EQ(causal_forward(args, one.data, kShared, nullptr), 0);
   args.y = wanted.tokens();
   Workspace two(causal_forward_workspace(args, 1));
   kernels::causal_forward(args, two.data, serial_for, 1);

@@ -234,11 +234,11 @@ int64_t backward_workspace(const CausalBackwardArgs& args) {
   return CausalBackwardScratch(cut, nullptr).pieces.used();
 }
 
-int causal_forward(const CausalForwardArgs& args, void* workspace, const DeviceFacts& device,
+int causal_forward(const CausalForwardArgs& args, void* workspace, int64_t shared_bytes,
                    Stream stream) {
   if (args.shape.batch == 0) return 0;
   const CausalCut cut = causal_cut(args.shape, args.dtype, args.w, args.y);
-  const bool step_fits = step_shared(args.shape) <= std::max(kGivenShared, device.shared_bytes);
+  const bool step_fits = step_shared(args.shape) <= std::max(kGivenShared, shared_bytes);
   if (args.shape.tokens == 1 && args.carry == nullptr && step_fits) {
     switch (args.dtype) {
       case DType::kFloat32:

@@ -16,7 +16,6 @@ struct Case {
   float scale = 1;
   std::vector<int64_t> lengths = {};
   int multiprocessors = 2;
-  int64_t cache_bytes = 0;  // small ones cut the batch into groups
 };
 
 // Packs of four, of one, one token, many splits, more lanes than a small block has, padding.
@@ -36,23 +35,18 @@ const Case kCases[] = {
     {{2, 50, 3, 8}, 0, 1e-15f},
     {{2, 50, 3, 8}, 0, 1e8f},
     {{1, 70, 17, 64}, 0, 1},
-    {{5, 40, 2, 16}, 0, 1, {}, 2, 22000},
-    {{5, 40, 3, 7}, 5, 1, {40, 0, 13, 39, 40}, 7, 16000},
-    {{3, 33, 4, 16}, 0, 1, {}, 2, 1},
+    {{5, 40, 3, 7}, 5, 1, {40, 0, 13, 39, 40}, 7},
 };
 
 struct Result {
   std::vector<float> y, pi, energy, moment, pi_sum, grad_w, grad_temp;
 };
 
-// Shared memory of a block that holds whole samples, and of one that does not.
-constexpr int64_t kLarge = 227 << 10, kNone = 0;
-
 class EmulatedTssa : public ::testing::TestWithParam<Case> {
  protected:
   // On the CPU's kernels, or on the GPU's with the emulator.
-  Result run(bool emulated, int64_t shared_bytes = kNone) {
-    const auto& [shape, pad, scale, lengths, multiprocessors, cache_bytes] = GetParam();
+  static Result run(bool emulated) {
+    const auto& [shape, pad, scale, lengths, multiprocessors] = GetParam();
     const int64_t stats = shape.batch * shape.channels();
     const int64_t memberships = shape.batch * shape.heads * shape.tokens;
     Padded w(shape, 0, pad), g(shape, 0, pad), y(shape, 0, pad), grad_w(shape, 0, pad);
@@ -66,7 +60,6 @@ class EmulatedTssa : public ::testing::TestWithParam<Case> {
     for (size_t i = 0; i < grad_pi.size(); ++i) grad_pi[i] = 0.02f * float(i % 11) - 0.1f;
     r.pi.resize(memberships), r.energy.resize(stats), r.moment.resize(stats);
     r.pi_sum.resize(shape.batch * shape.heads), r.grad_temp.resize(shape.heads);
-    const DeviceFacts device{multiprocessors, shared_bytes, cache_bytes};
 
     TssaForwardArgs forward;
     forward.shape = shape, forward.w = w.const_tokens(), forward.temp = temp.data();
@@ -82,11 +75,7 @@ class EmulatedTssa : public ::testing::TestWithParam<Case> {
     backward.grad_pi = grad_pi.data();
     if (emulated) {
       EXPECT_TRUE(supports(forward) && supports(backward));
-      in_groups_ = samples_at_once(forward, device) < shape.batch;
-      const bool once = reads_once(forward, device);
-      EXPECT_FALSE(once && shared_bytes == kNone && shape.tokens > 0);
-      EXPECT_TRUE(!once || forward_workspace(forward, device) == 0);
-      by_one_block_ = once;
+      const int device = multiprocessors;
       Workspace one(forward_workspace(forward, device)), two(backward_workspace(backward, device));
       EXPECT_EQ(tssa_forward(forward, one.data, device, nullptr), 0);
       EXPECT_EQ(tssa_backward(backward, two.data, device, nullptr), 0);
@@ -101,12 +90,10 @@ class EmulatedTssa : public ::testing::TestWithParam<Case> {
     grad_w.for_each([&](float x) { r.grad_w.push_back(x); });
     return r;
   }
-
-  void expect_equal(const Result& found, const Result& wanted);
-  bool by_one_block_ = false, in_groups_ = false;
 };
 
-void EmulatedTssa::expect_equal(const Result& found, const Result& wanted) {
+TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
+  const Result found = run(true), wanted = run(false);
   expect_close(found.pi, wanted.pi, 1e-5f, "pi");
   expect_close(found.energy, wanted.energy, 1e-6f, "energy");
   expect_close(found.moment, wanted.moment, 1e-5f, "moment");
@@ -118,36 +105,24 @@ void EmulatedTssa::expect_equal(const Result& found, const Result& wanted) {
   expect_close(found.grad_temp, wanted.grad_temp, 2e-5f, "grad_temp", floor);
 }
 
-TEST_P(EmulatedTssa, EqualsTheCpuToRounding) {
-  const Result wanted = run(false);
-  expect_equal(run(true), wanted);
-  EXPECT_EQ(in_groups_, GetParam().cache_bytes > 0);
-  expect_equal(run(true, kLarge), wanted);
-  // All but these fit.
-  const TssaShape& shape = GetParam().shape;
-  EXPECT_EQ(by_one_block_, shape.tokens * shape.channels() * 4 < (220 << 10));
-}
-
 TEST_P(EmulatedTssa, DoesNotDependOnTheOrderOfThreads) {
-  for (const int64_t shared : {kNone, kLarge}) {
-    const Result one = run(true, shared);
-    const DescendingThreads descending;
-    const Result two = run(true, shared);
-    EXPECT_EQ(one.y, two.y);
-    EXPECT_EQ(one.pi, two.pi);
-    EXPECT_EQ(one.energy, two.energy);
-    EXPECT_EQ(one.moment, two.moment);
-    EXPECT_EQ(one.pi_sum, two.pi_sum);
-    EXPECT_EQ(one.grad_w, two.grad_w);
-    EXPECT_EQ(one.grad_temp, two.grad_temp);
-  }
+  const Result one = run(true);
+  const DescendingThreads descending;
+  const Result two = run(true);
+  EXPECT_EQ(one.y, two.y);
+  EXPECT_EQ(one.pi, two.pi);
+  EXPECT_EQ(one.energy, two.energy);
+  EXPECT_EQ(one.moment, two.moment);
+  EXPECT_EQ(one.pi_sum, two.pi_sum);
+  EXPECT_EQ(one.grad_w, two.grad_w);
+  EXPECT_EQ(one.grad_temp, two.grad_temp);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EmulatedTssa, ::testing::ValuesIn(kCases));
 
 // y of values stored in 16 bits is that of the same values in 32, rounded.
 template <class T>
-void expect_rounded(DType dtype, double limit, int64_t shared_bytes) {
+void expect_rounded(DType dtype, double limit) {
   const TssaShape shape{2, 70, 3, 16};
   const int64_t count = shape.batch * shape.tokens * shape.channels();
   Padded values(shape, 0, 0);
@@ -163,10 +138,8 @@ void expect_rounded(DType dtype, double limit, int64_t shared_bytes) {
   args.shape = shape, args.dtype = dtype, args.temp = temp.data();
   args.w = {narrow.data(), shape.tokens * shape.channels(), shape.channels()};
   args.y = {y.data(), shape.tokens * shape.channels(), shape.channels()};
-  const DeviceFacts device{2, shared_bytes};
-  EXPECT_EQ(reads_once(args, device), shared_bytes == kLarge);
-  Workspace one(forward_workspace(args, device));
-  ASSERT_EQ(tssa_forward(args, one.data, device, nullptr), 0);
+  Workspace one(forward_workspace(args, 2));
+  ASSERT_EQ(tssa_forward(args, one.data, 2, nullptr), 0);
   args.dtype = DType::kFloat32, args.w.data = wide.data(), args.y.data = wide_y.data();
   Workspace two(tssa_forward_workspace(args));
   kernels::tssa_forward(args, two.data, serial_for, 1);
@@ -174,49 +147,8 @@ void expect_rounded(DType dtype, double limit, int64_t shared_bytes) {
 }
 
 TEST(EmulatedTssa, RoundsSixteenBitStorage) {
-  for (const int64_t shared : {kNone, kLarge}) {
-    expect_rounded<Bfloat16>(DType::kBfloat16, 1.0 / 256, shared);
-    expect_rounded<Float16>(DType::kFloat16, 1.0 / 2048, shared);
-  }
-}
-
-// The sizes of the vision models at 224 pixels, on a device of 132 multiprocessors.
-TEST(EmulatedTssa, HoldsWholeSamplesWhereTheyFitAndAreMany) {
-  const DeviceFacts device{132, kLarge};
-  const auto once = [&](int64_t batch, int64_t tokens, int64_t channels, DType dtype) {
-    TssaForwardArgs args;
-    args.shape = {batch, tokens, channels / 64, 64}, args.dtype = dtype;
-    args.w = {nullptr, tokens * channels, channels},
-    args.y = {nullptr, tokens * channels, channels};
-    return reads_once(args, device);
-  };
-  EXPECT_TRUE(once(64, 196, 192, DType::kFloat32));
-  EXPECT_TRUE(once(64, 196, 384, DType::kBfloat16));
-  EXPECT_FALSE(once(64, 196, 384, DType::kFloat32));
-  EXPECT_FALSE(once(64, 196, 768, DType::kBfloat16));
-  EXPECT_FALSE(once(64, 4096, 384, DType::kBfloat16));
-  EXPECT_FALSE(once(1, 196, 384, DType::kBfloat16));  // spread over the multiprocessors
-  EXPECT_TRUE(once(1, 64, 384, DType::kBfloat16));
-}
-
-// 768 channels in bfloat16 on a device with a cache of 50 MB.
-TEST(EmulatedTssa, TakesAsManySamplesAtOnceAsTheCacheHolds) {
-  const DeviceFacts device{132, kLarge, 50 << 20};
-  TssaForwardArgs forward;
-  TssaBackwardArgs backward;
-  forward.dtype = backward.dtype = DType::kBfloat16;
-  const auto expect = [&](int64_t batch, int64_t tokens, int64_t at_once,
-                          int64_t at_once_backward) {
-    forward.shape = backward.shape = {batch, tokens, 12, 64};
-    EXPECT_EQ(samples_at_once(forward, device), at_once) << batch << " x " << tokens;
-    EXPECT_EQ(samples_at_once(backward, device), at_once_backward) << batch << " x " << tokens;
-    EXPECT_EQ(samples_at_once(forward, {132, kLarge}), batch);
-  };
-  expect(1, 1 << 20, 1, 1);
-  expect(6, 4096, 6, 2);  // 36 MiB, and twice as many with the gradient
-  expect(7, 4096, 4, 2);
-  expect(32, 4096, 4, 2);
-  expect(32, 0, 32, 32);
+  expect_rounded<Bfloat16>(DType::kBfloat16, 1.0 / 256);
+  expect_rounded<Float16>(DType::kFloat16, 1.0 / 2048);
 }
 
 TEST(EmulatedTssa, LeavesOutResultsThatNobodyAsksFor) {
@@ -226,8 +158,8 @@ TEST(EmulatedTssa, LeavesOutResultsThatNobodyAsksFor) {
   const std::vector<float> temp(shape.heads, 1.0f);
   TssaForwardArgs args;
   args.shape = shape, args.w = w.const_tokens(), args.temp = temp.data(), args.y = y.tokens();
-  ASSERT_TRUE(reads_once(args, {2, kLarge}));
-  ASSERT_EQ(tssa_forward(args, nullptr, {2, kLarge}, nullptr), 0);
+  Workspace device_memory(forward_workspace(args, 2));
+  ASSERT_EQ(tssa_forward(args, device_memory.data, 2, nullptr), 0);
   args.y = other.tokens();
   Workspace memory(tssa_forward_workspace(args));
   kernels::tssa_forward(args, memory.data, serial_for, 1);

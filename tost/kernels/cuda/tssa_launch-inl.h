@@ -1,11 +1,9 @@
 // How calls are cut and queued; compiled by nvcc for the GPU and by the host's compiler for the
 // emulator.
 #include "tost/kernels/cuda/launch.h"
-#include "tost/kernels/cuda/sample_groups.h"
 #include "tost/kernels/cuda/tssa_backward.cuh"
 #include "tost/kernels/cuda/tssa_cuda.h"
 #include "tost/kernels/cuda/tssa_forward.cuh"
-#include "tost/kernels/cuda/tssa_whole.cuh"
 
 namespace tost::kernels::cuda {
 namespace {
@@ -20,8 +18,16 @@ int pack_of(const TssaShape& shape, DType dtype, const Arrays&... arrays) {
   const bool whole = shape.width % values == 0 && (packs(arrays, bytes, values) && ...);
   return whole ? static_cast<int>(values) : 1;
 }
+int pack_of(const TssaForwardArgs& args) {
+  return pack_of(args.shape, args.dtype, args.w, args.y);
+}
+int pack_of(const TssaBackwardArgs& args) {
+  return pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
+}
 
-Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const DeviceFacts& device) {
+template <class Args>
+Cut cut_of(const Args& args, int pack, int multiprocessors) {
+  const TssaShape& shape = args.shape;
   Cut cut{};
   cut.batch = shape.batch;
   cut.tokens = shape.tokens;
@@ -30,10 +36,10 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
   cut.lanes = static_cast<int>(shape.channels() / pack);
   cut.head_lanes = static_cast<int>(shape.width / pack);
   cut.rows = std::max(1, kBlockThreads / cut.lanes);
-  cut.lengths = lengths;
+  cut.lengths = args.lengths;
   // Four blocks a multiprocessor hide each other's waits; a block shorter than a tile is waste.
   const int64_t tiles = std::max<int64_t>(1, (shape.tokens + cut.tile() - 1) / cut.tile());
-  const int64_t blocks = 4 * int64_t{device.multiprocessors};
+  const int64_t blocks = 4 * int64_t{multiprocessors};
   const int64_t wanted = (blocks + shape.batch - 1) / std::max<int64_t>(1, shape.batch);
   const int64_t splits = std::clamp<int64_t>(wanted, 1, std::min<int64_t>(tiles, 1024));
   cut.split_tokens = (tiles + splits - 1) / splits * cut.tile();
@@ -46,36 +52,6 @@ Cut cut_of(const TssaShape& shape, const int64_t* lengths, int pack, const Devic
 // pass has more.
 bool fits(const TssaShape& shape, int pack) {
   return shape.channels() / pack <= kMostThreads && shape.batch * shape.heads <= kMostBlocks;
-}
-
-// Of so many samples at once.
-Cut group_cut(TssaShape shape, int64_t samples, const int64_t* lengths, int pack,
-              const DeviceFacts& device) {
-  shape.batch = samples;
-  return cut_of(shape, lengths, pack, device);
-}
-// What the last group has fewer of.
-Cut of_samples(Cut cut, int64_t samples, const int64_t* lengths) {
-  cut.batch = samples;
-  cut.lengths = lengths;
-  return cut;
-}
-
-// Of a block that takes a whole sample.
-Cut whole_cut(const TssaShape& shape, const int64_t* lengths, int pack) {
-  Cut cut = cut_of(shape, lengths, pack, {});
-  cut.rows = std::max(1, kWholeThreads / cut.lanes);
-  cut.splits = 1;
-  cut.split_tokens = shape.tokens;
-  return cut;
-}
-bool whole_fits(const TssaShape& shape, DType dtype, int pack, const DeviceFacts& device) {
-  constexpr int64_t kSmall = 64 << 10;  // read by one multiprocessor sooner than shared out
-  if (shape.tokens > device.shared_bytes || shape.channels() / pack > kWholeThreads) return false;
-  const int64_t held = shape.tokens * shape.channels() * element_size(dtype);
-  const int64_t bytes = WholeMemory(whole_cut(shape, nullptr, pack), element_size(dtype)).bytes;
-  return bytes <= device.shared_bytes &&
-         (held <= kSmall || 4 * shape.batch >= device.multiprocessors);
 }
 
 int64_t row_bytes(const Cut& cut) {
@@ -103,11 +79,10 @@ struct ForwardScratch {
   int64_t bytes;
 };
 
-// What is summed over all samples is kept of all.
 struct BackwardScratch {
-  BackwardScratch(const Cut& cut, int64_t all_samples, void* base) {
+  BackwardScratch(const Cut& cut, void* base) {
     Pieces pieces(base);
-    partial_temp = pieces.take(all_samples * cut.splits * cut.heads);
+    partial_temp = pieces.take(cut.batch * cut.splits * cut.heads);
     partial = pieces.take(cut.batch * cut.splits * cut.channels());
     grad_moment = pieces.take(cut.batch * cut.channels());
     logit_sum = pieces.take(cut.batch * cut.channels());
@@ -145,22 +120,9 @@ int run_forward(const TssaForwardArgs& args, const Cut& cut, void* workspace, St
   return last_error();
 }
 
-template <class T, int V>
-int run_whole(const TssaForwardArgs& args, const Cut& cut, Stream stream) {
-  const auto whole = whole_pass<T, V, kWholeThreads>;
-  const int64_t bytes = WholeMemory(cut, sizeof(T)).bytes;
-  if (const int error = allow_shared(whole, bytes)) return error;
-  TOST_LAUNCH(whole, grid_of(cut.batch), static_cast<unsigned>(cut.threads()), bytes, stream,
-              tokens_in<T>(args.w), cut, args.temp,
-              (WholeResults{args.pi, args.energy, args.moment, args.pi_sum}),
-              tokens_out<T>(args.y));
-  return last_error();
-}
-
-// But for the sum of partial_temp.
 template <class T, int V, int kThreads>
-int run_backward(const TssaBackwardArgs& args, const Cut& cut, const BackwardScratch& scratch,
-                 float* partial_temp, Stream stream) {
+int run_backward(const TssaBackwardArgs& args, const Cut& cut, void* workspace, Stream stream) {
+  const BackwardScratch scratch(cut, workspace);
   const auto w = tokens_in<T>(args.w), grad = tokens_in<T>(args.grad_y);
   const Kept kept{args.pi, args.energy, args.moment, args.pi_sum};
   const auto grid = grid_of(cut.batch * cut.splits);
@@ -179,111 +141,73 @@ int run_backward(const TssaBackwardArgs& args, const Cut& cut, const BackwardScr
               cut, kept, scratch.grad_moment, scratch.spread);
   TOST_LAUNCH(logit, grid, block, tile_bytes(cut, 2, 3), stream, w, grad, cut, kept,
               scratch.grad_moment, (LogitInputs{scratch.spread, args.temp, args.grad_pi}),
-              (LogitResults{scratch.grad_logit, scratch.partial, partial_temp}));
+              (LogitResults{scratch.grad_logit, scratch.partial, scratch.partial_temp}));
   queue_sum_rows(scratch.partial, cut.batch, cut.splits, channels, kPartsOfChannels,
                  scratch.logit_sum, stream);
   TOST_LAUNCH(gradient, grid, block, 0, stream, w, grad, cut, kept, scratch.grad_moment,
               scratch.grad_logit, scratch.logit_sum, tokens_out<T>(args.grad_w));
+  queue_sum_rows(scratch.partial_temp, 1, cut.batch * cut.splits, cut.heads, kPartsOfHeads,
+                 args.grad_temp, stream);
   return last_error();
 }
 
 // run<T, V, threads>() for the storage and pack of a call. Blocks of few threads may use more
 // registers each.
-template <int kThreads, class Run>
-int for_storage(DType dtype, int pack, Run run) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return pack == 1 ? run.template operator()<float, 1, kThreads>()
-                       : run.template operator()<float, 4, kThreads>();
-    case DType::kBfloat16:
-      return pack == 1 ? run.template operator()<Bfloat16, 1, kThreads>()
-                       : run.template operator()<Bfloat16, 8, kThreads>();
-    case DType::kFloat16:
-      return pack == 1 ? run.template operator()<Float16, 1, kThreads>()
-                       : run.template operator()<Float16, 8, kThreads>();
+template <class T, class Run>
+int for_cut(int pack, const Cut& cut, Run run) {
+  constexpr int kPack = kPackBytes / sizeof(T);
+  if (cut.threads() <= kBlockThreads) {
+    return pack == 1 ? run.template operator()<T, 1, kBlockThreads>()
+                     : run.template operator()<T, kPack, kBlockThreads>();
   }
-  return 1;
+  return pack == 1 ? run.template operator()<T, 1, kMostThreads>()
+                   : run.template operator()<T, kPack, kMostThreads>();
 }
 template <class Run>
 int for_call(DType dtype, int pack, const Cut& cut, Run run) {
-  return cut.threads() <= kBlockThreads ? for_storage<kBlockThreads>(dtype, pack, run)
-                                        : for_storage<kMostThreads>(dtype, pack, run);
+  switch (dtype) {
+    case DType::kFloat32:
+      return for_cut<float>(pack, cut, run);
+    case DType::kBfloat16:
+      return for_cut<Bfloat16>(pack, cut, run);
+    case DType::kFloat16:
+      return for_cut<Float16>(pack, cut, run);
+  }
+  return 1;
 }
 
 }  // namespace
 
 bool supports(const TssaForwardArgs& args) {
-  return fits(args.shape, pack_of(args.shape, args.dtype, args.w, args.y));
+  return fits(args.shape, pack_of(args));
 }
 bool supports(const TssaBackwardArgs& args) {
-  return fits(args.shape, pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w));
+  return fits(args.shape, pack_of(args));
 }
 
-bool reads_once(const TssaForwardArgs& args, const DeviceFacts& device) {
-  return whole_fits(args.shape, args.dtype, pack_of(args.shape, args.dtype, args.w, args.y),
-                    device);
+int64_t forward_workspace(const TssaForwardArgs& args, int multiprocessors) {
+  return ForwardScratch(args, cut_of(args, pack_of(args), multiprocessors), nullptr).bytes;
+}
+int64_t backward_workspace(const TssaBackwardArgs& args, int multiprocessors) {
+  return BackwardScratch(cut_of(args, pack_of(args), multiprocessors), nullptr).bytes;
 }
 
-int64_t samples_at_once(const TssaForwardArgs& args, const DeviceFacts& device) {
-  const int64_t values = args.shape.tokens * args.shape.channels();
-  return group_of(args.shape.batch, values * element_size(args.dtype), device);
-}
-int64_t samples_at_once(const TssaBackwardArgs& args, const DeviceFacts& device) {
-  const int64_t values = 2 * args.shape.tokens * args.shape.channels();
-  return group_of(args.shape.batch, values * element_size(args.dtype), device);
-}
-
-int64_t forward_workspace(const TssaForwardArgs& args, const DeviceFacts& device) {
-  const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
-  if (whole_fits(args.shape, args.dtype, pack, device)) return 0;
-  const int64_t group = samples_at_once(args, device);
-  return ForwardScratch(args, group_cut(args.shape, group, args.lengths, pack, device), nullptr)
-      .bytes;
-}
-int64_t backward_workspace(const TssaBackwardArgs& args, const DeviceFacts& device) {
-  const int pack = pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
-  const int64_t group = samples_at_once(args, device);
-  const Cut cut = group_cut(args.shape, group, args.lengths, pack, device);
-  return BackwardScratch(cut, args.shape.batch, nullptr).bytes;
-}
-
-int tssa_forward(const TssaForwardArgs& args, void* workspace, const DeviceFacts& device,
-                 Stream stream) {
+int tssa_forward(const TssaForwardArgs& args, void* workspace, int multiprocessors, Stream stream) {
   if (args.shape.batch == 0) return 0;
-  const int pack = pack_of(args.shape, args.dtype, args.w, args.y);
-  if (whole_fits(args.shape, args.dtype, pack, device)) {
-    const Cut whole = whole_cut(args.shape, args.lengths, pack);
-    return for_storage<kWholeThreads>(args.dtype, pack, [&]<class T, int V, int>() {
-      return run_whole<T, V>(args, whole, stream);
-    });
-  }
-  const int64_t group = samples_at_once(args, device);
-  const Cut cut = group_cut(args.shape, group, args.lengths, pack, device);
+  const int pack = pack_of(args);
+  const Cut cut = cut_of(args, pack, multiprocessors);
   return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
-    return in_groups(args, group, [&](const TssaForwardArgs& part, int64_t) {
-      const Cut own = of_samples(cut, part.shape.batch, part.lengths);
-      return run_forward<T, V, kThreads>(part, own, workspace, stream);
-    });
+    return run_forward<T, V, kThreads>(args, cut, workspace, stream);
   });
 }
 
-int tssa_backward(const TssaBackwardArgs& args, void* workspace, const DeviceFacts& device,
+int tssa_backward(const TssaBackwardArgs& args, void* workspace, int multiprocessors,
                   Stream stream) {
-  const int pack = pack_of(args.shape, args.dtype, args.w, args.grad_y, args.grad_w);
-  const int64_t group = samples_at_once(args, device);
-  const Cut cut = group_cut(args.shape, group, args.lengths, pack, device);
-  const BackwardScratch scratch(cut, args.shape.batch, workspace);
-  const int64_t rows = args.shape.batch * cut.splits;
-  const int error = for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
-    return in_groups(args, group, [&](const TssaBackwardArgs& part, int64_t first) {
-      const Cut own = of_samples(cut, part.shape.batch, part.lengths);
-      float* partial_temp = scratch.partial_temp + first * cut.splits * cut.heads;
-      return run_backward<T, V, kThreads>(part, own, scratch, partial_temp, stream);
-    });
+  const int pack = pack_of(args);
+  const Cut cut = cut_of(args, pack, multiprocessors);
+  return for_call(args.dtype, pack, cut, [&]<class T, int V, int kThreads>() {
+    return run_backward<T, V, kThreads>(args, cut, workspace, stream);
   });
-  if (error != 0) return error;
-  queue_sum_rows(scratch.partial_temp, 1, rows, cut.heads, kPartsOfHeads, args.grad_temp, stream);
-  return last_error();
 }
 
 }  // namespace tost::kernels::cuda

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tost/kernels/group_means.h"
+#include "tost/kernels/means.h"
 #include "tost/kernels/schedule.h"
 #include "tost/kinds/language/engine_weights.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tost/base/parallel.h"
-#include "tost/kernels/few_rows.h"
+#include "tost/kernels/products/few_rows.h"
 #include "tost/kernels/row_ops.h"
 #include "tost/kernels/tssa_causal.h"
 #include "tost/kinds/language/model.h"
@@ -88,7 +88,7 @@ struct NormWeight {
 // What stands between a block's two projections.
 enum class BlockMixer : uint8_t {
   kTssa,     // the operator of kernels/tssa_causal.h
-  kMeans,    // running group means, kernels/group_means.h
+  kMeans,    // running group means, kernels/means.h
   kSoftmax,  // attention with a key-value cache
   kModule,   // anything else: the module as a whole, on rounded weights
 };

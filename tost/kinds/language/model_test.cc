@@ -11,7 +11,7 @@
 #include "tost/nn/precision.h"
 #include "tost/nn/running_sums.h"
 #include "tost/nn/state_dict.h"
-#include "tost/ops/tssa_causal_plain.h"
+#include "tost/ops/plain.h"
 #include "tost/testing/autocast.h"
 
 namespace tost {

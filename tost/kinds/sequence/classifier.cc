@@ -3,7 +3,7 @@
 #include "tost/base/error.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
-#include "tost/ops/tssa_plain.h"
+#include "tost/ops/plain.h"
 
 namespace tost {
 

@@ -1,0 +1,409 @@
+// The weight is read once, front to back, in one stream: on Zen 4 that reaches 0.85 of what a plain
+// read does, where four rows side by side reach half.
+#include "tost/kernels/products/few_rows.h"
+
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tost/kernels/products/few_rows.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tost/kernels/vec-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+constexpr int kSums = 4;  // independent, so that additions do not wait for one another
+
+// Bytes that weights are asked for ahead: of float32 and bfloat16, where both nearer and further is
+// slower on the cores with AMX it was measured on, and of fewer bits, where nearer is.
+constexpr int64_t kWideAhead = 2048, kNarrowAhead = 4096;
+
+// Asks for the `bytes` bytes that a stream read front to back reaches `ahead` bytes after `from`:
+// processors' own prefetchers stop at every page of 4 KiB. May point past the end of the stream.
+HWY_INLINE void fetch_ahead(const void* from, int64_t bytes, int64_t ahead) {
+  for (int64_t b = 0; b < bytes; b += 64) {
+    hwy::Prefetch(static_cast<const char*>(from) + ahead + b);
+  }
+}
+
+HWY_INLINE float to_float(Bf16 v) {
+  const uint32_t bits = uint32_t{v.bits} << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+HWY_INLINE float to_float(float v) {
+  return v;
+}
+HWY_INLINE float to_float(int8_t v) {
+  return v;
+}
+
+// The float32 values of a vector of weights.
+template <class T>
+HWY_INLINE hn::Vec<Wide> load_weights(const T* w) {
+  return load(Wide(), w);
+}
+HWY_INLINE hn::Vec<Wide> load_weights(const int8_t* w) {
+  const hn::RebindToSigned<Wide> di;
+  return hn::ConvertTo(Wide(), hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, Wide>(), w)));
+}
+
+// sums[r] = x[r] · w for kRows rows of x.
+template <class T, int kRows>
+HWY_INLINE void dot_products(const float* x, int64_t inputs, const T* w, float (&sums)[kRows]) {
+  constexpr int64_t kAhead = sizeof(T) > 1 ? kWideAhead : kNarrowAhead;
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<Wide> total[kRows][kSums];
+  for (int r = 0; r < kRows; ++r) {
+    for (int u = 0; u < kSums; ++u) total[r][u] = hn::Zero(d);
+  }
+  int64_t i = 0;
+  for (; i + kSums * lanes <= inputs; i += kSums * lanes) {
+    fetch_ahead(w + i, kSums * lanes * static_cast<int64_t>(sizeof(T)), kAhead);
+    for (int u = 0; u < kSums; ++u) {
+      const auto v = load_weights(w + i + u * lanes);
+      for (int r = 0; r < kRows; ++r) {
+        total[r][u] = hn::MulAdd(hn::LoadU(d, x + r * inputs + i + u * lanes), v, total[r][u]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const auto pair = hn::Add(total[r][0], total[r][1]);
+    float sum = sum_lanes(d, hn::Add(pair, hn::Add(total[r][2], total[r][3])));
+    for (int64_t j = i; j < inputs; ++j) sum += x[r * inputs + j] * to_float(w[j]);
+    sums[r] = sum;
+  }
+}
+
+// Outputs at a time where weights come from a cache; 1: that would not be faster. Two of the four
+// sums of kMostFewRows rows and three outputs, and what they are made of, fill 32 registers.
+constexpr int kCachedOutputs = hn::MaxLanes(Wide()) == 16 ? 3 : 1;
+
+// dot_products() of adjacent outputs, bit for bit: each vector that is loaded serves several sums.
+template <class T, int kRows, int kOutputs>
+HWY_INLINE void block_products(const float* x, int64_t inputs, const T* w,
+                               float (&sums)[kOutputs][kRows]) {
+  constexpr int kPart = kSums / 2;
+  const Wide d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = kSums * lanes;
+  hn::Vec<Wide> all[kOutputs][kRows];
+  for (int part = 0; part < kSums; part += kPart) {
+    hn::Vec<Wide> total[kOutputs][kRows][kPart];
+    for (auto& output : total) {
+      for (auto& row : output) row[0] = row[1] = hn::Zero(d);
+    }
+    for (int64_t i = part * lanes; i + (kSums - part) * lanes <= inputs; i += step) {
+      for (int u = 0; u < kPart; ++u) {
+        hn::Vec<Wide> v[kOutputs];
+        for (int o = 0; o < kOutputs; ++o) v[o] = load_weights(w + o * inputs + i + u * lanes);
+        for (int r = 0; r < kRows; ++r) {
+          const auto own = hn::LoadU(d, x + r * inputs + i + u * lanes);
+          for (int o = 0; o < kOutputs; ++o) total[o][r][u] = hn::MulAdd(own, v[o], total[o][r][u]);
+        }
+      }
+    }
+    for (int o = 0; o < kOutputs; ++o) {
+      for (int r = 0; r < kRows; ++r) {
+        const auto pair = hn::Add(total[o][r][0], total[o][r][1]);
+        all[o][r] = part == 0 ? pair : hn::Add(all[o][r], pair);
+      }
+    }
+  }
+  for (int o = 0; o < kOutputs; ++o) {
+    for (int r = 0; r < kRows; ++r) {
+      float sum = sum_lanes(d, all[o][r]);
+      for (int64_t j = inputs / step * step; j < inputs; ++j) {
+        sum += x[r * inputs + j] * to_float(w[o * inputs + j]);
+      }
+      sums[o][r] = sum;
+    }
+  }
+}
+
+// ---- Weights of four bits against inputs of sixteen: integers within a group, float32 over
+// groups. A group's 32 inputs are four planes of eight, and lane l of a group's eight 16-bit words
+// holds the weights of plane 0 to 3 at l, so one load of words meets four loads of inputs.
+
+// One row of inputs as integers: planes [4][8 groups], each group's sum (with a vector of zeros
+// after the last), and the factor of them all.
+struct Int4Row {
+  int16_t* planes;
+  float* sums;
+  float* factor;
+};
+HWY_INLINE Int4Row int4_row(const void* prepared, int64_t groups, int64_t row) {
+  auto* base = static_cast<char*>(const_cast<void*>(prepared)) + row * int4_input_stride(groups);
+  auto* sums = reinterpret_cast<float*>(base + groups * 64);
+  return {reinterpret_cast<int16_t*>(base), sums, sums + groups + 16};
+}
+
+// The largest size of `count` values; NaN where one is not finite.
+inline float largest_value(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto largest = hn::Zero(d), poison = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    largest = hn::Max(largest, hn::Abs(v));
+    poison = hn::MulAdd(v, hn::Zero(d), poison);
+  }
+  float top = hn::GetLane(hn::MaxOfLanes(d, largest)), bad = sum_lanes(d, poison);
+  for (; i < count; ++i) {
+    top = std::max(top, std::abs(x[i]));
+    bad += x[i] * 0;
+  }
+  return top + bad;
+}
+
+// The 32 inputs at `x` times `inverse` become group g of `row`.
+HWY_INLINE void prepare_int4_group(const float* x, float inverse, int64_t groups, int64_t g,
+                                   const Int4Row& row) {
+  const hn::CappedTag<float, 8> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int16_t, decltype(d)> d16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(di);
+  for (int64_t j = 0; j < kInt4Group; j += lanes) {
+    const auto v = hn::NearestInt(hn::Mul(hn::LoadU(d, x + j), hn::Set(d, inverse)));
+    sum = hn::Add(sum, v);
+    hn::StoreU(hn::DemoteTo(d16, v), d16, row.planes + (j / 8 * groups + g) * 8 + j % 8);
+  }
+  row.sums[g] = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
+}
+
+inline void prepare_int4(const float* x, int64_t rows, int64_t inputs, void* prepared) {
+  const int64_t groups = int4_groups(inputs), whole = inputs / kInt4Group;
+  for (int64_t r = 0; r < rows; ++r, x += inputs) {
+    const auto row = int4_row(prepared, groups, r);
+    const float top = largest_value(x, inputs), inverse = top > 1e-30f ? 32767 / top : 0;
+    *row.factor = top * (1.0f / 32767);
+    for (int64_t g = 0; g < whole; ++g) {
+      prepare_int4_group(x + g * kInt4Group, inverse, groups, g, row);
+    }
+    for (int64_t g = whole; g < groups; ++g) {
+      float some[kInt4Group] = {};
+      for (int64_t j = g * kInt4Group; j < inputs; ++j) some[j % kInt4Group] = x[j];
+      prepare_int4_group(some, inverse, groups, g, row);
+    }
+    std::fill_n(row.sums + groups, 16, 0.0f);
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+// sums[r] = x[r] · w.
+template <int kRows>
+HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, const Bf16* scales,
+                              float (&sums)[kRows]) {
+  for (int r = 0; r < kRows; ++r) {
+    const auto row = int4_row(x, groups, r);
+    sums[r] = 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      int32_t sum = 0;
+      for (int64_t i = 0; i < kInt4Group; ++i) {
+        const auto at = int4_position(i);
+        const int32_t value = (w[g * 16 + at.byte] >> at.shift) & 15;
+        sum += value * row.planes[(i / 8 * groups + g) * 8 + i % 8];
+      }
+      sums[r] += (static_cast<float>(sum) - 8 * row.sums[g]) * to_float(scales[g]);
+    }
+    sums[r] *= *row.factor;
+  }
+}
+
+#else
+
+// sums[r] = x[r] · w.
+template <int kRows>
+HWY_INLINE void int4_products(const void* x, int64_t groups, const uint8_t* w, const Bf16* scales,
+                              float (&sums)[kRows]) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Repartition<int16_t, decltype(d)> d16;
+  const hn::Repartition<uint16_t, decltype(d)> du16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), step = lanes / 4;  // groups a vector
+  const auto mask = hn::Set(du16, 15);
+  // Which scale each of a vector's sums has, where `lanes` scales serve four vectors.
+  const auto quarter = hn::ShiftRight<2>(hn::Iota(di, 0));
+  Int4Row row[kRows];
+  hn::Vec<decltype(d)> total[kRows], eighth[kRows];  // of the weights + 8, and of the inputs alone
+  for (int r = 0; r < kRows; ++r) {
+    row[r] = int4_row(x, groups, r);
+    total[r] = eighth[r] = hn::Zero(d);
+  }
+  for (int64_t first = 0; first < groups; first += lanes) {
+    const int64_t left = std::min(lanes, groups - first);
+    const auto some = left == lanes ? load(d, scales + first)
+                                    : load_first(d, scales + first, static_cast<size_t>(left));
+    for (int r = 0; r < kRows; ++r) {
+      eighth[r] = hn::MulAdd(some, hn::LoadU(d, row[r].sums + first), eighth[r]);
+    }
+    auto which = quarter;
+    for (int64_t g = first; g < first + left; g += step) {
+      const auto scale = hn::TableLookupLanes(some, hn::IndicesFromVec(d, which));
+      which = hn::Add(which, hn::Set(di, static_cast<int32_t>(step)));
+      fetch_ahead(w + g * 16, step * 16, kNarrowAhead);
+      const auto words = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(w + g * 16));
+      const hn::Vec<decltype(d16)> parts[4] = {
+          hn::BitCast(d16, hn::And(words, mask)),
+          hn::BitCast(d16, hn::And(hn::ShiftRight<4>(words), mask)),
+          hn::BitCast(d16, hn::And(hn::ShiftRight<8>(words), mask)),
+          hn::BitCast(d16, hn::ShiftRight<12>(words))};
+      for (int r = 0; r < kRows; ++r) {
+        auto even = hn::Zero(di), odd = hn::Zero(di);
+        for (int64_t k = 0; k < 4; ++k) {
+          const auto inputs = hn::LoadU(d16, row[r].planes + (k * groups + g) * 8);
+          even = hn::ReorderWidenMulAccumulate(di, parts[k], inputs, even, odd);
+        }
+        const auto sum = hn::RearrangeToOddPlusEven(even, odd);
+        total[r] = hn::MulAdd(hn::ConvertTo(d, sum), scale, total[r]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const auto sum = hn::NegMulAdd(hn::Set(d, 8.0f), eighth[r], total[r]);
+    sums[r] = sum_lanes(d, sum) * *row[r].factor;
+  }
+}
+
+#endif
+
+// ---- Outputs ----
+
+// y of output o from its sums.
+template <class Bias, int kRows>
+HWY_INLINE void finish(const FewRowsArgs& a, int64_t o, float scale, const float (&sums)[kRows]) {
+  const float bias = a.bias != nullptr ? to_float(static_cast<const Bias*>(a.bias)[o]) : 0.0f;
+  for (int r = 0; r < kRows; ++r) {
+    const float value = sums[r] * scale + bias;
+    float& y = a.y[r * a.outputs + o];
+    y = a.gamma != nullptr ? y + a.gamma[o] * value : value;
+  }
+}
+
+template <WeightType kType>
+using Stored = std::conditional_t<kType == WeightType::kInt8, int8_t,
+                                  std::conditional_t<kType == WeightType::kBfloat16, Bf16, float>>;
+
+// As many outputs as there are whole blocks of; returns the first one that is left.
+template <WeightType kType, int kRows>
+int64_t run_blocks(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  using T = Stored<kType>;
+  int64_t o = begin;
+  for (; o + kCachedOutputs <= end; o += kCachedOutputs) {
+    float sums[kCachedOutputs][kRows];
+    block_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
+    for (int k = 0; k < kCachedOutputs; ++k) {
+      if constexpr (kType == WeightType::kInt8) {
+        finish<float>(a, o + k, static_cast<const float*>(a.scales)[o + k], sums[k]);
+      } else {
+        finish<T>(a, o + k, 1, sums[k]);
+      }
+    }
+  }
+  return o;
+}
+
+template <WeightType kType, int kRows>
+void run_rows(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  if constexpr (kCachedOutputs > 1 && kRows == kMostFewRows && kType != WeightType::kInt4) {
+    if (a.cached) begin = run_blocks<kType, kRows>(a, begin, end);
+  }
+  for (int64_t o = begin; o < end; ++o) {
+    float sums[kRows];
+    if constexpr (kType == WeightType::kInt8) {
+      dot_products(a.x, a.inputs, static_cast<const int8_t*>(a.weight) + o * a.inputs, sums);
+      finish<float>(a, o, static_cast<const float*>(a.scales)[o], sums);
+    } else if constexpr (kType == WeightType::kInt4) {
+      int4_products(a.prepared, int4_groups(a.inputs),
+                    static_cast<const uint8_t*>(a.weight) + o * int4_row_bytes(a.inputs),
+                    static_cast<const Bf16*>(a.scales) + o * int4_groups(a.inputs), sums);
+      finish<float>(a, o, 1, sums);
+    } else {
+      using T = Stored<kType>;
+      dot_products(a.x, a.inputs, static_cast<const T*>(a.weight) + o * a.inputs, sums);
+      finish<T>(a, o, 1, sums);
+    }
+  }
+}
+
+template <WeightType kType>
+void run(const FewRowsArgs& a, int64_t begin, int64_t end) {
+  switch (a.rows) {
+    case 1:
+      return run_rows<kType, 1>(a, begin, end);
+    case 2:
+      return run_rows<kType, 2>(a, begin, end);
+    case 3:
+      return run_rows<kType, 3>(a, begin, end);
+    default:
+      return run_rows<kType, 4>(a, begin, end);
+  }
+}
+
+using FewRowsRun = void (*)(const FewRowsArgs&, int64_t, int64_t);
+inline FewRowsRun few_rows_run(WeightType type) {
+  switch (type) {
+    case WeightType::kFloat32:
+      return &run<WeightType::kFloat32>;
+    case WeightType::kBfloat16:
+      return &run<WeightType::kBfloat16>;
+    case WeightType::kInt8:
+      return &run<WeightType::kInt8>;
+    case WeightType::kInt4:
+      break;
+  }
+  return &run<WeightType::kInt4>;
+}
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "tost/kernels/isa.h"
+#include "tost/kernels/work_times.h"
+
+namespace tost::kernels {
+namespace {
+
+HWY_EXPORT(few_rows_run);
+HWY_EXPORT(prepare_int4);
+
+// Weights of a task, in numbers: below this a thread costs more than it brings.
+constexpr int64_t kTaskSize = 64 << 10;
+
+}  // namespace
+
+void linear_few_rows(const FewRowsArgs& args, ParallelFor parallel) {
+  const auto run = TOST_DISPATCH(few_rows_run)(args.type);
+  const int64_t per_task = std::max<int64_t>(1, kTaskSize / std::max<int64_t>(1, args.inputs));
+  const int64_t tasks = (args.outputs + per_task - 1) / per_task;
+  parallel(tasks, [&](int64_t begin, int64_t end) {
+    const WorkTimer timer(Work::kProduct);
+    run(args, begin * per_task, std::min(args.outputs, end * per_task));
+  });
+}
+
+void linear_few_rows_part(const FewRowsArgs& args, int64_t begin, int64_t end) {
+  const WorkTimer timer(Work::kProduct);
+  TOST_DISPATCH(few_rows_run)(args.type)(args, begin, end);
+}
+
+void prepare_few_rows(WeightType type, const float* x, int64_t rows, int64_t inputs,
+                      void* prepared) {
+  if (prepared_stride(type, inputs) == 0) return;
+  TOST_DISPATCH(prepare_int4)(x, rows, inputs, prepared);
+}
+
+}  // namespace tost::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,385 @@
+// A block of sums has 32 rows and 32 columns: four tiles, so that two tiles of rows and two of the
+// weight serve four products. While the units multiply, the vector units finish the block before.
+// The weight is loaded with a hint that it is not needed soon: the rows stay in the L1
+// cache then, and the weight does not enter it.
+#include "tost/kernels/products/tile_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tost/kernels/products/tile_rows.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tost/base/rounding.h"
+#include "tost/kernels/products/finish-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tost::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3 && defined(__GNUC__) && defined(__x86_64__)
+
+#define TOST_TILE_ZERO(TILE) asm volatile("tilezero %%tmm" #TILE ::)
+#define TOST_TILE_LOAD(TILE, FROM, BYTES) \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #TILE ::"r"(FROM), "r"(BYTES))
+#define TOST_TILE_STREAM(TILE, FROM, BYTES) \
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm" #TILE ::"r"(FROM), "r"(BYTES))
+#define TOST_TILE_STORE(TILE, TO, BYTES) \
+  asm volatile("tilestored %%tmm" #TILE ", (%0,%1,1)" ::"r"(TO), "r"(BYTES) : "memory")
+
+constexpr int64_t kHalf = 16;             // rows or columns of a tile
+constexpr int64_t kTileRows = 2 * kHalf;  // of a block
+constexpr int64_t kTileBytes = kHalf * kTileStep;
+constexpr int64_t kSumBytes = kTileColumns * 4;  // of a row of sums
+// Of the weight, used for all rows before the next: it stays in the L2 cache.
+constexpr int64_t kGroupBytes = 192 << 10;
+
+struct TileConfig {
+  uint8_t palette = 0, start = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; 2, 3 and 5 belong to the lower rows.
+inline void configure(int64_t rows) {
+  alignas(64) TileConfig config;
+  config.palette = 1;
+  for (int tile = 0; tile < 8; ++tile) {
+    const bool lower = tile == 2 || tile == 3 || tile == 5;
+    const int64_t own = tile >= 6 ? kHalf : lower ? rows - kHalf : std::min(rows, kHalf);
+    config.row_bytes[tile] = kTileStep;
+    config.rows[tile] = static_cast<uint8_t>(own > 0 ? own : 1);
+  }
+  asm volatile("ldtilecfg %0" ::"m"(config));
+}
+
+class KeptTileConfig {
+ public:
+  KeptTileConfig() { asm volatile("sttilecfg %0" : "=m"(config_)); }
+  ~KeptTileConfig() {
+    if (config_.palette != 0) {
+      asm volatile("ldtilecfg %0" ::"m"(config_));
+    } else {
+      asm volatile("tilerelease" ::);
+    }
+  }
+  KeptTileConfig(const KeptTileConfig&) = delete;
+  KeptTileConfig& operator=(const KeptTileConfig&) = delete;
+
+ private:
+  alignas(64) TileConfig config_;
+};
+
+// Inputs of a step: of 32 rows, and of the weight.
+struct Operands {
+  const char* x;
+  const char* weight;
+};
+
+template <bool kTwo>
+HWY_INLINE void load_step(Operands from, int64_t x_bytes) {
+  TOST_TILE_LOAD(4, from.x, x_bytes);
+  TOST_TILE_STREAM(6, from.weight, kTileStep);
+  TOST_TILE_STREAM(7, from.weight + kTileBytes, kTileStep);
+  if constexpr (kTwo) TOST_TILE_LOAD(5, from.x + kHalf * x_bytes, x_bytes);
+}
+
+// Sums of a block that wait to be finished. It copies all it needs: a store of results could change
+// what a reference refers to.
+template <class Sum, class Out, Finish kFinish>
+class Waiting {
+ public:
+  HWY_INLINE Waiting(const FinishRowsArgs& a, const Sum* sums, int64_t row, int64_t column,
+                     int64_t rows)
+      : sums_(sums),
+        out_(static_cast<Out*>(a.out) + row * a.out_stride + column),
+        stride_(a.out_stride),
+        left_(rows),
+        scale_(a.row_scale),
+        zero_(a.row_zero),
+        row_(row) {
+    if (rows == 0) return;
+    for (int v = 0; v < kVectors; ++v) columns_[v].load_parameters(a, column + v * kHalf, kHalf);
+  }
+
+  // The next `count` rows.
+  HWY_INLINE void finish(int64_t count) {
+    const int64_t now = std::min(count, left_);
+    left_ -= now;
+    for (int64_t i = 0; i < now; ++i) {
+      finish_pairs(columns_, sums_, row_factors<Sum>(scale_, zero_, row_++), out_);
+      sums_ += kTileColumns;
+      out_ += stride_;
+    }
+  }
+
+ private:
+  static constexpr int kVectors = 2;
+  const Sum* sums_;
+  Out* out_;
+  int64_t stride_, left_;
+  const float* scale_;
+  const int32_t* zero_;
+  int64_t row_;
+  Column<Sum, Out, kFinish, false> columns_[kVectors];
+};
+
+// Multiplies what is loaded, loads the next step's and finishes `rows` of the block before. A CPU
+// looks only some hundred instructions ahead and retires them in order: products, loads and the
+// rest overlap where they stand close to each other in the program, too.
+template <class Sum, bool kTwo, class Sums>
+HWY_INLINE void multiply_step(Operands next, int64_t x_bytes, Sums& before, int64_t rows) {
+#define TOST_TILE_PRODUCT(SUMS, X, WEIGHT)                                   \
+  if constexpr (std::is_integral_v<Sum>) {                                   \
+    asm volatile("tdpbusd %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::);   \
+  } else {                                                                   \
+    asm volatile("tdpbf16ps %%tmm" #WEIGHT ", %%tmm" #X ", %%tmm" #SUMS ::); \
+  }
+  TOST_TILE_PRODUCT(0, 4, 6)
+  before.finish(rows / 4);
+  TOST_TILE_PRODUCT(1, 4, 7)
+  TOST_TILE_LOAD(4, next.x, x_bytes);
+  before.finish((rows + 1) / 4);
+  if constexpr (kTwo) {
+    TOST_TILE_PRODUCT(2, 5, 6)
+  }
+  TOST_TILE_STREAM(6, next.weight, kTileStep);
+  before.finish((rows + 2) / 4);
+  if constexpr (kTwo) {
+    TOST_TILE_PRODUCT(3, 5, 7)
+    TOST_TILE_LOAD(5, next.x + kHalf * x_bytes, x_bytes);
+  }
+  TOST_TILE_STREAM(7, next.weight + kTileBytes, kTileStep);
+  before.finish((rows + 3) / 4);
+#undef TOST_TILE_PRODUCT
+}
+
+// Lines of FetchAhead, some at a time.
+class Fetching {
+ public:
+  Fetching() = default;
+  Fetching(const FetchAhead& what, int64_t calls)
+      : what_(what), at_(what.data), pieces_(what.pieces) {
+    constexpr int64_t kLine = 64;
+    lines_ = (what.bytes + kLine - 1) / kLine;
+    left_ = lines_;
+    each_ = (lines_ * pieces_ + calls - 1) / calls;
+  }
+
+  HWY_INLINE void fetch() {
+    for (int64_t i = 0; i < each_ && pieces_ > 0; ++i) {
+      asm volatile("prefetcht1 (%0)" ::"r"(at_));
+      at_ += 64;
+      if (--left_ > 0) continue;
+      --pieces_;
+      left_ = lines_;
+      at_ = what_.data + (what_.pieces - pieces_) * what_.stride;
+    }
+  }
+
+ private:
+  FetchAhead what_;
+  const char* at_ = nullptr;
+  int64_t pieces_ = 0, lines_ = 0, left_ = 0, each_ = 0;
+};
+
+template <class Sum, class Out, Finish kFinish>
+class TileProduct {
+ public:
+  explicit TileProduct(const TileProductArgs& args)
+      : args_(args),
+        a_(args.finish),
+        blocks_(divide_up(a_.columns, kTileColumns)),
+        each_(divide_up(kTileRows, args.steps)) {}
+
+  void run() {
+    const int64_t most = std::max<int64_t>(1, kGroupBytes / (args_.steps * 2 * kTileBytes));
+    const int64_t group = divide_up(blocks_, divide_up(blocks_, most));
+    const int64_t tail = a_.rows % kTileRows, whole = a_.rows - tail;
+    for (int64_t first = 0; first < blocks_; first += group) {
+      const int64_t last = std::min(blocks_, first + group);
+      fetching_ = {
+          last < blocks_ ? blocks_ahead(last, std::min(blocks_, last + group)) : next_group(),
+          (last - first) * divide_up(a_.rows, kTileRows) * args_.steps};
+      if (whole > 0) strips<true>({0, whole}, first, last);
+      const Rows last_rows{whole, a_.rows};
+      if (tail > kHalf) strips<true>(last_rows, first, last);
+      if (tail > 0 && tail <= kHalf) strips<false>(last_rows, first, last);
+    }
+    waiting().finish(kTileRows);
+  }
+
+ private:
+  using Sums = Waiting<Sum, Out, kFinish>;
+  struct Rows {
+    int64_t begin, end;
+  };
+
+  HWY_INLINE Sums waiting() const { return {a_, sums_, row_, column_, rows_}; }
+
+  HWY_INLINE Operands operands(int64_t row, int64_t block) const {
+    return {static_cast<const char*>(args_.x) + row * args_.x_bytes,
+            static_cast<const char*>(args_.weight) + block * args_.block_bytes};
+  }
+
+  FetchAhead blocks_ahead(int64_t first, int64_t last) const {
+    return {operands(0, first).weight, args_.steps * 2 * kTileBytes, args_.block_bytes,
+            last - first};
+  }
+
+  // Of what comes next, as much as of this product at a time.
+  FetchAhead next_group() const {
+    FetchAhead next = args_.next;
+    next.bytes = std::min(next.bytes, kGroupBytes);
+    if (next.bytes > 0) next.pieces = std::min(next.pieces, kGroupBytes / next.bytes);
+    return next;
+  }
+
+  // Strips of as many rows as a block has, or one of fewer.
+  template <bool kTwo>
+  void strips(Rows rows, int64_t first, int64_t last) {
+    const int64_t each = std::min(kTileRows, rows.end - rows.begin);
+    configure(each);
+    load_step<kTwo>(operands(rows.begin, first), args_.x_bytes);
+    for (int64_t row = rows.begin; row < rows.end; row += each) {
+      // The last block of all loads its own again.
+      const int64_t below = row + each < rows.end ? row + each : row;
+      for (int64_t b = first; b < last; ++b) {
+        block<kTwo>(row, each, b, b + 1 < last ? operands(row, b + 1) : operands(below, first));
+      }
+    }
+  }
+
+  template <bool kTwo>
+  void block(int64_t row, int64_t rows, int64_t index, Operands following) {
+    Sums before = waiting();
+    Fetching fetching = fetching_;
+    const int64_t each = each_, steps = args_.steps, x_bytes = args_.x_bytes;
+    Operands next = operands(row, index);
+    TOST_TILE_ZERO(0);
+    TOST_TILE_ZERO(1);
+    TOST_TILE_ZERO(2);
+    TOST_TILE_ZERO(3);
+    for (int64_t step = 1; step <= steps; ++step) {
+      next.x += kTileStep;
+      next.weight += 2 * kTileBytes;
+      fetching.fetch();
+      multiply_step<Sum, kTwo>(step < steps ? next : following, x_bytes, before, each);
+    }
+    fetching_ = fetching;
+    row_ = row;
+    column_ = index * kTileColumns;
+    rows_ = rows;
+    store<kTwo>(sums_);
+    if (a_.columns - column_ < kTileColumns) finish_narrow();
+  }
+
+  template <bool kTwo>
+  void store(Sum* to) const {
+    TOST_TILE_STORE(0, to, kSumBytes);
+    TOST_TILE_STORE(1, to + kHalf, kSumBytes);
+    if constexpr (kTwo) {
+      TOST_TILE_STORE(2, to + kHalf * kTileColumns, kSumBytes);
+      TOST_TILE_STORE(3, to + kHalf * kTileColumns + kHalf, kSumBytes);
+    }
+  }
+
+  // The last block where columns do not fill it.
+  void finish_narrow() {
+    FinishRowsArgs a = a_;
+    a.rows = rows_;
+    a.columns = a_.columns - column_;
+    a.sums = sums_;
+    a.sums_stride = kTileColumns;
+    const auto from = [](auto* values, int64_t first) {
+      return values == nullptr ? nullptr : values + first;
+    };
+    a.row_scale = from(a_.row_scale, row_);
+    a.row_zero = from(a_.row_zero, row_);
+    a.column_scale = from(a_.column_scale, column_);
+    a.column_sum = from(a_.column_sum, column_);
+    a.bias = from(a_.bias, column_);
+    a.gamma = from(a_.gamma, column_);
+    a.out = static_cast<Out*>(a_.out) + row_ * a_.out_stride + column_;
+    finish_panel<Sum, Out, kFinish>(a);
+    rows_ = 0;
+  }
+
+  const TileProductArgs& args_;
+  const FinishRowsArgs& a_;
+  const int64_t blocks_;
+  const int64_t each_;  // rows that are finished in a step
+  Fetching fetching_;
+  // Of the block that waits; those of the next one come when it is finished.
+  alignas(64) Sum sums_[kTileRows * kTileColumns];
+  int64_t row_ = 0, column_ = 0, rows_ = 0;  // of the block that waits
+};
+
+template <class Sum>
+void product_of(const TileProductArgs& args) {
+  for_results(args.finish,
+              [&]<class Out, Finish kFinish>() { TileProduct<Sum, Out, kFinish>(args).run(); });
+}
+
+inline void product(const TileProductArgs& args) {
+  const KeptTileConfig kept;
+  args.finish.column_scale != nullptr ? product_of<int32_t>(args) : product_of<float>(args);
+}
+
+#endif
+
+}  // namespace tost::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "tost/kernels/isa.h"
+#include "tost/kernels/work_times.h"
+
+#if (HWY_TARGETS & HWY_AVX3) && defined(__GNUC__) && defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tost::kernels {
+namespace {
+
+bool system_grants_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kBfloat16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  if ((d & kBfloat16) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  // Linux lets a process that has asked for the tiles' state use them.
+  constexpr long kRequestState = 0x1023, kTileState = 18;
+  return syscall(SYS_arch_prctl, kRequestState, kTileState) == 0;
+}
+
+}  // namespace
+
+bool has_tiles() {
+  static const bool granted = system_grants_tiles();
+  return granted && current_isa_target() == HWY_AVX3;
+}
+
+void tile_product(const TileProductArgs& args) {
+  const WorkTimer timer(Work::kProduct);
+  if (args.finish.rows > 0 && args.finish.columns > 0) N_AVX3::product(args);
+}
+
+}  // namespace tost::kernels
+
+#else
+
+namespace tost::kernels {
+
+bool has_tiles() {
+  return false;
+}
+void tile_product(const TileProductArgs&) {}
+
+}  // namespace tost::kernels
+
+#endif
+#endif  // HWY_ONCE

@@ -1,0 +1,305 @@
+#include "tost/ops/plain.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/AutogradState.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "tost/kernels/tssa_causal.h"
+
+namespace tost {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+using torch::autograd::variable_list;
+
+at::ScalarType tssa_accumulation_dtype(at::ScalarType w) {
+  return w == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+Tensor own_tokens(const Tensor& lengths, const c10::SymInt& tokens) {
+  return at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
+}
+
+namespace {
+
+// What the formula makes of tokens x [B, H, N, P]; sums are over the tokens that a token sees, so
+// [B, H, 1, n] in both directions and [B, H, N, n] in the causal one.
+struct Formula {
+  Tensor q, pi, weighted;          // x^2, [B, H, N], Pi q
+  Tensor energy, moment, members;  // E, S, N
+  Tensor y;                        // [B, H, N, P]
+};
+
+// TSSA. A direction is two functions: `sum` adds each of some terms [B, H, N, n] up over the tokens
+// that a token sees, and `logits` makes a [B, H, N] from q and E. padding [B, 1, N] may be
+// undefined.
+template <class Sum, class Logits>
+Formula formula(const Tensor& x, const Tensor& temp, const Tensor& padding, const Sum& sum,
+                const Logits& logits) {
+  Formula f;
+  f.q = x.square();
+  f.energy = sum({f.q})[0];
+  f.pi = at::softmax(logits(f.q, f.energy) * temp.to(x.scalar_type()), 1);
+  if (padding.defined()) f.pi = f.pi.masked_fill(padding, 0);
+  const auto pi = f.pi.unsqueeze(-1);
+  f.weighted = pi * f.q;
+  const auto sums = sum({f.weighted, pi});
+  f.members = sums[1];
+  f.moment = sums[0] / (f.members + 1e-8);
+  f.y = -(x * pi) / (1 + f.moment);
+  return f;
+}
+
+// w [B, N, C] as [B, H, N, P] of the dtype that sums have, and back.
+Tensor by_head(const Tensor& w, const c10::SymInt& heads) {
+  return w.to(tssa_accumulation_dtype(w.scalar_type()))
+      .reshape_symint({w.sym_size(0), w.sym_size(1), heads, w.sym_size(2) / heads})
+      .transpose(1, 2);
+}
+Tensor by_token(const Tensor& split, const Tensor& w) {
+  return split.transpose(1, 2).reshape_symint(w.sym_sizes()).to(w.scalar_type());
+}
+
+// Sums that the places of a sequence add up together, in one exchange; `add` is what they do.
+template <class Add>
+std::vector<Tensor> exchanged(const std::vector<Tensor>& sums, const Add& add) {
+  std::vector<int64_t> widths;
+  for (const Tensor& each : sums) widths.push_back(each.size(-1));
+  return add(at::cat(sums, -1)).split_with_sizes(widths, -1);
+}
+
+Formula both_directions(const Tensor& w, const Tensor& temp, const OptionalTensor& lengths,
+                        const TokenSums* places) {
+  check_tssa_inputs(w, temp, lengths);
+  auto x = by_head(w, temp.sym_size(0));
+  Tensor padding;
+  if (given(lengths)) {
+    padding = own_tokens(*lengths, w.sym_size(1)).logical_not().unsqueeze(1);
+    x = x.masked_fill(padding.unsqueeze(-1), 0);
+  }
+  const auto sum = [&](const std::vector<Tensor>& terms) {
+    std::vector<Tensor> sums;
+    for (const Tensor& each : terms) sums.push_back(each.sum(-2, /*keepdim=*/true));
+    return places == nullptr ? sums : exchanged(sums, places->total);
+  };
+  return formula(x, temp, padding, sum, [&](const Tensor&, const Tensor& energy) {
+    // A channel of zeros adds nothing to the logits, and nothing to their derivatives of any order.
+    const double infinity = std::numeric_limits<double>::infinity();
+    const auto norm = energy.masked_fill(energy.eq(0), infinity).sqrt().clamp_min(1e-12);
+    return (x / norm).square().sum(-1);
+  });
+}
+
+// The biases of `tokens` positions from `position` on, [H, T, 1], 0 beyond the last there is.
+Tensor bias_of_tokens(const Tensor& denom_bias, int64_t position, int64_t tokens) {
+  const int64_t length = denom_bias.size(1);
+  const int64_t begin = std::min(position, length);
+  const int64_t count = std::min(tokens, length - begin);
+  return at::constant_pad_nd(denom_bias.narrow(1, begin, count), {0, 0, 0, tokens - count});
+}
+
+// Sums [B, C] or [B, H] of a state as [B, H, 1, n].
+Tensor per_head(const Tensor& sums, int64_t heads) {
+  return sums.reshape({sums.size(0), heads, 1, sums.size(1) / heads});
+}
+
+// `before` [B, 2 C + H] is the state before the first token.
+Formula causal(const Tensor& w, const Tensor& temp, const Tensor& denom_bias, const Tensor& before,
+               int64_t position, const TokenSums* places) {
+  const int64_t channels = w.size(2), heads = temp.size(0);
+  const auto x = by_head(w, heads);
+  // Of q, Pi q and Pi, in the order in which the formula sums them.
+  const auto states = before.split_with_sizes({channels, channels, heads}, 1);
+  size_t next = 0;
+  const auto sum = [&](const std::vector<Tensor>& terms) {
+    std::vector<Tensor> sums, here;
+    for (const Tensor& each : terms) {
+      sums.push_back(at::cumsum(each, 2) + per_head(states[next++], heads).to(each.scalar_type()));
+      if (places != nullptr) here.push_back(each.sum(2, /*keepdim=*/true));
+    }
+    if (places == nullptr) return sums;
+    const auto earlier = exchanged(here, [&](const Tensor& all) { return places->before(all); });
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + earlier[i];
+    return sums;
+  };
+  const auto bias = bias_of_tokens(denom_bias.to(x.scalar_type()), position, w.size(1));
+  return formula(x, temp, {}, sum, [&](const Tensor& q, const Tensor& energy) {
+    return (q / energy.clamp_min(1e-12) + bias).sum(-1);  // the bias acts P times
+  });
+}
+
+Tensor state_or_zeros(const Tensor& w, const Tensor& temp, const OptionalTensor& state) {
+  if (given(state)) return state->detach();
+  return at::zeros({w.size(0), 2 * w.size(2) + temp.size(0)}, w.options().dtype(at::kDouble));
+}
+
+// The state after the last token.
+Tensor state_after(const Formula& f, const Tensor& before) {
+  const auto total = [&](const Tensor& terms) {
+    const auto sum = terms.detach().sum(at::IntArrayRef{2}, false, at::kDouble);
+    return sum.reshape({before.size(0), f.pi.size(1) * (terms.dim() == 4 ? terms.size(3) : 1)});
+  };
+  return before + at::cat({total(f.q), total(f.weighted), total(f.pi)}, 1);
+}
+
+// The gradients of `inputs` through the outputs that `form` makes of them. The operators call it
+// below autograd, which is switched on for it.
+template <class Form>
+variable_list gradients(const Form& form, variable_list inputs, const OptionalTensor& grad_y,
+                        const OptionalTensor& grad_pi) {
+  const auto set = c10::impl::tls_local_dispatch_key_set();
+  const c10::impl::ForceDispatchKeyGuard above(
+      set.included_, set.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  const at::AutoGradMode recorded(true);
+  for (Tensor& each : inputs) each = each.detach().requires_grad_();
+  const auto [y, pi] = form(inputs);
+  variable_list outputs, grads;
+  if (given(grad_y)) outputs.push_back(y), grads.push_back(grad_y->to(y.scalar_type()));
+  if (given(grad_pi)) outputs.push_back(pi), grads.push_back(grad_pi->to(pi.scalar_type()));
+  variable_list found(inputs.size());
+  if (!outputs.empty()) {
+    found = torch::autograd::grad(outputs, inputs, grads, /*retain_graph=*/{},
+                                  /*create_graph=*/false, /*allow_unused=*/true);
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].defined()) found[i] = at::zeros_like(inputs[i]);
+    found[i] = found[i].detach().contiguous();
+  }
+  return found;
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> tssa_plain(const Tensor& w, const Tensor& temp,
+                                      const OptionalTensor& lengths) {
+  return tssa_plain_part(w, temp, lengths, nullptr);
+}
+
+std::tuple<Tensor, Tensor> tssa_plain_part(const Tensor& w, const Tensor& temp,
+                                           const OptionalTensor& lengths, const TokenSums* sums) {
+  const Formula f = both_directions(w, temp, lengths, sums);
+  return {by_token(f.y, w), f.pi};
+}
+
+TssaForwardResult tssa_forward_plain(const Tensor& w, const Tensor& temp,
+                                     const OptionalTensor& lengths) {
+  const Formula f = both_directions(w, temp, lengths, nullptr);
+  return {by_token(f.y, w).contiguous(), f.pi.contiguous(), f.energy.flatten(1),
+          f.moment.flatten(1), f.members.flatten(1)};
+}
+
+std::tuple<Tensor, Tensor> tssa_backward_plain(const OptionalTensor& grad_y,
+                                               const OptionalTensor& grad_pi, const Tensor& w,
+                                               const Tensor& temp, const OptionalTensor& lengths) {
+  const auto form = [&](const variable_list& in) { return tssa_plain(in[0], in[1], lengths); };
+  const auto found = gradients(form, {w, temp}, grad_y, grad_pi);
+  return {found[0], found[1]};
+}
+
+std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain(const Tensor& w, const Tensor& temp,
+                                                     const Tensor& denom_bias,
+                                                     const OptionalTensor& state,
+                                                     int64_t position) {
+  return tssa_causal_plain_part(w, temp, denom_bias, state, position, nullptr);
+}
+
+std::tuple<Tensor, Tensor, Tensor> tssa_causal_plain_part(const Tensor& w, const Tensor& temp,
+                                                          const Tensor& denom_bias,
+                                                          const OptionalTensor& state,
+                                                          int64_t position, const TokenSums* sums) {
+  check_tssa_causal_inputs(w, temp, denom_bias, state, position);
+  const auto before = state_or_zeros(w, temp, state);
+  const Formula f = causal(w, temp, denom_bias, before, position, sums);
+  return {by_token(f.y, w), f.pi, state_after(f, before)};
+}
+
+TssaForwardResult tssa_causal_forward_plain(const Tensor& w, const Tensor& temp,
+                                            const Tensor& denom_bias, const OptionalTensor& state,
+                                            int64_t position) {
+  const auto before = state_or_zeros(w, temp, state);
+  const Formula f = causal(w, temp, denom_bias, before, position, nullptr);
+  // The sums before each chunk.
+  const auto carried = [&](const Tensor& terms, const Tensor& first) {
+    const auto rows = terms.transpose(1, 2).flatten(2);
+    const auto sums = at::constant_pad_nd(at::cumsum(rows, 1), {0, 0, 1, 0}) + first.unsqueeze(1);
+    return sums.slice(1, 0, rows.size(1), kernels::kCausalChunk);
+  };
+  const int64_t channels = w.size(2);
+  const auto carry = at::cat({carried(f.q, before.narrow(1, 0, channels)),
+                              carried(f.weighted, before.narrow(1, channels, channels))},
+                             2);
+  const auto pi_carry = carried(f.pi.unsqueeze(-1), before.narrow(1, 2 * channels, temp.size(0)));
+  return {by_token(f.y, w).contiguous(), f.pi.contiguous(), state_after(f, before),
+          carry.contiguous(), pi_carry.to(at::kDouble).contiguous()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> tssa_causal_backward_plain(const OptionalTensor& grad_y,
+                                                              const OptionalTensor& grad_pi,
+                                                              const Tensor& w, const Tensor& temp,
+                                                              const Tensor& denom_bias,
+                                                              int64_t position, const Tensor& carry,
+                                                              const Tensor& pi_carry) {
+  OptionalTensor state;
+  if (w.size(1) > 0) {
+    state = at::cat({carry.select(1, 0).to(at::kDouble), pi_carry.select(1, 0)}, 1);
+  }
+  const auto form = [&](const variable_list& in) -> std::tuple<Tensor, Tensor> {
+    const auto [y, pi, after] = tssa_causal_plain(in[0], in[1], in[2], state, position);
+    return {y, pi};
+  };
+  const auto found = gradients(form, {w, temp, denom_bias}, grad_y, grad_pi);
+  return {found[0], found[1], found[2]};
+}
+
+Tensor tssa_uniform(const Tensor& w, int64_t heads, const OptionalTensor& lengths,
+                    const TokenSums* sums) {
+  check_tssa_heads(w, heads);
+  check_tssa_lengths(w, lengths);
+  auto wide = w.to(tssa_accumulation_dtype(w.scalar_type()));
+  if (given(lengths)) {
+    wide = wide.masked_fill(own_tokens(*lengths, w.size(1)).logical_not().unsqueeze(-1), 0);
+  }
+  auto sum = wide.square().sum(1, /*keepdim=*/true);
+  auto count = given(lengths) ? lengths->to(sum.scalar_type())
+                              : at::full({w.size(0)}, w.size(1), sum.options());
+  count = count.view({-1, 1, 1});
+  if (sums != nullptr) {
+    const auto all = exchanged({sum, count}, sums->total);
+    sum = all[0], count = all[1];
+  }
+  // Every weight is 1/N up to the 1e-8 that guards N = 0.
+  const auto moment = sum / (count + 1e-8 * double(heads));
+  return (wide / (-heads * (1 + moment))).to(w.scalar_type());
+}
+
+variable_list plain_gradients(const variable_list& outputs, const variable_list& inputs,
+                              const variable_list& grads) {
+  variable_list ends, starts, wanted, result(inputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (grads[i].defined()) ends.push_back(outputs[i]), starts.push_back(grads[i]);
+  }
+  for (const auto& input : inputs) {
+    if (input.defined() && input.requires_grad()) wanted.push_back(input);
+  }
+  const auto found = torch::autograd::grad(ends, wanted, starts, /*retain_graph=*/true,
+                                           /*create_graph=*/true, /*allow_unused=*/true);
+  auto next = found.begin();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined() && inputs[i].requires_grad()) result[i] = *next++;
+  }
+  return result;
+}
+
+}  // namespace tost
