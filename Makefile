@@ -73,7 +73,7 @@ asan: setup
 tsan:
 	@$(MAKE) --no-print-directory PRESET=tsan configure
 	@cmake --build build/tsan -j $(JOBS) --target serve_tests
-	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1 history_size=7" \
+	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1 history_size=7 allocator_may_return_null=1" \
 	  build/tsan/tests/serve_tests
 
 # Without a GPU there is nothing to build for.
