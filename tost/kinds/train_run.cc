@@ -15,7 +15,6 @@
 #include "tost/train/config_form.h"
 #include "tost/train/same_run.h"
 #include "tost/train/shared_save.h"
-#include "tost/train/steps_within.h"
 
 namespace tost {
 namespace {
@@ -56,9 +55,9 @@ TrainResult go(const TrainRun& run, RunMode mode, const LoopConfig& loop, TrainT
 }
 
 // After a failure, which is the one to be told of.
-void put_back(std::optional<RunFolder>& folder, TrainListener& listener) {
+void restore_replaced(std::optional<RunFolder>& folder, TrainListener& listener) {
   try {
-    if (folder && folder->settle())
+    if (folder && folder->finish())
       listener.on_message("The run that was to be replaced is back in its place.");
   } catch (const std::exception& error) {
     listener.on_message(error.what());
@@ -211,34 +210,19 @@ TrainResult train_here(const TrainRun& run, TrainListener& listener,
       write_file_atomic(run.out / kModelInfoFile, prepared.model);
     });
     TrainResult result = go(run, found.mode, prepared.loop, *prepared.task, listener, stop);
-    if (folder) result.put_back = folder->settle();
+    if (folder) result.replaced_restored = folder->finish();
     return result;
   } catch (const DataTimeout&) {
     (void)prepared.task.release();  // a thread that cannot be ended still reads from it
-    put_back(folder, listener);
+    restore_replaced(folder, listener);
     throw;
   } catch (...) {
-    put_back(folder, listener);
+    restore_replaced(folder, listener);
     throw;
   }
 }
 
 }  // namespace
-
-std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
-                                     const std::atomic<bool>* stop) {
-  if (run.group != nullptr || run.mode == RunMode::kResume)
-    fail_usage("A time is turned into steps by a new run of one process; give max_steps instead.");
-  std::optional<RunFolder> folder;
-  TrainListener silent;
-  Prepared prepared = prepare(run, look(run, folder), silent);
-  try {
-    return steps_within(minutes, prepared.loop, *prepared.task, stop);
-  } catch (const DataTimeout&) {
-    (void)prepared.task.release();  // a thread that cannot be ended still reads from it
-    throw;
-  }
-}
 
 // The others are told before this process is gone.
 TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {

@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/data/text_tokenizer.h"
+#include "tost/data/text_layout.h"
 
 namespace tost {
 

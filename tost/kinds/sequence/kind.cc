@@ -123,8 +123,7 @@ PredictReport predict_sequences(const PredictRequest& request) {
   for (const std::string& text : request.texts) texts.push_back({text, request.second});
   for (const std::string& path : request.text_files)
     texts.push_back({read_file(path, kMaxTextBytes), request.second});
-  const PredictOptions options{.top_k = request.top,
-                               .precision = loaded.precision};
+  const PredictOptions options{.top_k = request.top, .precision = loaded.precision};
   PredictReport report{loaded.file, predict_texts(*loaded.model, loaded.info, texts, options)};
   for (size_t i = 0; i < request.text_files.size(); ++i)
     report.predictions[request.texts.size() + i].path = request.text_files[i];
@@ -158,8 +157,8 @@ Kind sequence_kind() {
                 .describe = describe_sequence};
   kind.open = open_sequence;
   kind.score = score_sequence;
-  kind.data_keys = {"max_length", "data_seed", "train_size",    "test_size",     "min_tokens",
-                    "max_tokens", "max_depth", "max_arguments", "contour_length"};
+  kind.data_keys = {"max_length", "data_seed",  "train_size", "test_size",
+                    "min_tokens", "max_tokens", "max_depth",  "max_arguments"};
   kind.predict = predict_sequences;
   kind.open_bench = open_bench_sequence;
   return kind;

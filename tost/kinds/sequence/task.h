@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "tost/data/sequence_batch.h"
-#include "tost/data/sequence_feed.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/sequence/train_config.h"
@@ -48,7 +47,6 @@ class SequenceTask
   double wait_seconds() const override;
   // top1, loss, sequences, seconds, split.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
-  int64_t evaluation_reads() const override { return 1 + scored_->size() / config_.eval_batch; }
   BestMetric best_metric() const override { return {"top1", true}; }
   std::vector<std::string> take_messages() override;
 

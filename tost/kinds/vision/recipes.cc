@@ -1,7 +1,6 @@
 // The named training recipes. Values of `imagenet` and `finetune` are those of the official scripts
 // except where a comment says so; `small` and `photos` are ours.
 #include "tost/kinds/vision/train_config.h"
-#include "tost/train/recipe_precision.h"
 
 namespace tost {
 namespace {
@@ -23,7 +22,7 @@ VisionTrainConfig small() {
   return c;
 }
 
-// For some 50,000 photographs of 32 pixels and half an hour on two cores; --minutes fits the steps.
+// For some 50,000 photographs of 32 pixels and half an hour on two cores.
 VisionTrainConfig photos() {
   VisionTrainConfig c = small();
   c.recipe = "photos";
