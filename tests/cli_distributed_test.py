@@ -163,6 +163,12 @@ class Case(cli_test.Case):
 
 
 class Refusals(Case):
+    def test_minutes_are_refused_once_and_before_anything_is_measured(self):
+        out, err = self.train(2, "run", "--data", self.text(), "--recipe", "char", "--minutes", 1, expect=2)
+        self.assertEqual((out, err[1]), (["", ""], ""))
+        self.assertRegex(err[0], r"^tost train: --minutes is for a new run of one process; .*\n$")
+        self.assertFalse((self.dir / "run").exists())
+
 
 class SameLosses(Case):
     def compare(self, *args):

@@ -208,6 +208,26 @@ class Gradients(Runs):
         self.assertEqual(list(out.glob("checkpoints/step-*")), [])
 
 
+class Minutes(Runs):
+    def test_become_steps(self):
+        at = TINY.index("--epochs")
+        tiny = TINY[:at] + TINY[at + 2:]
+        out = self.dir / "run"
+        done = run("train", *tiny, "--minutes", "0.05", "--threads", "1", "--out", out)
+        config = json.loads((out / "config.json").read_text())
+        self.assertGreaterEqual(config["max_steps"], 1)
+        self.assertIn(f"max_steps is {config['max_steps']}", done.stderr)
+        self.assertEqual(self.saved(out).name, f"step-{config['max_steps']:09}")
+        again = ["train", *tiny, "--minutes", "0.05", "--quiet", "--out"]
+        self.error(*again, out, exit_code=2, says="--resume")
+        self.error(*again, out, "--resume", exit_code=2, says="is for a new run of one process")
+        for more in (["--epochs", "2"], ["--max-steps", "2"]):
+            self.error(*again, self.dir / "other", *more, exit_code=2, says="--minutes")
+        self.error("train", *tiny, "--minutes", "0", "--quiet", "--out", self.dir / "other", exit_code=2,
+                   says=["--minutes", "'0' is not a number from 0.05 to 1,000,000"])
+        self.assertFalse((self.dir / "other").exists())
+
+
 class Words(Runs):
     def test_an_empty_out_is_refused_everywhere(self):
         for command in (["train", *TINY], ["explain", "run"],

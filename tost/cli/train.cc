@@ -1,5 +1,6 @@
 // tost train: a run from flags or a configuration file to a run folder, with progress.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -31,6 +32,7 @@ using nlohmann::json;
 struct TrainFlags {
   std::string out;
   std::string config_file;
+  double minutes = 0;
   bool resume = false;
   bool overwrite = false;
   bool as_json = false;
@@ -199,6 +201,31 @@ std::unique_ptr<Group> meet(TrainRun& run) {
   return group;
 }
 
+// Throws on one process, before anything is measured.
+void check_minutes(const TrainRun& run) {
+  const auto check = [&] {
+    if (run.group == nullptr && run.mode != RunMode::kResume) return std::string();
+    fail_usage("--minutes is for a new run of one process; give --max-steps instead.");
+  };
+  run.group == nullptr ? check() : run.group->by_first(check);
+}
+
+// Sets max_steps; false where the user stopped it.
+bool fit_steps(TrainRun& run, double minutes, TrainView& view) {
+  check_minutes(run);
+  if (!run.launch.empty() && made_by_launch(run.out, run.launch)) return true;  // has its steps
+  view.note("Measuring the speed of the first steps ...");
+  const std::optional<int64_t> steps = steps_of_time(run, minutes, stop_flag());
+  if (!steps) {
+    set_exit_code(kExitInterrupted);
+    std::cout << "stopped before the first step, nothing saved\n";
+    return false;
+  }
+  view.note(cat("max_steps is ", *steps, ": about ", minutes, " minutes on this machine."));
+  run.values["max_steps"] = *steps;
+  return true;
+}
+
 // Says what a new run of these settings would be, or refuses them; touches no data.
 void show_settings(const json& values) {
   const RunKind& kind = choose_run_kind(values);
@@ -221,6 +248,7 @@ void run_train(const TrainFlags& options) {
   if (options.dry_run) return show_settings(run.values);
   const std::unique_ptr<Group> group = meet(run);
   TrainView view(options.quiet);
+  if (options.minutes > 0 && !fit_steps(run, options.minutes, view)) return;
   const std::clock_t start = std::clock();
   const TrainResult result = train(run, view, stop_flag());
   const double cpu_seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
@@ -229,6 +257,16 @@ void run_train(const TrainFlags& options) {
   view.finish();
   options.as_json ? print_json(to_json(result, options, view.parameters(), cpu_seconds))
                   : print_result(result, options, view.steps_per_epoch());
+}
+
+// Empty for a number of minutes that a run can last.
+std::string why_no_minutes(const std::string& text) {
+  double minutes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), minutes);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && minutes >= 0.05 && minutes <= 1e6
+             ? ""
+             : cat("'", text, "' is not a number from 0.05 to 1,000,000");
 }
 
 // Every setting once, with the widest range of all kinds that have it; the chosen kind checks its
@@ -285,6 +323,13 @@ void add_train_command(CLI::App& app) {
       ->group("What");
   const auto fields = add_train_fields(*command, options->flags);
   accept_shipped_names(*fields.at("from"));
+  command
+      ->add_option("--minutes", options->minutes,
+                   "Train for about so long: max_steps follows from the speed of the first steps")
+      ->check(CLI::Validator(why_no_minutes, ""))
+      ->option_text("FLOAT")
+      ->excludes(fields.at("epochs"), fields.at("max_steps"))
+      ->group("What");
   set_train_help(*command, fields,
                  "Example:\n"
                  "  tost train --data shapes --epochs 2 --out run");

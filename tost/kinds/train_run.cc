@@ -15,6 +15,7 @@
 #include "tost/train/config_form.h"
 #include "tost/train/same_run.h"
 #include "tost/train/shared_save.h"
+#include "tost/train/steps_within.h"
 
 namespace tost {
 namespace {
@@ -223,6 +224,21 @@ TrainResult train_here(const TrainRun& run, TrainListener& listener,
 }
 
 }  // namespace
+
+std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
+                                     const std::atomic<bool>* stop) {
+  if (run.group != nullptr || run.mode == RunMode::kResume)
+    fail_usage("A time is turned into steps by a new run of one process; give max_steps instead.");
+  std::optional<RunFolder> folder;
+  TrainListener silent;
+  Prepared prepared = prepare(run, look(run, folder), silent);
+  try {
+    return steps_within(minutes, prepared.loop, *prepared.task, stop);
+  } catch (const DataTimeout&) {
+    (void)prepared.task.release();  // a thread that cannot be ended still reads from it
+    throw;
+  }
+}
 
 // The others are told before this process is gone.
 TrainResult train(const TrainRun& run, TrainListener& listener, const std::atomic<bool>* stop) {

@@ -33,4 +33,10 @@ struct TrainRun {
 TrainResult train(const TrainRun& run, TrainListener& listener,
                   const std::atomic<bool>* stop = nullptr);
 
+// How many steps the new run, of one process, can take in about so many minutes on this machine:
+// steps_within() of it. Nothing once `stop` is set. Throws as train(); writes nothing to the run's
+// folder.
+std::optional<int64_t> steps_of_time(const TrainRun& run, double minutes,
+                                     const std::atomic<bool>* stop);
+
 }  // namespace tost

@@ -85,6 +85,8 @@ class TrainTask {
   // Scores the model as it is (the loop has put it into evaluation mode). Nothing when `stop` ended
   // it early.
   virtual std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) = 0;
+  // How many batches it reads.
+  virtual int64_t evaluation_reads() const { return 1; }
   virtual BestMetric best_metric() const = 0;
   // Sets how evaluate() and measure_bound() read data; empty: directly.
   void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }

@@ -323,7 +323,8 @@ Checkpoint Trainer::checkpoint() const {
 // The log is secured first: what it says of earlier steps must outlive the state that follows it.
 void Trainer::write_checkpoint(bool in_background) {
   log_->flush();
-  if (shards_) {
+  if (!saves_) {
+  } else if (shards_) {
     save_shards();
   } else if (first()) {
     Checkpoint own = checkpoint();

@@ -91,6 +91,9 @@ class Trainer {
   // What dropout and the like draw becomes what it is with a group, see LoopState. Before train().
   void draw_noise_by_batch() { state_.noise_by_batch = true; }
 
+  // Of a trial: no checkpoint is written. Before train().
+  void save_nothing() { saves_ = false; }
+
   // Trains to the end. When `stop` becomes true: finishes the step, saves a checkpoint and returns
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
   // can reach the weights, unless the configuration's guards skip the step or roll back (guards.h).
@@ -192,6 +195,7 @@ class Trainer {
   std::unique_ptr<RunLog> log_;
   LoopState state_;
   StepTimer timer_;
+  bool saves_ = true;
   std::unique_ptr<DataWatch> watch_;
   std::optional<StepStart> start_;  // of the running step, where a guard may need it
   int64_t data_waits_ = 0;

@@ -281,5 +281,17 @@ TEST(Trainer, TellsItsListenerAndLearns) {
   EXPECT_TRUE(task.model().is_training());
 }
 
+TEST(Trainer, ATrialSavesNothing) {
+  const testing::TempDir dir;
+  ToyTask task(5);
+  LoopConfig c = testing::toy_config();
+  c.checkpoint_every_steps = 1;
+  TrainListener listener;
+  Trainer trainer(c, task, dir.path(), listener, nullptr);
+  trainer.save_nothing();
+  EXPECT_EQ(trainer.train().step, 24);
+  EXPECT_TRUE(checkpoint_folders(dir.path() / kCheckpointFolder).empty());
+}
+
 }  // namespace trainer_test
 }  // namespace tost

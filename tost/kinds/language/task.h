@@ -39,6 +39,7 @@ class LanguageTask : public ModelTask<LanguageTrainConfig, LanguageInfo, Languag
   // loss (nats a token), perplexity, bits_per_byte (where the text's size is known), split, tokens.
   // Mean over eval_batches batches of random crops, the same at every call.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
+  int64_t evaluation_reads() const override { return config_.eval_batches; }
   BestMetric best_metric() const override { return {"loss", false}; }
   std::string sample(int64_t step) override;
   // Of crops of the scored text, the same at every call.

@@ -47,6 +47,7 @@ class SequenceTask
   double wait_seconds() const override;
   // top1, loss, sequences, seconds, split.
   std::optional<nlohmann::json> evaluate(const std::atomic<bool>* stop) override;
+  int64_t evaluation_reads() const override { return 1 + scored_->size() / config_.eval_batch; }
   BestMetric best_metric() const override { return {"top1", true}; }
   std::vector<std::string> take_messages() override;
 

@@ -38,6 +38,7 @@ class VisionTask : public ModelTask<VisionTrainConfig, ModelInfo, ImageClassifie
   double wait_seconds() const override { return train_loader_->wait_seconds(); }
   std::optional<nlohmann::json> evaluate(
       const std::atomic<bool>* stop) override;  // top1, top5, loss, images, ...
+  int64_t evaluation_reads() const override { return eval_loader_->batches_per_epoch(); }
   BestMetric best_metric() const override { return {"top1", true}; }
   // Of pictures spread evenly over the scored split, the same at every call.
   nlohmann::json measure_bound() override;
