@@ -33,7 +33,6 @@ awk -v a="$(field top1 "$out/linear.json")" -v b="$(field top1 "$out/tost.json")
 step "4. Labels for single pictures (the folder is the truth)"
 "$tost" data make shapes --split test --count 6 --out "$out/pictures"
 find "$out/pictures" -name '*.png' | sort | xargs "$tost" predict "$out/run" --top 2
-"$tost" data sheet --data shapes --split test --out "$out/shapes.png"
 
 step "5. Look inside"
 "$tost" explain "$out/run" --data shapes --samples 128 --bound --out "$out/report"
@@ -42,9 +41,9 @@ step "Where everything is"
 cat <<END
   $out/report/index.html what each head takes, what each layer compresses: open it in a browser
   $out/run/checkpoints   weights (best and latest), safetensors
-  $out/run/metrics.jsonl loss and accuracy by step; the same for TensorBoard: tensorboard --logdir $out/run
+  $out/run/metrics.jsonl loss and accuracy by step (scripts/tensorboard_log.py: curves for TensorBoard)
   $out/run/config.json   every setting of the run
   $out/tost.json         its score
-  $out/shapes.png        a sheet of the pictures
+  $out/pictures          the six pictures, in a folder per class
   Next: $tost train --help
 END

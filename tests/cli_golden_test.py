@@ -1,4 +1,4 @@
-"""What version 0.1.0 computed of small models of each kind, and its files: both must stay as they are.
+"""What an earlier build of 0.1.0 computed of small models of each kind, and its files: both must stay as they are.
 
 usage: cli_golden_test.py TOST; cli_golden_test.py TOST --record trains the models and writes tests/golden again
 

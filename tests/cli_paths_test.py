@@ -67,7 +67,6 @@ class Case(unittest.TestCase):
                 ["explain", run, path, "--out", out], ["explain", path, picture, "--out", out],
                 ["generate", path, "--prompt", "x"], ["inspect", path],
                 ["quantize", path, out + ".safetensors"], ["data", "show", "--data", path],
-                ["data", "sheet", "--data", path, "--out", out + ".png"],
                 ["data", "tokens", path, "--tokenizer", "bytes", "--out", out],
                 ["data", "tokens", text, "--tokenizer", "gpt2:" + path, "--out", out],
                 ["train", "--config", path, "--out", out], ["train", *TINY, "--data", path, "--out", out],
@@ -85,7 +84,6 @@ class Case(unittest.TestCase):
                 ["quantize", run, path + ".safetensors"],
                 ["data", "make", "shapes", "--count", "2", "--out", path],
                 ["data", "make", "listops", "--train-size", "4", "--test-size", "2", "--out", path],
-                ["data", "sheet", "--data", "shapes", "--out", path + ".png"],
                 ["data", "tokens", text, "--tokenizer", "bytes", "--out", path]]
 
     def refused(self, args, user=None):

@@ -134,7 +134,7 @@ class Usage(Case):
     def test_every_command_has_help_with_an_example(self):
         for command in ([], ["train"], ["eval"], ["predict"], ["info"], ["bench", "op"],
                         ["bench", "scaling"], ["bench", "model"], ["data", "show"],
-                        ["data", "sheet"], ["data", "make", "shapes"]):
+                        ["data", "make", "shapes"]):
             text = run(*command, "--help").stdout
             if command:
                 self.assertIn("Example:", text, command)
@@ -494,7 +494,6 @@ class Training(Case):
         self.assertEqual(len(list((self.dir / "s").rglob("*.png"))), 30)
         self.assertEqual(len(list((self.dir / "s-masks").rglob("*.png"))), 30)
         self.error("data", "make", "shapes", "--out", self.dir / "s", exit_code=2, says="not an empty folder")
-        run("data", "sheet", "--data", "shapes", "--out", self.dir / "sheet.png", "--count", "4", "--masks")
         shown = json.loads(run("data", "show", "--data", "shapes", "--json").stdout)
         self.assertEqual([s["split"] for s in shown["splits"]], ["train", "validation", "test"])
 

@@ -1,12 +1,12 @@
-// The architecture of weights from elsewhere: the config.json next to them, the arguments in a torch
-// file, and the names and shapes of the tensors.
+// The architecture of weights from elsewhere: the config.json next to them, the arguments in a
+// torch file, and the names and shapes of the tensors.
 #include <sstream>
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
 #include "tost/io/torch_test_util.h"
 #include "tost/kinds/vision/foreign_config.h"
-#include "tost/store/foreign_facts.h"
+#include "tost/store/foreign_model.h"
 #include "tost/store/metadata.h"
 
 namespace tost::fuzz {

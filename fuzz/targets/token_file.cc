@@ -6,13 +6,10 @@
 namespace tost::fuzz {
 
 void try_token_file(std::string_view input) {
-  const unsigned choice = take_choice(input);
+  take_choice(input);  // inputs begin with a byte that chose the format
   const MemoryFile file(input);
   or_refuse([&] {
-    std::optional<TokenFormat> format;
-    if (choice % 3 == 1) format = TokenFormat::kNanoGpt;
-    if (choice % 3 == 2) format = TokenFormat::kLlmC;
-    const TokenFile tokens(file.path(), format);
+    const TokenFile tokens(file.path());
     promise(tokens.size() >= 1 && static_cast<size_t>(tokens.size()) <= input.size() / 2,
             "as many tokens as bytes allow");
     const int32_t largest = tokens.largest();

@@ -106,7 +106,7 @@ def test_statistics():
 
 
 def test_tables_equal_those_of_the_program_before():
-    """Numbers of two seeds that `tost sweep` of version 0.1.0 trained, and the tables that it wrote of them."""
+    """Numbers of two seeds that `tost sweep` of an earlier build trained, and the tables that it wrote of them."""
     frozen = json.loads((pathlib.Path(__file__).parent / "frozen_studies.json").read_text())
     for case in frozen:
         spec = study_from_json(case["study"], "the case")

@@ -1,74 +1,134 @@
-// tost data: what a data set holds, how it looks, and generated sets written out as files.
+// tost data: what a data set holds, and generated sets written out as files.
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
+#include <numeric>
 
 #include "tost/base/error.h"
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/cli/commands.h"
-#include "tost/cli/data_sequences.h"
 #include "tost/cli/options.h"
 #include "tost/cli/program.h"
 #include "tost/cli/terminal.h"
 #include "tost/data/export.h"
 #include "tost/data/named_sets.h"
-#include "tost/data/sequence_pixels.h"
+#include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
 
-struct DataCommandFlags {
+using nlohmann::json;
+
+constexpr int64_t kLastSeed = int64_t{1} << 40;  // as of tost train --data-seed
+
+struct ShowFlags {
   RunOptions run;
   DataSpec data;
-  SequenceOptions sequences;
+  SequenceSpec sequences;  // path and format are those of `data`
+  bool sequence = false;   // pictures as pixels too
+  std::string split;
+};
+
+struct MakeFlags {
+  RunOptions run;
+  DataSpec data;
+  SequenceSpec sequences;
   std::string split = "train";
   std::string out;
   int64_t count = -1;
-  int64_t columns = 10;
-  int64_t scale = 2;
   bool masks = false;
   bool quiet = false;
 };
 
-nlohmann::json describe_split(const DataCommandFlags& options, const std::string& split) {
-  const auto dataset = open_image_dataset(options.data, split);
-  std::vector<int64_t> counts(dataset->classes().size());
-  for (int64_t i = 0; i < dataset->size(); ++i) ++counts.at(static_cast<size_t>(dataset->label(i)));
+template <class Set>
+std::vector<int64_t> class_counts(const Set& set) {
+  std::vector<int64_t> counts(set.classes().size());
+  for (int64_t i = 0; i < set.size(); ++i) ++counts.at(static_cast<size_t>(set.label(i)));
+  return counts;
+}
+
+json describe_pictures(const DataSpec& spec, const std::string& split) {
+  const auto set = open_image_dataset(spec, split);
   return {{"split", split},
-          {"images", dataset->size()},
-          {"format", dataset->format()},
-          {"channels", dataset->channels()},
-          {"side", dataset->side()},
-          {"classes", dataset->classes()},
-          {"class_counts", counts},
-          {"masks", dataset->has_mask()}};
+          {"images", set->size()},
+          {"format", set->format()},
+          {"channels", set->channels()},
+          {"side", set->side()},
+          {"classes", set->classes()},
+          {"class_counts", class_counts(*set)},
+          {"masks", set->has_mask()}};
 }
 
-void print_description(const nlohmann::json& splits) {
-  const auto& first = splits.front();
-  std::cout << first["format"].get<std::string>() << ", "
-            << (first["channels"] == 1 ? "grey" : "RGB") << ", "
-            << (first["side"] == 0 ? std::string("various sizes")
-                                   : cat(first["side"], " x ", first["side"]))
-            << (first["masks"].get<bool>() ? ", with object masks" : "") << "\n"
-            << std::left << std::setw(24) << "class" << std::right;
-  for (const auto& split : splits) std::cout << std::setw(12) << split["split"].get<std::string>();
-  std::cout << "\n";
-  const auto classes = first["classes"].get<std::vector<std::string>>();
-  for (size_t k = 0; k < classes.size(); ++k) {
-    std::cout << std::left << std::setw(24) << classes[k] << std::right;
-    for (const auto& split : splits)
-      std::cout << std::setw(12) << split["class_counts"][k].get<int64_t>();
-    std::cout << "\n";
+// Of the lengths of all sequences, of a pair the longer one's.
+json describe_lengths(const SequenceDataset& set) {
+  std::vector<int64_t> lengths(static_cast<size_t>(set.size()));
+  for (int64_t i = 0; i < set.size(); ++i) lengths[static_cast<size_t>(i)] = set.length(i);
+  std::sort(lengths.begin(), lengths.end());
+  const auto at = [&](size_t percent) {
+    return lengths[std::min(lengths.size() * percent / 100, lengths.size() - 1)];
+  };
+  const double sum = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  return {{"min", at(0)},  {"q05", at(5)},   {"median", at(50)},
+          {"q95", at(95)}, {"max", at(100)}, {"mean", sum / static_cast<double>(lengths.size())}};
+}
+
+json describe_sequences(const SequenceSpec& spec, const std::string& split) {
+  const auto set = open_sequence_dataset(spec, split);
+  const SequenceCoding coding = set->coding();
+  return {{"split", split},
+          {"sequences", set->size()},
+          {"format", set->format()},
+          {"coding", TOST_MEMBERS(coding, kind, vocab, pairs)},
+          {"classes", set->classes()},
+          {"class_counts", class_counts(*set)},
+          {"tokens", describe_lengths(*set)}};
+}
+
+std::string summary(const json& split) {
+  if (split.contains("coding")) {
+    return cat(split["format"].get<std::string>(),
+               split["coding"]["pairs"] == true ? ", pairs" : "", ", ", split["coding"]["vocab"],
+               " ids (0 is padding)");
   }
-  std::cout << std::left << std::setw(24) << "all" << std::right;
-  for (const auto& split : splits)
-    std::cout << std::setw(12) << human_number(split["images"].get<int64_t>());
+  return cat(
+      split["format"].get<std::string>(), ", ", split["channels"] == 1 ? "grey" : "RGB", ", ",
+      split["side"] == 0 ? std::string("various sizes") : cat(split["side"], " x ", split["side"]),
+      split["masks"] == true ? ", with object masks" : "");
+}
+
+void print_row(const std::string& title, const json& splits,
+               const std::function<std::string(const json&)>& value) {
+  std::cout << std::left << std::setw(24) << title << std::right;
+  for (const json& split : splits) std::cout << std::setw(14) << value(split);
   std::cout << "\n";
 }
 
-// What the readers of pictures would say names no sequences.
+void print_splits(const json& splits) {
+  constexpr size_t kMostClasses = 40;
+  const json& first = splits.front();
+  std::cout << summary(first) << "\n";
+  print_row("class", splits, [](const json& split) { return split["split"].get<std::string>(); });
+  const json& classes = first["classes"];
+  for (size_t k = 0; k < std::min(classes.size(), kMostClasses); ++k) {
+    print_row(classes[k], splits,
+              [&](const json& split) { return json_text(split["class_counts"][k]); });
+  }
+  if (classes.size() > kMostClasses) {
+    std::cout << "... and " << classes.size() - kMostClasses << " more\n";
+  }
+  print_row("all", splits, [](const json& split) {
+    return human_number(split.value("images", split.value("sequences", int64_t{0})));
+  });
+  if (!first.contains("tokens")) return;
+  for (const char* key : {"min", "q05", "median", "mean", "q95", "max"}) {
+    print_row(cat("tokens, ", key), splits, [&](const json& split) {
+      return human_number(static_cast<int64_t>(split["tokens"][key].get<double>()));
+    });
+  }
+}
+
+// A message for data of either kind; the readers of pictures know no sequences.
 void check_exists(const DataSpec& data) {
   if (data.format != "auto" || data.path == "shapes" || path_exists(data.path)) return;
   fail_data("There is no file or folder '", data.path,
@@ -76,125 +136,132 @@ void check_exists(const DataSpec& data) {
             did_you_mean(data.path, generated_sets()), origin_of(data.path));
 }
 
-void run_show(DataCommandFlags& options) {
-  if (means_sequences(options.sequences, options.data)) {
-    return show_sequences(options.sequences, options.run);
+json describe_splits(ShowFlags& flags) {
+  flags.sequences.path = flags.data.path;
+  flags.sequences.format = flags.data.format;
+  json splits = json::array();
+  const bool sequences = flags.sequence || is_sequence_data(flags.sequences);
+  if (!sequences) check_exists(flags.data);
+  std::vector<std::string> names =
+      sequences ? sequence_dataset_splits(flags.sequences) : image_dataset_splits(flags.data);
+  if (!flags.split.empty()) names = {flags.split == "val" ? "validation" : flags.split};
+  for (const std::string& name : names) {
+    splits.push_back(sequences ? describe_sequences(flags.sequences, name)
+                               : describe_pictures(flags.data, name));
   }
-  check_exists(options.data);
-  if (!options.sequences.against.empty()) {
-    fail_usage("--against compares sequences; add --sequence to compare pictures as pixels.");
-  }
-  nlohmann::json splits = nlohmann::json::array();
-  for (const std::string& split : image_dataset_splits(options.data))
-    splits.push_back(describe_split(options, split));
-  options.run.json ? print_json({{"data", options.data.path}, {"splits", splits}})
-                   : print_description(splits);
+  return splits;
 }
 
-std::unique_ptr<ImageDataset> pictures_for_sheet(DataCommandFlags& options) {
-  if (!means_sequences(options.sequences, options.data)) {
-    check_exists(options.data);
-    return open_image_dataset(options.data, options.split);
-  }
-  return pictures_of(open_sequence_dataset(options.sequences.spec, options.split));
+void run_show(ShowFlags& flags) {
+  set_threads(flags.run.threads);
+  const json splits = describe_splits(flags);
+  flags.run.json ? print_json({{"data", flags.data.path}, {"splits", splits}})
+                 : print_splits(splits);
 }
 
-void run_sheet(DataCommandFlags& options) {
-  check_output_ending("out", options.out, {".png"});
-  const auto dataset = pictures_for_sheet(options);
-  if (options.count > dataset->size()) {
-    fail_usage("--count is ", options.count, ", but the ", options.split, " split has ",
-               human_number(dataset->size()), " pictures.");
-  }
-  const int64_t rows_of_six = std::clamp<int64_t>(options.columns, 0, dataset->size()) * 6;
-  const int64_t count = options.count < 0 ? std::min(rows_of_six, dataset->size()) : options.count;
-  std::vector<int64_t> indices(static_cast<size_t>(std::max<int64_t>(0, count)));
-  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
-  write_png(options.out,
-            contact_sheet(*dataset, indices, options.columns, options.scale, options.masks));
-  if (options.run.json) return print_json({{"sheet", options.out}, {"images", count}});
-  std::cout << "wrote " << options.out << " (" << count << " pictures of " << options.split
-            << ")\n";
-}
-
-void run_make_shapes(const DataCommandFlags& options) {
-  const auto dataset = open_image_dataset(options.data, options.split);
-  ProgressLine progress(options.run.json || options.quiet);
-  ExportOptions wanted;
-  wanted.count = options.count;
-  wanted.masks = options.masks;
-  wanted.progress = [&](int64_t done, int64_t total) { progress.update(done, total, "pictures"); };
+ExportOptions export_options(ProgressLine& progress, const char* unit) {
   const std::atomic<bool>* stop = stop_flag();
-  wanted.stop = [stop] { return stop->load(); };
-  const auto files = export_image_folder(*dataset, options.out, wanted);
+  return {[&progress, unit](int64_t done, int64_t total) { progress.update(done, total, unit); },
+          [stop] { return stop->load(); }};
+}
+
+void run_make_shapes(const MakeFlags& flags) {
+  const auto dataset = open_image_dataset(flags.data, flags.split);
+  ProgressLine progress(flags.run.json || flags.quiet);
+  const auto files = export_image_folder(*dataset, flags.out, flags.count, flags.masks,
+                                         export_options(progress, "pictures"));
   progress.finish();
-  if (stop->load()) {
+  if (stop_flag()->load()) {
     std::cerr << "interrupted after " << files.size() << " pictures\n";
     return set_exit_code(kExitInterrupted);
   }
-  if (options.run.json) return print_json({{"out", options.out}, {"files", files}});
+  if (flags.run.json) return print_json({{"out", flags.out}, {"files", files}});
   std::cout << "wrote " << files.size() << (files.size() == 1 ? " picture to " : " pictures to ")
-            << options.out << "\n";
+            << flags.out << "\n";
+}
+
+void run_make_listops(const MakeFlags& flags) {
+  set_threads(flags.run.threads);
+  ProgressLine progress(flags.run.json || flags.quiet);
+  const SequenceExport result =
+      export_listops(flags.sequences, flags.out, export_options(progress, "samples"));
+  progress.finish();
+  if (result.samples == 0) {
+    std::cerr << "interrupted; nothing was written\n";
+    return set_exit_code(kExitInterrupted);
+  }
+  if (flags.run.json) {
+    return print_json({{"out", flags.out}, {"sequences", result.samples}, {"bytes", result.bytes}});
+  }
+  std::cout << "wrote " << human_number(result.samples) << " sequences ("
+            << human_bytes(result.bytes) << ") to " << flags.out << "\n";
+}
+
+// The settings of generated ListOps.
+void add_listops_options(CLI::App& command, SequenceSpec& spec) {
+  add_value(command, "--train-size", spec.train_size, "Generated training samples");
+  add_value(command, "--test-size", spec.test_size,
+            "Generated test samples, and as many for validation");
+  command.add_option("--seed", spec.seed, "Another seed, other generated samples")
+      ->check(CLI::Range(int64_t{0}, kLastSeed))
+      ->capture_default_str();
+  add_value(command, "--min-tokens", spec.min_tokens, "ListOps: longer than this");
+  add_value(command, "--max-tokens", spec.max_tokens, "ListOps: shorter than this");
+  add_value(command, "--max-depth", spec.max_depth, "ListOps: levels, digits included");
+  add_value(command, "--max-arguments", spec.max_arguments, "ListOps: arguments of an operator");
 }
 
 void add_show(CLI::App& data) {
   CLI::App* command = data.add_subcommand("show", "Classes, counts and lengths of every split");
-  auto options = std::make_shared<DataCommandFlags>();
-  add_data_options(*command, options->data, true);
+  auto flags = std::make_shared<ShowFlags>();
+  add_data_options(*command, flags->data, true);
   command->get_option("--data")->description(
       "Folder or file of the data, or generated: shapes, listops");
   command->get_option("--data-format")
       ->description(
           "auto, idx, cifar10, cifar100, folder or shapes; of sequences listops, text, "
-          "retrieval, pixels or pathfinder");
-  command->add_flag("--sequence", options->sequences.sequence, "Pictures as sequences of pixels");
-  command->add_option("--split", options->sequences.split, "Of sequences: this split alone");
-  command->add_option("--against", options->sequences.against,
-                      "Of sequences: compare the statistics with those of this data");
-  add_sequence_options(*command, options->sequences.spec);
-  add_run_options(*command, options->run);
-  add_example(*command,
-              "  tost data show --data fashion-mnist\n"
-              "  tost data show --data listops --against listops/lra_basic_test.tsv");
-  command->callback([options] { run_show(*options); });
+          "retrieval or pixels");
+  command->add_flag("--sequence", flags->sequence, "Pictures as sequences of pixels");
+  command->add_option("--split", flags->split, "Only this split");
+  add_listops_options(*command, flags->sequences);
+  add_value(*command, "--max-length", flags->sequences.max_length,
+            "Cut sequences to this many tokens (0: not)");
+  add_run_options(*command, flags->run);
+  add_example(*command, "  tost data show --data fashion-mnist");
+  command->callback([flags] { run_show(*flags); });
 }
 
-void add_sheet(CLI::App& data) {
-  CLI::App* command = data.add_subcommand("sheet", "A contact sheet of the first pictures as PNG");
-  auto options = std::make_shared<DataCommandFlags>();
-  add_data_options(*command, options->data, true);
-  command->get_option("--data")->description("Folder of the pictures, or generated: shapes");
-  command
-      ->add_option("--out", options->out, "PNG file to write (x.png); one that exists is replaced")
-      ->required();
-  add_value(*command, "--split", options->split, "train, validation or test");
-  command->add_option("--count", options->count, "Pictures (default: six rows)");
-  add_value(*command, "--columns", options->columns, "Pictures a row, at most 10,000");
-  add_value(*command, "--scale", options->scale, "Enlargement, 1 to 64");
-  command->add_flag("--masks", options->masks, "Show each picture's mask next to it");
-  add_sequence_options(*command, options->sequences.spec);
-  add_run_options(*command, options->run);
-  add_example(*command, "  tost data sheet --data shapes --masks --out shapes.png");
-  command->callback([options] { run_sheet(*options); });
+CLI::App* add_make(CLI::App& make, const char* name, const char* help, MakeFlags& flags) {
+  CLI::App* command = make.add_subcommand(name, help);
+  command->add_option("--out", flags.out, "Folder to write")->required();
+  command->add_flag("--quiet", flags.quiet, "No progress");
+  add_run_options(*command, flags.run);
+  return command;
 }
 
-void add_make(CLI::App& data) {
-  CLI::App* make = data.add_subcommand("make", "Write a generated data set as files");
-  make->require_subcommand(1);
-  add_make_sequences(*make);
+void add_make_shapes(CLI::App& make) {
+  auto flags = std::make_shared<MakeFlags>();
   CLI::App* command =
-      make->add_subcommand("shapes", "Textured shapes before clutter, as an image folder of PNG");
-  auto options = std::make_shared<DataCommandFlags>();
-  command->add_option("--out", options->out, "Folder to write")->required();
-  add_value(*command, "--split", options->split, "train, validation or test");
-  command->add_option("--count", options->count, "Pictures (default: the whole split)");
-  add_value(*command, "--side", options->data.side, "Height and width in pixels");
-  add_value(*command, "--seed", options->data.seed, "Another seed, other pictures");
-  command->add_flag("--masks", options->masks, "Also write object masks to OUT-masks");
-  command->add_flag("--quiet", options->quiet, "No progress");
-  add_run_options(*command, options->run);
+      add_make(make, "shapes", "Textured shapes before clutter, as an image folder of PNG", *flags);
+  add_value(*command, "--split", flags->split, "train, validation or test");
+  command->add_option("--count", flags->count, "Pictures (default: the whole split)");
+  add_value(*command, "--side", flags->data.side, "Height and width in pixels");
+  add_value(*command, "--seed", flags->data.seed, "Another seed, other pictures");
+  command->add_flag("--masks", flags->masks, "Also write object masks to OUT-masks");
   add_example(*command, "  tost data make shapes --split test --count 20 --out pictures");
-  command->callback([options] { run_make_shapes(*options); });
+  command->callback([flags] { run_make_shapes(*flags); });
+}
+
+void add_make_listops(CLI::App& make) {
+  auto flags = std::make_shared<MakeFlags>();
+  CLI::App* command = add_make(
+      make, "listops", "Nested operations on digits, as tables of the Long Range Arena", *flags);
+  flags->sequences.train_size = 96'000;
+  flags->sequences.test_size = 2'000;
+  add_listops_options(*command, flags->sequences);
+  add_example(*command,
+              "  tost data make listops --train-size 1000 --test-size 100 --out listops-small");
+  command->callback([flags] { run_make_listops(*flags); });
 }
 
 }  // namespace
@@ -204,8 +271,10 @@ void add_data_command(CLI::App& app) {
       app.add_subcommand("data", "Look at data sets, write generated ones and token files");
   data->require_subcommand(1);
   add_show(*data);
-  add_sheet(*data);
-  add_make(*data);
+  CLI::App* make = data->add_subcommand("make", "Write a generated data set as files");
+  make->require_subcommand(1);
+  add_make_listops(*make);
+  add_make_shapes(*make);
   add_data_tokens_command(*data);
 }
 

@@ -155,15 +155,17 @@ void print_part(const Json& report, const char* part, bool all) {
 }
 
 void print_file(const Json& report, bool all, bool tensors = true) {
-  std::cout << label("file") << text_of(report["file"]) << "\n" << label("format") << text_of(report["format"]);
+  std::cout << label("file") << text_of(report["file"]) << "\n"
+            << label("format") << text_of(report["format"]);
   if (report.contains("version")) std::cout << ", version " << text_of(report["version"]);
+  if (report.contains("shards")) std::cout << ", " << report["shards"] << " files";
   std::cout << ", " << human_bytes(report["bytes"].get<int64_t>()) << "\n";
   if (report.contains("tensors")) {
     std::cout << label("holds") << report["tensors"].size() << " tensors, "
               << human_number(report["elements"].get<int64_t>()) << " elements\n";
   }
   if (report.contains("models")) print_models(report["models"]);
-  for (const char* part : {"arguments", "metadata", "contents"}) print_part(report, part, all);
+  print_part(report, "metadata", all);
   if (report.contains("classes")) print_classes(report["classes"]);
   if (!report.contains("tensors")) return;
   if (tensors) {
@@ -173,21 +175,8 @@ void print_file(const Json& report, bool all, bool tensors = true) {
   }
 }
 
-void print_whole(const Json& whole, bool all) {
-  std::cout << label("index") << text_of(whole["index"]) << "\n"
-            << label("format") << text_of(whole["format"]) << ", "
-            << human_bytes(whole["bytes"].get<int64_t>()) << "\n"
-            << label("holds") << whole["tensors"] << " tensors, "
-            << human_number(whole["elements"].get<int64_t>()) << " elements in " << whole["shards"]
-            << (whole["shards"] == 1 ? " shard" : " shards")
-            << (whole["errors"].empty() ? "" : ", not all of them usable") << "\n";
-  print_models(whole["models"]);
-  print_part(whole, "metadata", all);
-}
-
 void print_folder(const Json& report, bool all) {
   std::cout << label("checkpoint") << text_of(report["checkpoint"]) << "\n";
-  if (report.contains("whole")) print_whole(report["whole"], all);
   print_part(report, "arguments", all);
   for (const Json& file : report["files"]) {
     std::cout << "\n";
@@ -196,9 +185,8 @@ void print_folder(const Json& report, bool all) {
   }
 }
 
-// Warnings and the exit status; a folder has those of all its files, and of the model that they
-// are the shards of.
-void conclude(const Json& files, const Json& shard_errors) {
+// Warnings and the exit status; a folder has those of all its files.
+void conclude(const Json& files) {
   for (const Json& report : files) {
     if (report["suspicious"] != true) continue;
     std::cerr << "WARNING: " << text_of(report["file"])
@@ -206,11 +194,6 @@ void conclude(const Json& files, const Json& shard_errors) {
                  "torch.load(weights_only=False) would run them; tost never does.\n";
     set_exit_code(kExitData);
   }
-  if (shard_errors.size() > 1) {
-    fail_data(shard_errors.size(),
-              " of its shards cannot be used; the first: ", text_of(shard_errors[0]));
-  }
-  if (shard_errors.size() == 1) fail_data(text_of(shard_errors[0]));
   size_t refused = 0;
   std::string first;
   for (const Json& report : files) {
@@ -241,8 +224,7 @@ void run_inspect(const InspectCommand& options) {
     folder ? print_folder(report, options.all) : print_file(report, options.all);
   }
   std::cout.flush();
-  const Json whole = report.value("whole", Json::object());
-  conclude(folder ? report["files"] : Json::array({report}), whole.value("errors", Json::array()));
+  conclude(folder ? report["files"] : Json::array({report}));
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ std::string next_command(const std::string& run) {
 }
 
 void print_result(const TrainResult& result, const TrainFlags& options, int64_t steps_per_epoch) {
-  if (result.put_back) {
+  if (result.replaced_restored) {
     std::cout << "stopped after step " << result.step << " of " << result.total_steps
               << ", nothing saved; the run that was to be replaced is back in " << options.out
               << "\n";

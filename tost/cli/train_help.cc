@@ -29,7 +29,7 @@ const std::vector<TrainHeading>& headings() {
       {"Image models", {"image_size"}, {"drop_path"}, true},
       {"Sequence data",
        {"max_length"},
-       {"min_tokens", "max_tokens", "max_depth", "max_arguments", "contour_length"},
+       {"min_tokens", "max_tokens", "max_depth", "max_arguments"},
        true},
       {"Tasks of tokens", {}, {"eval_samples"}, true},
       {"Text",
@@ -64,9 +64,9 @@ const std::vector<TrainHeading>& headings() {
        true},
       {"Image augmentation",
        {},
-       {"crop", "crop_pad", "crop_min_scale", "fast_decode", "flip", "randaugment",
-        "randaugment_magnitude", "randaugment_noise", "color_jitter", "erase", "mixup", "cutmix",
-        "mix_probability", "mix_switch", "label_smoothing", "repeats"},
+       {"crop", "crop_pad", "crop_min_scale", "flip", "randaugment", "randaugment_magnitude",
+        "randaugment_noise", "color_jitter", "erase", "mixup", "cutmix", "mix_probability",
+        "mix_switch", "label_smoothing", "repeats"},
        true},
       {"Other settings", {}, {}},
   };
@@ -190,6 +190,7 @@ class TrainHelp : public CLI::Formatter {
     const bool known =
         std::find(kind.recipes.begin(), kind.recipes.end(), asked) != kind.recipes.end();
     const std::string recipe = known ? asked : kind.recipes.front();
+    command_.get_option("--verbose")->group(all ? "What" : "");
     for (const auto& [key, option] : options_) {
       const FieldInfo* field = find_field(kind, key);
       const bool shown = field != nullptr && (all || is_usual(key));

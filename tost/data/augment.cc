@@ -17,8 +17,8 @@ double side(int64_t pixels) {
   return static_cast<double>(pixels);
 }
 
-// A part of the asked area and aspect; if none fits in ten attempts, the largest central one whose
-// aspect ratio is in range.
+// A part of the configured area and aspect; if none fits in ten attempts, the largest central one
+// whose aspect ratio is in range.
 Box random_part(int64_t image_width, int64_t image_height, const AugmentConfig& config,
                 Random& random) {
   const double area = side(image_width) * side(image_height);
@@ -106,12 +106,13 @@ std::vector<uint8_t> fill_color(const Preprocess& p) {
   return fill;
 }
 
-}  // namespace
-
+// The filter of a name that may also be "random".
 Filter random_filter(const std::string& name, Random& random) {
   if (name != "random") return filter_from_name(name);
   return random.chance(0.5) ? Filter::kBilinear : Filter::kBicubic;
 }
+
+}  // namespace
 
 void check_augment(const AugmentConfig& c) {
   if (c.crop != "none" && c.crop != "pad" && c.crop != "random") {
@@ -147,35 +148,6 @@ void check_augment(const AugmentConfig& c) {
 Augmenter::Augmenter(const Preprocess& preprocess, const AugmentConfig& config)
     : preprocess_(preprocess), config_(config), normalize_(preprocess) {}
 
-PartPlan Augmenter::plan(int64_t width, int64_t height, Random& random) const {
-  PartPlan plan;
-  plan.part = random_part(width, height, config_, random);
-  plan.filter = random_filter(config_.interpolation, random);
-  const int64_t shorter = std::min(plan.part.width, plan.part.height);
-  while (config_.reduce && plan.reduction < 8 && shorter >= 2 * plan.reduction * preprocess_.size) {
-    plan.reduction *= 2;
-  }
-  return plan;
-}
-
-// The part's edges go to the nearest pixels of a smaller picture.
-Image Augmenter::take_part(ReducedImage picture, const PartPlan& plan) const {
-  const Image image = to_channels(std::move(picture.image), preprocess_.channels);
-  Box part = plan.part;
-  if (image.width != picture.width || image.height != picture.height) {
-    const auto scale = [](int64_t at, int64_t small, int64_t whole) -> int64_t {
-      return std::llround(side(at) * side(small) / side(whole));
-    };
-    const int64_t right = scale(part.x + part.width, image.width, picture.width);
-    const int64_t bottom = scale(part.y + part.height, image.height, picture.height);
-    part.x = std::min(scale(part.x, image.width, picture.width), image.width - 1);
-    part.y = std::min(scale(part.y, image.height, picture.height), image.height - 1);
-    part.width = std::max<int64_t>(1, right - part.x);
-    part.height = std::max<int64_t>(1, bottom - part.y);
-  }
-  return resize(image, part, preprocess_.size, preprocess_.size, plan.filter);
-}
-
 Image Augmenter::change_look(Image image, Random& random) const {
   if (config_.flip > 0 && random.chance(config_.flip)) image = flip_horizontal(image);
   if (config_.rand_augment.layers > 0) {
@@ -188,9 +160,11 @@ Image Augmenter::change_look(Image image, Random& random) const {
 }
 
 Image Augmenter::augment(const Image& original, Random& random) const {
-  if (plans()) {
-    const PartPlan part = plan(original.width, original.height, random);
-    return change_look(take_part({original, original.width, original.height}, part), random);
+  if (config_.crop == "random") {
+    const Box part = random_part(original.width, original.height, config_, random);
+    const Filter filter = random_filter(config_.interpolation, random);
+    const Image image = to_channels(original, preprocess_.channels);
+    return change_look(resize(image, part, preprocess_.size, preprocess_.size, filter), random);
   }
   Image image = fit_image(original, preprocess_);
   if (config_.crop == "pad" && config_.pad > 0) image = shift_randomly(image, config_.pad, random);
@@ -206,11 +180,6 @@ void Augmenter::finish(const Image& image, Random& random, float* to) const {
 
 void Augmenter::operator()(const Image& image, Random& random, float* to) const {
   finish(augment(image, random), random, to);
-}
-
-void Augmenter::operator()(ReducedImage picture, const PartPlan& plan, Random& random,
-                           float* to) const {
-  finish(change_look(take_part(std::move(picture), plan), random), random, to);
 }
 
 namespace {

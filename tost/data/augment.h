@@ -31,10 +31,7 @@ struct AugmentConfig {
   double min_ratio = 3.0 / 4.0;
   double max_ratio = 4.0 / 3.0;
   std::string interpolation = "bicubic";  // of "random": bilinear, bicubic, or random (either)
-  // Of "random": JPEGs may be decoded at 1/2, 1/4 or 1/8 where the part has so many more pixels
-  // than the input size on both sides (see decode_reduced).
-  bool reduce = true;
-  double flip = 0.5;  // probability of a horizontal flip
+  double flip = 0.5;                      // probability of a horizontal flip
   RandAugmentConfig rand_augment;
   // Brightness, contrast and saturation, each by a factor of 1 - x .. 1 + x, in random order.
   // Superseded by RandAugment where that is on, as in timm.
@@ -46,32 +43,16 @@ struct AugmentConfig {
 // A usage Error for values out of range.
 void check_augment(const AugmentConfig& config);
 
-// The filter of a name that may also be "random".
-Filter random_filter(const std::string& name, Random& random);
-
-// What of a picture is taken by crop "random".
-struct PartPlan {
-  Box part;  // in pixels of the whole picture
-  Filter filter = Filter::kBicubic;
-  int64_t reduction = 1;  // by which it may be decoded smaller: 1, 2, 4 or 8
-};
-
 class Augmenter {
  public:
   Augmenter(const Preprocess& preprocess, const AugmentConfig& config);
   // Writes [channels, size, size]. A pure function of the picture and the state of `random`.
   void operator()(const Image& image, Random& random, float* to) const;
 
-  // The same in two steps, the first before the picture is decoded: with crop "random" alone.
-  bool plans() const { return config_.crop == "random"; }
-  PartPlan plan(int64_t width, int64_t height, Random& random) const;
-  void operator()(ReducedImage picture, const PartPlan& plan, Random& random, float* to) const;
-
   // The geometric and colour part only: the 8-bit picture before normalisation and erasing.
   Image augment(const Image& image, Random& random) const;
 
  private:
-  Image take_part(ReducedImage picture, const PartPlan& plan) const;
   Image change_look(Image image, Random& random) const;
   void finish(const Image& image, Random& random, float* to) const;
 
@@ -89,7 +70,7 @@ struct OpContext {
 // The 15 operations, in timm's order.
 const std::vector<std::string>& rand_augment_ops();
 
-// One operation at a level of 0..10; random chooses signs and, if asked, the interpolation.
+// One operation at a level of 0..10; random chooses signs and, for `random`, the interpolation.
 // A usage Error for an unknown name.
 Image apply_rand_augment_op(const std::string& op, double level, const Image& image,
                             const OpContext& context, Random& random);

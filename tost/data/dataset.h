@@ -28,8 +28,6 @@ class ImageDataset {
   virtual const std::vector<std::string>& classes() const = 0;
   virtual int64_t label(int64_t i) const = 0;  // 0 ... classes().size() - 1
   virtual Image image(int64_t i) const = 0;    // may throw a data Error naming the file
-  // image(i), perhaps of fewer pixels: see decode_reduced.
-  virtual ReducedImage reduced_image(int64_t i, ChooseReduction choose) const;
   virtual std::string name(int64_t i) const = 0;
 
   // Ground truth per pixel, one channel of image(i)'s size: 0 background, else class + 1.
@@ -63,7 +61,7 @@ struct DataSpec {
 //   cifar10   train.bin or data_batch_*.bin, with batches.meta.txt (also in cifar-10-batches-bin/)
 //   cifar100  train.bin with fine_label_names.txt (also in cifar-100-binary/)
 //   idx       train-images-idx3-ubyte[.gz] and the like (also in raw/)
-//   folder    train/ with a folder a class (also in images/), or class folders alone
+//   folder    train/ with a folder a class (also in images/), or only class folders
 // Throws a usage Error for an unknown format or split, a data Error (one sentence, naming the file)
 // for anything missing or malformed.
 std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split);
@@ -91,7 +89,7 @@ struct MemoryImages {
 
 class MemoryDataset : public ImageDataset {
  public:
-  // Lengths must agree and labels lie below classes.size(); the readers have checked both.
+  // Lengths must agree and labels must be below classes.size(); the readers have checked both.
   explicit MemoryDataset(MemoryImages data);
 
   int64_t size() const override { return static_cast<int64_t>(data_.labels.size()); }

@@ -1,20 +1,21 @@
 #include "tost/data/export.h"
 
+#include <ATen/Parallel.h>
+#include <stdlib.h>
+
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
+#include <cerrno>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/base/text.h"
+#include "tost/data/listops.h"
 
 namespace tost {
-namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kGap = 2;
-constexpr int64_t kMostScale = 64, kMostColumns = 10'000;
-constexpr double kMostPixels = 1 << 28;
+namespace fs = std::filesystem;
 
 // A class name as a folder name: no separators, nothing hidden.
 std::string folder_name(const std::string& class_name) {
@@ -25,98 +26,100 @@ std::string folder_name(const std::string& class_name) {
   return name.empty() || name[0] == '.' ? "_" + name : name;
 }
 
-// Masks hold small class numbers; spread over 0...255 they can be distinguished.
-Image visible_mask(const Image& mask, int64_t classes) {
-  Image out(mask.width, mask.height, 3);
-  for (size_t i = 0; i < mask.pixels.size(); ++i) {
-    const int64_t value = mask.pixels[i];
-    for (size_t c = 0; c < 3; ++c) {
-      const int64_t turn = value * (static_cast<int64_t>(c) * 2 + 1) * 83 % 200;
-      out.pixels[3 * i + c] =
-          value == 0
-              ? 0
-              : static_cast<uint8_t>(55 + (turn + 200 / std::max<int64_t>(1, classes)) % 201);
+// "a/b/" names the same folder as "a/b".
+fs::path without_slashes(fs::path path) {
+  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+// Lines [begin, end) of a split's table.
+std::vector<std::string> listops_lines(const SequenceSpec& spec, const std::string& split,
+                                       int64_t begin, int64_t end) {
+  const ListOpsRules rules = listops_rules(spec);
+  std::vector<std::string> lines(static_cast<size_t>(end - begin));
+  at::parallel_for(begin, end, 8, [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      const std::string code = listops_sample(rules, spec.seed, split, i);
+      lines[static_cast<size_t>(i - begin)] =
+          cat(listops_text(code), "\t", listops_value(code), "\r\n");
     }
-  }
-  return out;
-}
-
-void paste(const Image& from, int64_t left, int64_t top, int64_t scale, Image& onto) {
-  for (int64_t y = 0; y < from.height * scale; ++y) {
-    for (int64_t x = 0; x < from.width * scale; ++x) {
-      const uint8_t* source = from.row(y / scale) + x / scale * from.channels;
-      uint8_t* target = onto.row(top + y) + (left + x) * 3;
-      for (int64_t c = 0; c < 3; ++c) target[c] = source[from.channels == 3 ? c : 0];
-    }
-  }
-}
-
-void check_between(const char* name, int64_t value, int64_t most) {
-  if (value >= 1 && value <= most) return;
-  fail_usage(name, " is ", value, " but must lie between 1 and ", most, ".");
-}
-
-void check_area(int64_t pictures, int64_t width, int64_t height, const std::string& last) {
-  if (double(pictures) * double(width) * double(height) <= kMostPixels) return;
-  fail_usage("A sheet holds 2^28 pixels, and ", pictures, " pictures of ", width, " x ", height,
-             ", the last one '", last, "', are more; give a smaller --count or --scale.");
+  });
+  return lines;
 }
 
 }  // namespace
 
+NewFolder::NewFolder(fs::path out) : out_(without_slashes(std::move(out))) {
+  check_new_folder(out_);
+  if (out_.has_parent_path()) make_directories(out_.parent_path());
+  std::string name = out_.string() + ".tmp.XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) {
+    fail_data("Cannot create a folder '", out_.string(), ".tmp.*': ", system_reason(errno), ".");
+  }
+  holder_ = name;
+  path_ = holder_ / "data";
+  make_directories(path_);
+}
+
+NewFolder::~NewFolder() {
+  discard(holder_);
+}
+
+void NewFolder::finish() {
+  rename_durably(path_, out_);
+}
+
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
+                                             int64_t count, bool masks,
                                              const ExportOptions& options) {
   check_new_folder(out);
-  if (options.masks && !dataset.has_mask())
-    fail_usage("This data set has no masks; leave out --masks.");
-  const int64_t total =
-      options.count < 0 ? dataset.size() : std::min(options.count, dataset.size());
+  if (masks && !dataset.has_mask()) fail_usage("This data set has no masks; leave out --masks.");
+  const int64_t total = count < 0 ? dataset.size() : std::min(count, dataset.size());
   std::vector<std::string> written;
   for (int64_t i = 0; i < total; ++i) {
     if (options.stop && options.stop()) break;
     const std::string label = folder_name(dataset.classes()[static_cast<size_t>(dataset.label(i))]);
-    char file[32];
-    std::snprintf(file, sizeof file, "%06lld.png", static_cast<long long>(i));
-    const fs::path path = fs::path(out) / label / file;
-    make_directories(path.parent_path());
-    write_png(path.string(), dataset.image(i));
-    if (options.masks) {
-      const fs::path mask = fs::path(out + "-masks") / label / file;
-      make_directories(mask.parent_path());
-      write_png(mask.string(), dataset.mask(i));
-    }
-    written.push_back(path.string());
+    const fs::path name = fs::path(label) / format_text("%06lld.png", static_cast<long long>(i));
+    const auto write = [&](const fs::path& path, const Image& image) {
+      make_directories(path.parent_path());
+      write_png(path.string(), image);
+    };
+    write(fs::path(out) / name, dataset.image(i));
+    if (masks) write(fs::path(out + "-masks") / name, dataset.mask(i));
+    written.push_back((fs::path(out) / name).string());
     if (options.progress) options.progress(i + 1, total);
   }
   return written;
 }
 
-Image contact_sheet(const ImageDataset& dataset, const std::vector<int64_t>& indices,
-                    int64_t columns, int64_t scale, bool masks) {
-  check_between("--columns", columns, kMostColumns);
-  check_between("--scale", scale, kMostScale);
-  if (indices.empty()) fail_usage("A sheet needs at least one picture.");
-  std::vector<Image> pictures;
-  int64_t width = 0, height = 0;
-  for (const int64_t i : indices) {
-    pictures.push_back(dataset.image(i));
-    if (masks)
-      pictures.push_back(
-          visible_mask(dataset.mask(i), static_cast<int64_t>(dataset.classes().size())));
-    width = std::max(width, pictures.back().width);
-    height = std::max(height, pictures.back().height);
-    check_area(std::ssize(pictures), width * scale + kGap, height * scale + kGap, dataset.name(i));
+SequenceExport export_listops(const SequenceSpec& spec, const std::string& out,
+                              const ExportOptions& options) {
+  constexpr int64_t kBatch = 200;  // samples between two calls of `stop`
+  check_sequence_spec(spec);
+  check_listops_rules(listops_rules(spec));
+  NewFolder folder(out);
+  SequenceExport result;
+  for (const auto& [split, name] :
+       {std::pair{"train", "train"}, {"validation", "val"}, {"test", "test"}}) {
+    OutputFile file(folder.path() / cat("basic_", name, ".tsv"));
+    file.write("Source\tTarget\r\n");
+    const int64_t size = generated_size(spec, split);
+    for (int64_t begin = 0; begin < size; begin += kBatch) {
+      if (options.stop && options.stop()) return {};
+      for (const auto& line : listops_lines(spec, split, begin, std::min(begin + kBatch, size))) {
+        file.write(line);
+        result.bytes += std::ssize(line);
+        ++result.samples;
+      }
+      if (options.progress) {
+        options.progress(result.samples, spec.train_size + 2 * spec.test_size);
+      }
+    }
+    file.sync();
+    file.close();
   }
-  const auto count = static_cast<int64_t>(pictures.size());
-  columns = std::min(columns * (masks ? 2 : 1), count);
-  const int64_t rows = (count + columns - 1) / columns;
-  Image sheet(columns * (width * scale + kGap) + kGap, rows * (height * scale + kGap) + kGap, 3);
-  std::fill(sheet.pixels.begin(), sheet.pixels.end(), uint8_t{255});
-  for (int64_t i = 0; i < count; ++i) {
-    paste(pictures[static_cast<size_t>(i)], kGap + i % columns * (width * scale + kGap),
-          kGap + i / columns * (height * scale + kGap), scale, sheet);
-  }
-  return sheet;
+  folder.finish();
+  return result;
 }
 
 }  // namespace tost

@@ -1,32 +1,59 @@
-// Data sets written out for people and other programs: image folders and contact sheets.
+// Generated data sets written out as files that other programs read too.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "tost/data/dataset.h"
+#include "tost/data/sequence_dataset.h"
 
 namespace tost {
 
 struct ExportOptions {
-  int64_t count = -1;  // the first pictures; -1: all
-  bool masks = false;  // also OUT-masks/CLASS/000012.png: 0 background, else class + 1
   std::function<void(int64_t done, int64_t total)> progress;
-  std::function<bool()> stop;  // asked before every picture
+  std::function<bool()> stop;  // called before every picture, some samples or a MiB of text
+};
+
+// A folder that becomes OUT when it is complete, and is removed otherwise. It is made in a new
+// folder next to OUT, so that nothing that exists is changed, and has the usual permissions. Throws
+// a usage Error if OUT is there and not an empty folder.
+class NewFolder {
+ public:
+  explicit NewFolder(std::filesystem::path out);
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void finish();
+
+ private:
+  std::filesystem::path out_, holder_, path_;
 };
 
 // Writes OUT/CLASS/000012.png, numbered by index: an image folder that open_image_dataset reads.
-// Returns the pictures' paths. Throws a usage Error if `out` exists and is not empty, and where
-// masks are wanted of a data set without them; a data Error for a file that cannot be written.
+// `count`: the first pictures (-1: all). `masks`: also OUT-masks/CLASS/000012.png, 0 background,
+// else class + 1. Returns the pictures' paths. Throws a usage Error if `out` exists and is not
+// empty, and where masks are wanted of a data set without them; a data Error for a file that cannot
+// be written.
 std::vector<std::string> export_image_folder(const ImageDataset& dataset, const std::string& out,
+                                             int64_t count = -1, bool masks = false,
                                              const ExportOptions& options = {});
 
-// `columns` pictures a row, each enlarged `scale` times (nearest pixel), 2 pixels apart on white;
-// masks, if wanted, to the right of each picture, background black. Throws a usage Error for
-// columns outside 1...10,000, a scale outside 1...64, no picture, and over 2^28 pixels in all.
-Image contact_sheet(const ImageDataset& dataset, const std::vector<int64_t>& indices,
-                    int64_t columns, int64_t scale, bool masks = false);
+struct SequenceExport {
+  int64_t samples = 0;
+  int64_t bytes = 0;
+};
+
+// Writes the generated ListOps of `spec` as the official generator does: basic_train.tsv,
+// basic_val.tsv and basic_test.tsv in the folder `out`, which appears when it is complete.
+// open_sequence_dataset(out) then gives the same samples as `spec`. Returns zeros if `stop` ended
+// it. Throws a usage Error as NewFolder, and for sizes and rules that are impossible; a data Error
+// for a file that cannot be written.
+SequenceExport export_listops(const SequenceSpec& spec, const std::string& out,
+                              const ExportOptions& options = {});
 
 }  // namespace tost

@@ -21,9 +21,6 @@ class FolderDataset : public ImageDataset {
   const std::vector<std::string>& classes() const override { return classes_; }
   int64_t label(int64_t i) const override { return files_[static_cast<size_t>(i)].label; }
   Image image(int64_t i) const override { return read_image(name(i)); }
-  ReducedImage reduced_image(int64_t i, ChooseReduction choose) const override {
-    return read_reduced(name(i), choose);
-  }
   std::string name(int64_t i) const override;
   std::string format() const override { return "folder"; }
   int64_t channels() const override { return 3; }
@@ -52,7 +49,7 @@ std::map<std::string, std::string> split_folders(const std::string& directory);
 bool is_stray(const std::filesystem::path& file);
 
 // Whether most of the files met first in the class folders of `directory` are not pictures: a few
-// notes and the like lie in sets of either kind.
+// notes and the like occur in sets of either kind.
 bool holds_texts(const std::string& directory);
 
 }  // namespace tost

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tost/base/parallel.h"
 #include "tost/base/random.h"
+#include "tost/data/sequence_dataset.h"
 
 namespace tost {
 
@@ -22,17 +24,14 @@ inline constexpr int64_t kListOpsVocab = 16;  // 15 codes and padding
 const std::vector<std::string>& listops_symbols();
 
 // The code of an expression as the files write it, parentheses or none, with spaces, tabs or ends
-// of lines between the tokens. `error` receives what is
-// wrong (an unknown token, brackets that do not match, nothing at all), as the end of a sentence
-// that begins with the place; "" if nothing is. Parentheses must match each other.
+// of lines between the tokens. `error` receives what is wrong (an unknown token, brackets that do
+// not match, nothing at all), as the end of a sentence that begins with the place; "" if nothing
+// is. Parentheses must match each other.
 std::string parse_listops(std::string_view text, std::string& error);
 
 // The value of a well-formed code, 0 ... 9. MED of an even count is the mean of the middle two,
 // truncated; SM the sum modulo 10.
 int listops_value(std::string_view code);
-
-// Operators that enclose each other at most, 0 for a digit.
-int64_t listops_depth(std::string_view code);
 
 // As the official generators write it: every token but the closing brackets' parentheses, the
 // binary tree marked by parentheses.
@@ -50,7 +49,30 @@ struct ListOpsRules {
 // Throws a usage Error for rules that no expression can meet.
 void check_listops_rules(const ListOpsRules& rules);
 
-// Expressions are drawn until one has a length within the bounds, as in the official generator.
-std::string draw_listops(const ListOpsRules& rules, Random& random);
+inline ListOpsRules listops_rules(const SequenceSpec& spec) {
+  return {spec.max_depth, spec.max_arguments, spec.min_tokens, spec.max_tokens};
+}
+inline int64_t generated_size(const SequenceSpec& spec, const std::string& split) {
+  return split == "train" ? spec.train_size : spec.test_size;
+}
+
+// Expression i of a generated split, a pure function of the arguments: expressions are drawn until
+// one has a length within the bounds, as in the official generator.
+std::string listops_sample(const ListOpsRules& rules, uint64_t seed, const std::string& split,
+                           int64_t i);
+
+// `size` expressions, number i a pure function of (rules, seed, split, i). Throws a usage Error for
+// impossible rules. Repeats within or between splits are not removed: above 500 tokens there are
+// none (docs/long-sequences-data.md).
+SequenceRows generated_listops(const ListOpsRules& rules, uint64_t seed, const std::string& split,
+                               int64_t size, ParallelFor parallel);
+
+// A TSV, with the header Source, Target and expression first (the Long Range Arena's generator) or
+// without a header and label first (the original release). Throws a data Error naming the line for
+// anything malformed and for a label that is not the expression's value.
+SequenceRows read_listops(const std::string& path);
+
+// Whether the first line of a TSV is that of such a file.
+bool looks_like_listops(const std::vector<std::string_view>& columns);
 
 }  // namespace tost

@@ -1,11 +1,12 @@
 // ListOps: the rules, both files' forms, and the generator against the official one's output.
 #include "tost/data/listops.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "tost/data/data_test_util.h"
-#include "tost/data/listops_dataset.h"
 #include "tost/data/sequence_text.h"
 #include "tost/testing/shared.h"
 
@@ -28,6 +29,16 @@ std::string wrong_with(const std::string& text) {
   return error;
 }
 
+// Operators that enclose each other at most, 0 for a digit.
+int64_t depth_of(std::string_view code) {
+  int64_t depth = 0, deepest = 0;
+  for (char token : code) {
+    if (token >= 10) depth += token == kListOpsClose ? -1 : 1;
+    deepest = std::max(deepest, depth);
+  }
+  return deepest;
+}
+
 TEST(ListOpsTest, HandComputedValues) {
   EXPECT_EQ(value_of("7"), 7);
   EXPECT_EQ(value_of("[MIN 4 2 9 ]"), 2);
@@ -48,7 +59,7 @@ TEST(ListOpsTest, ParenthesesAreNoTokens) {
   ASSERT_EQ(error, "");
   EXPECT_EQ(code, parse_listops("[SM 1 2 [MIN 3 4 ] ]", error));
   EXPECT_EQ(code, std::string({13, 1, 2, 10, 3, 4, 14, 14}));
-  EXPECT_EQ(listops_depth(code), 2);
+  EXPECT_EQ(depth_of(code), 2);
   EXPECT_EQ(listops_text(code), text);
   EXPECT_EQ(listops_text(std::string(1, '\4')), "4");
 }
@@ -82,7 +93,7 @@ TEST(ListOpsTest, DeepNestingNeedsNoStack) {
   for (int k = 0; k < kDepth; ++k) text += " ]";
   EXPECT_EQ(value_of(text), 3);
   std::string error;
-  EXPECT_EQ(listops_depth(parse_listops(text, error)), kDepth);
+  EXPECT_EQ(depth_of(parse_listops(text, error)), kDepth);
 }
 
 TEST_F(ListOpsFile, BothFormsAndTheirErrors) {
@@ -138,6 +149,40 @@ TEST(ListOpsTest, WritesWhatTheOfficialGeneratorWrites) {
   });
 }
 
+// Means over 600 generated and 400 official expressions, as multiples of their standard error.
+TEST(ListOpsTest, DrawsAreDistributedAsTheOfficialGenerators) {
+  TOST_SHARED_OR_SKIP(folder, "data/listops");
+  std::vector<std::string> official;
+  for (const char* name : {"lra_basic_val.tsv", "lra_basic_test.tsv"}) {
+    const SequenceRows rows = read_listops((folder / name).string());
+    official.insert(official.end(), rows.texts.begin(), rows.texts.end());
+  }
+  const SequenceRows made = generated_listops({}, 2, "train", 600, serial_for);
+  const std::vector<std::string> ours(made.texts.begin(), made.texts.end());
+  using Measure = std::function<double(const std::string& code)>;
+  const auto share_of = [](char token) -> Measure {
+    return [token](const std::string& code) {
+      const auto closed = std::count(code.begin(), code.end(), char(kListOpsClose));
+      return double(std::count(code.begin(), code.end(), token)) / double(closed);
+    };
+  };
+  const Measure tokens = [](const std::string& code) { return double(code.size()); };
+  const Measure depth = [](const std::string& code) { return double(depth_of(code)); };
+  const auto moments = [](const std::vector<std::string>& codes, const Measure& measure) {
+    double sum = 0, squares = 0;
+    for (const std::string& code : codes) sum += measure(code);
+    const double mean = sum / double(codes.size());
+    for (const std::string& code : codes) squares += std::pow(measure(code) - mean, 2);
+    return std::pair(mean, squares / double(codes.size()) / double(codes.size()));
+  };
+  for (const Measure& measure : {tokens, depth, share_of(kListOpsMin), share_of(kListOpsMax),
+                                 share_of(kListOpsMed), share_of(kListOpsSum)}) {
+    const auto [a, a_variance] = moments(ours, measure);
+    const auto [b, b_variance] = moments(official, measure);
+    EXPECT_LE(std::abs(a - b), 3.5 * std::sqrt(a_variance + b_variance));
+  }
+}
+
 TEST(ListOpsTest, DrawsArePureFunctionsOfTheirPlace) {
   const ListOpsRules rules;
   const SequenceRows whole = generated_listops(rules, 3, "train", 12, serial_for);
@@ -162,7 +207,7 @@ TEST(ListOpsTest, DrawsKeepTheRules) {
     EXPECT_EQ(parse_listops(listops_text(rows.texts[i]), error), rows.texts[i]);
     EXPECT_EQ(error, "");
     EXPECT_EQ(rows.labels[i], listops_value(rows.texts[i]));
-    ++depths[listops_depth(rows.texts[i])];
+    ++depths[depth_of(rows.texts[i])];
   }
   EXPECT_EQ(depths.rbegin()->first, 4);  // of five levels the last has digits alone
 }

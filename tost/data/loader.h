@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "tost/data/corrupt.h"
 #include "tost/data/dataset.h"
 #include "tost/data/mix.h"
+#include "tost/data/prefetch.h"
 #include "tost/data/preprocess.h"
 #include "tost/torch.h"
 
@@ -69,46 +71,10 @@ struct Batch {
   std::vector<Unreadable> unreadable;  // pictures that were replaced
 };
 
-// Batches are a pure function of (data set, config, epoch, batch index): not of the number of
-// workers, the prefetch depth or timing. For use from one thread. The destructor and start_epoch
-// may come at any time.
-class ImageLoader {
- public:
-  // Throws a usage Error for an impossible config, a data Error for an empty data set.
-  ImageLoader(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config);
-  ~ImageLoader();
-  ImageLoader(const ImageLoader&) = delete;
-  ImageLoader& operator=(const ImageLoader&) = delete;
-
-  // From the next epoch on, which must be started.
-  void set_share(const BatchShare& share);
-  // Begins an epoch at a batch (resume: the same batches follow as in an unbroken epoch).
-  void start_epoch(int64_t epoch, int64_t first_batch = 0);
-  // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors met by a
-  // worker are thrown here, in order; the epoch is then over.
-  std::optional<Batch> next();
-
-  // Of all processes.
-  int64_t batches_per_epoch() const;
-  int64_t images_per_epoch() const;
-  // Seconds that next() made its caller wait, since construction.
-  double wait_seconds() const;
-  // Different pictures that were unreadable and replaced so far, and what was wrong with each.
-  int64_t unreadable() const;
-  const std::vector<std::string>& unreadable_messages() const;
-
-  const LoaderConfig& config() const;
-  const ImageDataset& dataset() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 // Makes one batch from its place in an epoch: the pure function that ImageLoader calls.
 class BatchMaker {
  public:
-  // Throws as ImageLoader's constructor.
+  // Throws a usage Error for an impossible config, a data Error for an empty data set.
   BatchMaker(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config);
 
   int64_t images_per_epoch() const;
@@ -123,13 +89,55 @@ class BatchMaker {
  private:
   SamplerConfig sampler() const;
   void fill(Batch& batch, int64_t slot, int64_t sample, Random& random) const;
-  ReducedImage read_training_image(Batch& batch, int64_t& sample, Random& random,
-                                   PartPlan& plan) const;
+  Image read_training_image(Batch& batch, int64_t& sample, Random& random) const;
 
   std::shared_ptr<const ImageDataset> dataset_;
   LoaderConfig config_;
   Augmenter augment_;
   Normalizer normalize_;
+};
+
+// Batches are a pure function of (data set, config, epoch, batch index): not of the number of
+// workers, the prefetch depth or timing. For use from one thread. The destructor and start_epoch
+// may come at any time.
+class ImageLoader {
+ public:
+  // Throws as BatchMaker's constructor.
+  ImageLoader(std::shared_ptr<const ImageDataset> dataset, LoaderConfig config);
+  ImageLoader(const ImageLoader&) = delete;
+  ImageLoader& operator=(const ImageLoader&) = delete;
+
+  // From the next epoch on, which must be started.
+  void set_share(const BatchShare& share);
+  // Begins an epoch at a batch (resume: the same batches follow as in an unbroken epoch).
+  void start_epoch(int64_t epoch, int64_t first_batch = 0);
+  // The next batch, or nothing at the end of the epoch. Starts epoch 0 by itself. Errors met by a
+  // worker are thrown here, in order; the epoch is then over.
+  std::optional<Batch> next();
+
+  // Of all processes.
+  int64_t batches_per_epoch() const { return maker_.batches_per_epoch(); }
+  int64_t images_per_epoch() const { return maker_.images_per_epoch(); }
+  // Seconds that next() made its caller wait, since construction.
+  double wait_seconds() const;
+  // Different pictures that were unreadable and replaced so far, and what was wrong with each.
+  int64_t unreadable() const { return std::ssize(messages_); }
+  const std::vector<std::string>& unreadable_messages() const { return messages_; }
+
+  const LoaderConfig& config() const { return maker_.config(); }
+  const ImageDataset& dataset() const { return maker_.dataset(); }
+
+ private:
+  void end_epoch();
+  void count_unreadable(const Batch& batch);
+
+  const BatchMaker maker_;
+  BatchShare share_;
+  bool started_ = false;  // an epoch, at some time
+  double waited_ = 0;     // in epochs that are over
+  std::set<int64_t> bad_samples_;
+  std::vector<std::string> messages_;
+  std::unique_ptr<Prefetch<Batch>> feed_;  // of the epoch; last: its threads use maker_
 };
 
 }  // namespace tost

@@ -11,7 +11,7 @@ namespace {
 
 // docs/data.md has the same in a table.
 struct Published {
-  std::vector<std::string> names;  // in small letters and digits alone
+  std::vector<std::string> names;  // only lower-case letters and digits
   const char* title;
   const char* source;
   const char* files;

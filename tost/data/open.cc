@@ -26,7 +26,7 @@ struct ImageFormat {
   const char* name;
   // Whether a directory holds data of this format; null for generated data, which its name means.
   bool (*holds)(const std::string& directory);
-  const char* place;  // below the directory, where the data may lie too
+  const char* place;  // a folder in the directory that may hold the data instead
   bool (*has_split)(const std::string& directory, const std::string& split);
   std::unique_ptr<ImageDataset> (*open)(const Wanted& wanted);
 };
@@ -99,10 +99,7 @@ void check_spec(const DataSpec& spec) {
     fail_usage("Unknown data format '", spec.format, "'; use ", join(formats, ", "), ".",
                did_you_mean(spec.format, formats));
   }
-  if (spec.holdout != -1 && !(spec.holdout >= 0 && spec.holdout < 1)) {
-    fail_usage("The held-out share lies between 0 and 1 (excluded), or is -1 for the default, not ",
-               spec.holdout, ".");
-  }
+  check_holdout(spec.holdout);
 }
 
 bool asked_for(const ImageFormat& format, const DataSpec& spec) {
@@ -143,20 +140,10 @@ Source resolve(const DataSpec& spec) {
             origin_of(spec.path));
 }
 
-std::string checked_split(const std::string& split) {
-  if (split == "val") return "validation";
-  if (std::find(kSplits.begin(), kSplits.end(), split) == kSplits.end()) {
-    fail_usage("Unknown split '", split, "'; use train, validation or test.",
-               did_you_mean(split, kSplits));
-  }
-  return split;
-}
-
-std::vector<std::string> available_splits(const Source& source, double holdout) {
+std::vector<std::string> own_image_splits(const Source& source) {
   std::vector<std::string> splits;
   for (const std::string& split : kSplits) {
-    const bool held_out = split == "validation" && holdout != 0 && source.has("train");
-    if (held_out || source.has(split)) splits.push_back(split);
+    if (source.has(split)) splits.push_back(split);
   }
   return splits;
 }
@@ -170,7 +157,7 @@ std::vector<std::string> image_formats() {
 }
 
 std::vector<std::string> image_dataset_splits(const DataSpec& spec) {
-  return available_splits(resolve(spec), spec.holdout);
+  return offered_splits(own_image_splits(resolve(spec)), spec.holdout);
 }
 
 std::string image_dataset_format(const DataSpec& spec) {
@@ -180,21 +167,10 @@ std::string image_dataset_format(const DataSpec& spec) {
 std::unique_ptr<ImageDataset> open_image_dataset(const DataSpec& spec, const std::string& split) {
   const std::string wanted = checked_split(split);
   const Source source = resolve(spec);
-  const std::vector<std::string> splits = available_splits(source, spec.holdout);
-  if (!splits.empty() && std::find(splits.begin(), splits.end(), wanted) == splits.end()) {
-    fail_data("'", spec.path, "' has no ", wanted, " split; it has ", join(splits, ", "),
-              wanted == "validation" && source.has("train")
-                  ? " (a held-out share of train above 0 would give one)."
-                  : ".");
-  }
-  const bool from_train = !source.has("validation") && spec.holdout != 0;
-  if (!from_train || wanted == "test") return source.format->open({spec, source.directory, wanted});
-  std::shared_ptr<const ImageDataset> whole =
-      source.format->open({spec, source.directory, "train"});
-  Holdout holdout = split_holdout(whole->size(), spec.holdout);
-  return std::make_unique<SubsetDataset>(std::move(whole), wanted == "train"
-                                                               ? std::move(holdout.train)
-                                                               : std::move(holdout.validation));
+  return open_split<SubsetDataset>(spec.path, own_image_splits(source), spec.holdout, wanted,
+                                   [&](const std::string& name) {
+                                     return source.format->open({spec, source.directory, name});
+                                   });
 }
 
 }  // namespace tost

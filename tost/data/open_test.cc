@@ -2,6 +2,7 @@
 #include "tost/data/data_test_util.h"
 #include "tost/data/views.h"
 #include "tost/io/cifar.h"
+#include "tost/io/jpeg_test_util.h"
 #include "tost/testing/shared.h"
 
 namespace tost {

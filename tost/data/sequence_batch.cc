@@ -1,5 +1,7 @@
 #include "tost/data/sequence_batch.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -40,6 +42,16 @@ void sort_runs(const SequenceDataset& dataset, std::vector<int64_t>& indices, in
     std::stable_sort(first, indices.begin() + std::min(begin + run, size),
                      [&](int64_t a, int64_t b) { return dataset.length(a) < dataset.length(b); });
   }
+}
+
+std::vector<int64_t> numbers_from(int64_t first, int64_t end) {
+  std::vector<int64_t> numbers(static_cast<size_t>(std::max<int64_t>(0, end - first)));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+int64_t compute_threads() {
+  return at::get_num_threads();
 }
 
 }  // namespace
@@ -85,5 +97,15 @@ std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& datase
   }
   return batches;
 }
+
+SequenceFeed::SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
+                           std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead,
+                           int64_t workers)
+    : Prefetch(
+          numbers_from(first, std::ssize(indices)), workers > 0 ? workers : compute_threads(),
+          ahead > 0 ? ahead : std::max<int64_t>(4, 2 * (workers > 0 ? workers : compute_threads())),
+          [dataset = std::move(dataset), indices](int64_t number) {
+            return make_sequence_batch(*dataset, indices[size_t(number)]);
+          }) {}
 
 }  // namespace tost

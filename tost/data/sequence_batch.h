@@ -1,9 +1,12 @@
-// Batches of token sequences, padded to the longest of each batch.
+// Batches of token sequences, padded to the longest of each batch, and threads that make them ahead
+// of their use.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "tost/data/prefetch.h"
 #include "tost/data/sequence_dataset.h"
 #include "tost/torch.h"
 
@@ -34,5 +37,15 @@ struct SequenceOrder {
 std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& dataset, int64_t batch,
                                                    const SequenceOrder& order, int64_t epoch,
                                                    bool drop_last);
+
+// The batches of an epoch, made ahead of their use.
+class SequenceFeed : public Prefetch<SequenceBatch> {
+ public:
+  // Gives the batches of `indices` in order, beginning with `first`. `workers`: 0 means as many as
+  // torch computes with; `ahead`: 0 means two a worker, at least 4.
+  SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
+               std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead = 0,
+               int64_t workers = 0);
+};
 
 }  // namespace tost

@@ -43,18 +43,15 @@ class SequenceDataset {
 };
 
 struct SequenceSpec {
-  // A file, a folder, how the names of some files in a folder begin ("listops/lra_basic",
-  // "pathfinder32/hard"), or a generated set: "listops". Tables tell their
-  // split by a word of their name (train, val, eval, test); one that tells none is for training.
+  // A file, a folder, how the names of some tables in a folder begin ("listops/lra_basic"), or the
+  // generated set "listops". A word in a table's name (train, val, eval, test) is its split; a
+  // table without such a word is for training.
   std::string path = "listops";
   // auto, or one of
   //   listops     TSV: Source, Target with a header, or label, expression without one
-  //   text        class folders, in train/, test/ or alone; TSV: label, text
+  //   text        class folders, in train/, test/ or without; TSV: label, text
   //   retrieval   TSV: label, id, id, text, text
   //   pixels      any set of pictures, in grey, row after row
-  //   pathfinder  metadata/N.npy next to imgs/, in train/, val/, test/ or alone, also in
-  //               curv_contour_length_N/ (curv_baseline/ for 6); idx files named easy, intermediate
-  //               or hard. Of a set alone 80 % are for training, 10 % each for the other splits.
   std::string format = "auto";
   // Longer sequences are cut to this many tokens; 0: nothing is cut.
   int64_t max_length = 0;
@@ -64,13 +61,15 @@ struct SequenceSpec {
   // Of the generated sets.
   uint64_t seed = 0;
   int64_t train_size = 10'000;
-  int64_t test_size = 1'000;    // also of the validation split
-  int64_t min_tokens = 500;     // listops: lengths lie between these two, exclusive as in the
-  int64_t max_tokens = 2'000;   // official generator
-  int64_t max_depth = 10;       // listops
-  int64_t max_arguments = 10;   // listops
-  int64_t contour_length = 14;  // pathfinder: 6 easy, 9 intermediate, 14 hard
+  int64_t test_size = 1'000;   // also of the validation split
+  int64_t min_tokens = 500;    // listops: lengths are between these two, exclusive as in the
+  int64_t max_tokens = 2'000;  // official generator
+  int64_t max_depth = 10;      // listops
+  int64_t max_arguments = 10;  // listops
 };
+
+// Throws a usage Error for an unknown format and impossible sizes.
+void check_sequence_spec(const SequenceSpec& spec);
 
 // Opens one split: "train", "validation" (or "val") or "test". Throws a usage Error for an unknown
 // format or split and impossible sizes, a data Error (one sentence, naming file and line) for
@@ -78,16 +77,15 @@ struct SequenceSpec {
 std::unique_ptr<SequenceDataset> open_sequence_dataset(const SequenceSpec& spec,
                                                        const std::string& split);
 
-// Whether the path holds labelled sequences rather than pictures that open_image_dataset reads, as
-// told by the spec's format or, of "auto", by what lies there. Where a picture set can also be read
-// as pixels, it is pictures. False where nothing is known to be there.
+// Whether the path holds labelled sequences rather than pictures that open_image_dataset reads, by
+// the spec's format or, for "auto", by the files there. A picture set that can also be read as
+// pixels counts as pictures. False if nothing known is there.
 bool is_sequence_data(const SequenceSpec& spec);
 
 // The splits that open_sequence_dataset can give, in the order train, validation, test.
 std::vector<std::string> sequence_dataset_splits(const SequenceSpec& spec);
 
-// Sequences that lie in memory or in a mapped file as bytes, and parts of a data set. Free of
-// torch.
+// Sequences as bytes in memory or in a mapped file. Free of torch.
 struct SequenceRows {
   std::string format;
   SequenceCoding coding;

@@ -1,8 +1,7 @@
-#include "tost/data/sequence_feed.h"
-
 #include <gtest/gtest.h>
 
 #include "tost/base/error.h"
+#include "tost/data/sequence_batch.h"
 
 namespace tost {
 namespace {

@@ -87,7 +87,7 @@ const std::vector<std::string>& shape_names() {
   return names;
 }
 
-// Whether the point (x, y), y downwards, lies inside shape number `shape`.
+// Whether the point (x, y), y downwards, is inside shape number `shape`.
 bool inside_shape(int shape, double x, double y) {
   return kOutlines[shape].inside(x, y);
 }
@@ -232,7 +232,7 @@ struct Canvas {
   }
 };
 
-// Two colours that both stand off from both colours of the background.
+// Two colours that both differ from both colours of the background.
 Texture object_texture(Random& random, const Texture& background) {
   Color first{}, second{};
   for (int attempt = 0; attempt < 40; ++attempt) {

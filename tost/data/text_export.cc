@@ -1,55 +1,17 @@
 #include "tost/data/text_export.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
 #include "tost/data/text_layout.h"
-#include "tost/data/text_tokenizer.h"
 #include "tost/io/parse_json.h"
 
 namespace tost {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kStretch = size_t{1} << 20;
-
-// "a/b/" names the same folder as "a/b".
-fs::path without_slashes(fs::path path) {
-  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
-  return path;
-}
-
-// A folder that becomes OUT when all is well, and vanishes otherwise. It is made in a new folder
-// next to OUT, so that nothing that exists is touched, and has the usual permissions.
-class FolderInProgress {
- public:
-  explicit FolderInProgress(const fs::path& out) : out_(out) {
-    if (out.has_parent_path()) make_directories(out.parent_path());
-    std::string name = out.string() + ".tmp.XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) {
-      fail_data("Cannot create a folder '", out.string(), ".tmp.*': ", system_reason(errno), ".");
-    }
-    holder_ = name;
-    path_ = holder_ / "tokens";
-    make_directories(path_);
-  }
-  ~FolderInProgress() { discard(holder_); }
-  FolderInProgress(const FolderInProgress&) = delete;
-  FolderInProgress& operator=(const FolderInProgress&) = delete;
-
-  const fs::path& path() const { return path_; }
-  void keep() { rename_durably(path_, out_); }
-
- private:
-  fs::path out_, holder_, path_;
-};
 
 // Whether the character that ends at `end` can be white space. Cautious: of the characters of
 // several bytes those are named that begin as such white space does.
@@ -78,7 +40,7 @@ class TokenExporter {
   }
 
   // Whether it came to the end.
-  bool write(const TextPart& part, const std::string& split, const fs::path& folder,
+  bool write(const TextPart& part, const std::string& split, const std::filesystem::path& folder,
              TokenExport& result) {
     const TextFile file(part);
     std::string_view rest = file.text();
@@ -119,9 +81,8 @@ size_t stretch_end(std::string_view text, size_t wanted) {
   return text.size();
 }
 
-std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out_name,
+std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
                                          const TokenExportOptions& options) {
-  const fs::path out = without_slashes(out_name);
   check_new_folder(out);
   check_tokenizer_name(spec.tokenizer);
   const TextLayout layout = find_text(spec.path, spec.holdout);
@@ -132,7 +93,7 @@ std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string
     fail_usage("A vocabulary of ", result.tokenizer->vocab_size(), " does not fit the 16-bit ids ",
                "of token files; ", kMaxTokenFileVocab, " is the most.");
   }
-  FolderInProgress folder(out);
+  NewFolder folder(out);
   TokenExporter exporter(layout, options);
   for (const auto& [split, part] : layout.parts) {
     if (TextFile(part).text().empty()) continue;
@@ -141,7 +102,7 @@ std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string
   if (result.tokens.empty()) fail_data("'", spec.path, "' holds no text: its files are empty.");
   write_file_atomic(folder.path() / "tokenizer.json",
                     json_text(result.tokenizer->to_json()) + "\n");
-  folder.keep();
+  folder.finish();
   return result;
 }
 

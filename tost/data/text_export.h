@@ -2,20 +2,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "tost/data/export.h"
 #include "tost/data/token_data.h"
 #include "tost/io/token_file.h"
 
 namespace tost {
 
-struct TokenExportOptions {
+// Progress is in bytes of text.
+struct TokenExportOptions : ExportOptions {
   TokenFormat format = TokenFormat::kNanoGpt;
-  std::function<void(int64_t bytes, int64_t total)> progress;  // bytes of text read
-  std::function<bool()> stop;                                  // asked about once a MiB
 };
 
 struct TokenExport {
@@ -23,11 +22,10 @@ struct TokenExport {
   std::map<std::string, int64_t> tokens, bytes;  // by split
 };
 
-// Writes OUT/{train,val,test}.bin, those there are, and OUT/tokenizer.json: a folder that open_text
-// reads, and that is there whole or not at all. Nothing where `stop` ended it. Throws a usage Error
-// if `out` exists and is not an empty folder, the text's path holds tokens already, or the
-// vocabulary does not fit 16 bits; those of open_text; and a data Error for a file that cannot be
-// written.
+// Writes OUT/{train,val,test}.bin, those there are, and OUT/tokenizer.json: a NewFolder that
+// open_text reads. Returns nothing if `stop` ended it. Throws a usage Error if the text's path
+// holds tokens already, or the vocabulary does not fit 16 bits; those of NewFolder and open_text;
+// and a data Error for a file that cannot be written.
 std::optional<TokenExport> export_tokens(const TextSpec& spec, const std::string& out,
                                          const TokenExportOptions& options = {});
 

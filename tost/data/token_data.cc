@@ -7,7 +7,6 @@
 #include "tost/base/random.h"
 #include "tost/base/text.h"
 #include "tost/data/text_layout.h"
-#include "tost/data/text_tokenizer.h"
 #include "tost/io/tokenizers.h"
 
 namespace tost {
@@ -150,7 +149,7 @@ TextSplit open_text_split(const TextSpec& spec, const std::string& split,
 
 namespace {
 
-constexpr int64_t kJudgedAtOnce = int64_t{1} << 29;  // tokens, of two bytes
+constexpr int64_t kCheckedAtOnce = int64_t{1} << 29;  // tokens, of two bytes
 
 void check_span(int64_t begin, int64_t count, int64_t size, const std::string& name) {
   if (begin < 0 || count < 0 || begin > size || count > size - begin) {
@@ -181,7 +180,7 @@ TokenSource::TokenSource(std::shared_ptr<const TokenFile> file, int64_t begin, i
       begin_(begin),
       vocab_(vocab) {
   check_span(begin, count, file_->size(), name_);
-  if (count <= kJudgedAtOnce) file_->check_below(vocab, begin, count);
+  if (count <= kCheckedAtOnce) file_->check_below(vocab, begin, count);
 }
 
 int32_t TokenSource::at(int64_t i) const {

@@ -40,7 +40,7 @@ class TokenSource {
 struct TextSpec {
   std::string path;  // see find_text (text_layout.h) for what is recognised
   std::string tokenizer =
-      "auto";            // auto, bytes, chars, words:N, gpt2[:PATH], file:PATH (text_tokenizer.h)
+      "auto";            // auto, bytes, chars, words:N, gpt2[:PATH], file:PATH (text_layout.h)
   double holdout = 0.1;  // last share of the training text, where there is no validation file
 };
 
@@ -50,18 +50,18 @@ struct TextData {
   // The tokenizer's; without one 50,257 for files of llm.c, whose format is GPT-2's, else the
   // largest id there is + 1.
   int64_t vocab_size = 0;
-  // Bytes of text that the tokens stand for, without separators; 0: unknown.
+  // Bytes of the tokens' text, without separators; 0: unknown.
   int64_t validation_bytes = 0, test_bytes = 0;
 };
 
 // `known` is the tokenizer of a model: it takes the place of spec.tokenizer. Throws a data Error
-// naming the file where text cannot be expressed, tokens lie outside the vocabulary, or token files
+// naming the file where text cannot be expressed, tokens are outside the vocabulary, or token files
 // were made with another tokenizer; and those of find_text and make_text_tokenizer.
 TextData open_text(const TextSpec& spec, std::shared_ptr<const Tokenizer> known = nullptr);
 
 struct TextSplit {
   std::shared_ptr<const TokenSource> tokens;
-  int64_t bytes = 0;  // of the text they stand for, without separators; 0: unknown
+  int64_t bytes = 0;  // of the tokens' text, without separators; 0: unknown
 };
 
 // One split, by its name or `whole` (see find_text_part). The same as that

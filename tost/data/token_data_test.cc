@@ -11,7 +11,6 @@
 #include "tost/base/random.h"
 #include "tost/data/text_export.h"
 #include "tost/data/text_layout.h"
-#include "tost/data/text_tokenizer.h"
 #include "tost/io/token_test_util.h"
 #include "tost/io/tokenizers.h"
 #include "tost/testing/shared.h"

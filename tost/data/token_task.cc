@@ -40,7 +40,7 @@ Tensor take(const SafetensorsFile& file, const std::string& where, const char* n
   return tensor;
 }
 
-// Tokens of each sample, up to the last one that is asked for; 0 where none is.
+// Tokens of each sample, up to the last one with a target; 0 if none has one.
 Tensor lengths_of(const Tensor& targets) {
   const Tensor places = torch::arange(1, targets.size(1) + 1);
   std::vector<Tensor> parts;
@@ -143,7 +143,7 @@ void TokenTaskData::read_groups(const Tensor& group) {
     rows_[size_t(index)].push_back(row);
     lengths_[size_t(index)] = std::max(lengths_[size_t(index)], longest[row]);
   }
-  for (size_t i = names_.size(); i-- > 0;) {  // names of groups without a sample stand for nothing
+  for (size_t i = names_.size(); i-- > 0;) {  // drops names of groups without a sample
     if (!rows_[i].empty()) continue;
     names_.erase(names_.begin() + int64_t(i));
     rows_.erase(rows_.begin() + int64_t(i));

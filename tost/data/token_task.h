@@ -1,6 +1,6 @@
 // Synthetic tasks of tokens as files, which python/tost/tasks makes: FOLDER/SPLIT.safetensors with
 //   tokens [n, T]   ids, of any type of integers
-//   targets [n, T]  the token that is asked for at this place, -1: none
+//   targets [n, T]  the token to predict at this place, -1: none
 //   group [n]       optional: how long and how hard a sample is, an index of the names
 // and the metadata `vocabulary` (a number), `task` (a name), `groups` (names, a JSON list),
 // `restores` ("true": targets are the tokens themselves) and `tokenizer` ("bytes", or none).
@@ -18,7 +18,7 @@ namespace tost {
 
 struct TokenTaskBatch {
   torch::Tensor ids;      // [B, T] int64
-  torch::Tensor targets;  // [B, T] int64, -1 where nothing is asked
+  torch::Tensor targets;  // [B, T] int64, -1 where nothing is predicted
 };
 
 // Whether the folder holds such files.
@@ -40,7 +40,7 @@ class TokenTaskData {
   const std::string& name(int64_t group) const { return names_[size_t(group)]; }
   int64_t samples(int64_t group) const { return std::ssize(rows_[size_t(group)]); }
   int64_t all_samples() const { return tokens_.size(0); }
-  // Of the group's longest sample: up to the last token that is asked for.
+  // Of the group's longest sample: up to the last token with a target.
   int64_t length(int64_t group) const { return lengths_[size_t(group)]; }
 
   // Samples of a group, cut to its length. Throws a data Error naming the file for tokens and

@@ -6,6 +6,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/random.h"
+#include "tost/base/text.h"
 
 namespace tost {
 namespace {
@@ -13,6 +14,10 @@ namespace {
 constexpr double kDefaultShare = 0.05;
 constexpr int64_t kDefaultLimit = 5'000;
 constexpr uint64_t kHoldoutSeed = 20241223;  // fixed, so that no run trains on another's validation
+
+bool has(const std::vector<std::string>& splits, const std::string& split) {
+  return std::ranges::find(splits, split) != splits.end();
+}
 
 }  // namespace
 
@@ -45,19 +50,6 @@ Image CachedDataset::image(int64_t i) const {
   return image;
 }
 
-ReducedImage CachedDataset::reduced_image(int64_t i, ChooseReduction choose) const {
-  int64_t chosen = 1;
-  if (const auto kept = find(i)) {
-    chosen = choose(kept->width, kept->height);
-    if (chosen == 1) return {*kept, kept->width, kept->height};
-    return source_->reduced_image(i, [&](int64_t, int64_t) { return chosen; });
-  }
-  ReducedImage picture = source_->reduced_image(
-      i, [&](int64_t width, int64_t height) { return chosen = choose(width, height); });
-  if (chosen == 1) keep(i, picture.image);
-  return picture;
-}
-
 Holdout split_holdout(int64_t size, double share) {
   const auto part = [&](double of) {
     return static_cast<int64_t>(std::llround(static_cast<double>(size) * of));
@@ -78,6 +70,36 @@ Holdout split_holdout(int64_t size, double share) {
   std::sort(holdout.validation.begin(), holdout.validation.end());
   std::sort(holdout.train.begin(), holdout.train.end());
   return holdout;
+}
+
+void check_holdout(double share) {
+  if (share == -1 || (share >= 0 && share < 1)) return;
+  fail_usage("The held-out share lies between 0 and 1 (excluded), or is -1 for the default, not ",
+             share, ".");
+}
+
+std::string checked_split(const std::string& split) {
+  if (split == "val") return "validation";
+  if (has(kSplits, split)) return split;
+  fail_usage("Unknown split '", split, "'; use train, validation or test.",
+             did_you_mean(split, kSplits));
+}
+
+std::vector<std::string> offered_splits(std::vector<std::string> own, double holdout) {
+  if (holdout != 0 && has(own, "train") && !has(own, "validation")) {
+    own.insert(own.begin() + 1, "validation");
+  }
+  return own;
+}
+
+void check_offered(const std::string& path, const std::vector<std::string>& own, double holdout,
+                   const std::string& wanted) {
+  const std::vector<std::string> splits = offered_splits(own, holdout);
+  if (splits.empty() || has(splits, wanted)) return;
+  fail_data("'", path, "' has no ", wanted, " split; it has ", join(splits, ", "),
+            wanted == "validation" && has(own, "train")
+                ? " (a held-out share of train above 0 would give one)."
+                : ".");
 }
 
 }  // namespace tost

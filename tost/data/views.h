@@ -1,7 +1,9 @@
 // Data sets made from another data set.
 #pragma once
 
+#include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "tost/data/dataset.h"
 
@@ -16,9 +18,6 @@ class SubsetDataset : public ImageDataset {
   const std::vector<std::string>& classes() const override { return whole_->classes(); }
   int64_t label(int64_t i) const override { return whole_->label(at(i)); }
   Image image(int64_t i) const override { return whole_->image(at(i)); }
-  ReducedImage reduced_image(int64_t i, ChooseReduction choose) const override {
-    return whole_->reduced_image(at(i), choose);
-  }
   std::string name(int64_t i) const override { return whole_->name(at(i)); }
   bool has_mask() const override { return whole_->has_mask(); }
   Image mask(int64_t i) const override { return whole_->mask(at(i)); }
@@ -41,8 +40,6 @@ class CachedDataset : public ImageDataset {
   const std::vector<std::string>& classes() const override { return source_->classes(); }
   int64_t label(int64_t i) const override { return source_->label(i); }
   Image image(int64_t i) const override;
-  // Reduced pictures are decoded each time, so that what is kept never decides the pixels.
-  ReducedImage reduced_image(int64_t i, ChooseReduction choose) const override;
   std::string name(int64_t i) const override { return source_->name(i); }
   bool has_mask() const override { return source_->has_mask(); }
   Image mask(int64_t i) const override { return source_->mask(i); }
@@ -68,5 +65,31 @@ struct Holdout {
   std::vector<int64_t> validation;
 };
 Holdout split_holdout(int64_t size, double share);
+// Throws a usage Error for a share that DataSpec::holdout does not allow.
+void check_holdout(double share);
+
+// The name of a split as in kSplits; "val" means validation. Throws a usage Error for another.
+std::string checked_split(const std::string& split);
+
+// The splits of a set whose files hold the splits `own`: also validation, if it can be held out.
+std::vector<std::string> offered_splits(std::vector<std::string> own, double holdout);
+
+// Throws a data Error that names the splits there are, unless `wanted` is one of them. A set
+// without any passes: its reader names the file that is missing.
+void check_offered(const std::string& path, const std::vector<std::string>& own, double holdout,
+                   const std::string& wanted);
+
+// Opens the split `wanted` (a checked name) of such a set. `open` opens a split of the files.
+template <class Subset, class Open>
+auto open_split(const std::string& path, const std::vector<std::string>& own, double holdout,
+                const std::string& wanted, const Open& open) -> decltype(open(wanted)) {
+  check_offered(path, own, holdout, wanted);
+  const bool has_validation = std::ranges::find(own, "validation") != own.end();
+  if (holdout == 0 || has_validation || wanted == "test") return open(wanted);
+  auto whole = open("train");
+  Holdout parts = split_holdout(whole->size(), holdout);
+  return std::make_unique<Subset>(std::move(whole),
+                                  std::move(wanted == "train" ? parts.train : parts.validation));
+}
 
 }  // namespace tost

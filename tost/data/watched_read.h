@@ -1,4 +1,4 @@
-// Reading a batch where someone may want to know that it sticks. Free of torch.
+// Reading a batch under a watchdog. Free of torch.
 #pragma once
 
 #include <functional>

@@ -27,7 +27,7 @@ class Gpt2Splitter {
   Gpt2Splitter& operator=(const Gpt2Splitter&) = delete;
 
   // Calls piece(view) for every piece in order; joined they are the text. A run of bytes that are
-  // not UTF-8 is one piece, and what stands on either side is split as a text of its own. Safe from
+  // not UTF-8 is one piece, and the text on either side is split separately. Safe from
   // several threads.
   void split(std::string_view text, function_ref<void(std::string_view)> piece) const;
 

@@ -13,7 +13,7 @@ struct IdxArray {
   std::vector<uint8_t> values;  // row-major
 };
 
-// Reads an idx file of unsigned bytes, plain or gzip-compressed (told by its content).
+// Reads an idx file of unsigned bytes, plain or gzip-compressed (detected by its content).
 // Throws a data Error naming the file for: a missing file, not idx, another value type, a number of
 // dimensions other than `dimensions`, a zero or overlong dimension, more than `max_bytes` claimed
 // (checked before allocating), fewer or more bytes than the header claims.

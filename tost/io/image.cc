@@ -69,21 +69,8 @@ bool is_image_file(const std::string& path) {
 }
 
 Image decode_image(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
-  return decode_reduced(
-             bytes, name, [](int64_t, int64_t) { return int64_t{1}; }, limits)
-      .image;
-}
-
-ReducedImage decode_reduced(std::string_view bytes, std::string_view name, ChooseReduction choose,
-                            const ImageLimits& limits) {
-  if (bytes.starts_with(kJpegStart)) return decode_jpeg(bytes, name, choose, limits);
-  if (bytes.starts_with(kPngStart)) {
-    ReducedImage whole{decode_png(bytes, name, limits)};
-    whole.width = whole.image.width;
-    whole.height = whole.image.height;
-    choose(whole.width, whole.height);
-    return whole;
-  }
+  if (bytes.starts_with(kJpegStart)) return decode_jpeg(bytes, name, limits);
+  if (bytes.starts_with(kPngStart)) return decode_png(bytes, name, limits);
   fail_unknown(bytes, name);
 }
 
@@ -95,11 +82,6 @@ int64_t decoding_work(std::string_view bytes, std::string_view name, const Image
 
 Image read_image(const std::string& path, const ImageLimits& limits) {
   return decode_image(read_file(path, limits.max_file_bytes), path, limits);
-}
-
-ReducedImage read_reduced(const std::string& path, ChooseReduction choose,
-                          const ImageLimits& limits) {
-  return decode_reduced(read_file(path, limits.max_file_bytes), path, choose, limits);
 }
 
 Image to_channels(Image image, int64_t channels) {

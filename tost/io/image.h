@@ -1,12 +1,10 @@
-// Images as bytes, and the readers and writers of JPEG and PNG files. Free of torch.
+// Images as bytes, readers of JPEG and PNG files, and a writer of PNG. Free of torch.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tost/base/function_ref.h"
 
 namespace tost {
 
@@ -49,26 +47,6 @@ Image read_image(const std::string& path, const ImageLimits& limits = {});
 int64_t decoding_work(std::string_view bytes, std::string_view name,
                       const ImageLimits& limits = {});
 
-// A picture decoded at its file's size, width x height, or at a fraction of it.
-struct ReducedImage {
-  Image image;
-  int64_t width = 0;
-  int64_t height = 0;
-};
-
-// Told the size a file claims, before anything is decoded: by how much both sides may be divided,
-// 1, 2, 4 or 8. Called once unless the file is refused before.
-using ChooseReduction = function_ref<int64_t(int64_t width, int64_t height)>;
-
-// The same with JPEGs reduced as they are decoded: from 1/2 on fewer coefficients of each 8x8 block
-// are transformed, which costs a fraction of the time and smooths like a mean over the pixels left
-// out. Sides are rounded up. The values differ by a few grey levels from those of decoding whole
-// and shrinking. PNGs are decoded whole.
-ReducedImage decode_reduced(std::string_view bytes, std::string_view name, ChooseReduction choose,
-                            const ImageLimits& limits = {});
-ReducedImage read_reduced(const std::string& path, ChooseReduction choose,
-                          const ImageLimits& limits = {});
-
 // True if the bytes, or those of the file, begin like what decode_image can read.
 bool looks_like_image(std::string_view bytes);
 bool is_image_file(const std::string& path);
@@ -76,9 +54,8 @@ bool is_image_file(const std::string& path);
 // Grey to RGB by repetition; RGB to grey by the ITU-R 601 luma in Pillow's fixed-point rounding.
 Image to_channels(Image image, int64_t channels);
 
-// Files in memory. Both take 1 or 3 channels; quality is 1..100.
+// A file in memory, of 1 or 3 channels.
 std::string encode_png(const Image& image);
-std::string encode_jpeg(const Image& image, int quality = 90);
 // The old file stays whole if writing fails.
 void write_png(const std::string& path, const Image& image);
 

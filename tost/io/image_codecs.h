@@ -9,8 +9,7 @@ namespace tost {
 void check_image_size(int64_t width, int64_t height, std::string_view name,
                       const ImageLimits& limits);
 
-ReducedImage decode_jpeg(std::string_view bytes, std::string_view name, ChooseReduction choose,
-                         const ImageLimits& limits);
+Image decode_jpeg(std::string_view bytes, std::string_view name, const ImageLimits& limits);
 int64_t jpeg_work(std::string_view bytes, std::string_view name, const ImageLimits& limits);
 int64_t png_work(std::string_view bytes, std::string_view name, const ImageLimits& limits);
 Image decode_png(std::string_view bytes, std::string_view name, const ImageLimits& limits);

@@ -9,6 +9,7 @@
 #include "tost/base/error.h"
 #include "tost/base/random.h"
 #include "tost/io/image_test_util.h"
+#include "tost/io/jpeg_test_util.h"
 #include "tost/testing/shared.h"
 
 namespace tost {
@@ -267,8 +268,6 @@ TEST(ImageTest, ConvertsChannels) {
 TEST(ImageTest, RefusesWhatItCannotWrite) {
   EXPECT_THROW(encode_png(Image(0, 3, 3)), Error);
   EXPECT_THROW(encode_png(Image(3, 3, 2)), Error);
-  EXPECT_THROW(encode_jpeg(Image(3, 3, 3), 0), Error);
-  EXPECT_THROW(encode_jpeg(Image(70'000, 1, 1)), Error);
 }
 
 TEST(ImageTest, ReadsPhotographs) {
@@ -279,69 +278,6 @@ TEST(ImageTest, ReadsPhotographs) {
   EXPECT_EQ(photo.channels, 3);
   EXPECT_EQ(read_image((folder / "camera.png").string()).channels, 1);
   EXPECT_EQ(read_image((folder / "rocket.jpg").string()).width, 640);
-}
-
-// Smooth enough for JPEG to keep.
-Image gradient_image(int64_t width, int64_t height, int64_t channels) {
-  Image image(width, height, channels);
-  for (int64_t y = 0; y < height; ++y) {
-    for (int64_t x = 0; x < width; ++x) {
-      for (int64_t c = 0; c < channels; ++c) {
-        image.row(y)[x * channels + c] =
-            static_cast<uint8_t>(127 + 100 * std::sin(0.05 * double(x + 1) * double(c + 1)) *
-                                           std::cos(0.04 * double(y)));
-      }
-    }
-  }
-  return image;
-}
-
-TEST(ReducedImageTest, IsTheMeanOfTheWholeToAFewGreyLevels) {
-  for (const auto& [width, height] : {std::pair<int64_t, int64_t>{64, 48}, {67, 41}, {9, 130}}) {
-    for (const int64_t channels : {1, 3}) {
-      const std::string bytes = encode_jpeg(gradient_image(width, height, channels), 95);
-      const Image whole = decode_image(bytes, "x");
-      for (const int64_t by : {1, 2, 4, 8}) {
-        int calls = 0;
-        const ReducedImage found = decode_reduced(bytes, "x", [&](int64_t w, int64_t h) {
-          ++calls;
-          EXPECT_EQ(w, width);
-          EXPECT_EQ(h, height);
-          return by;
-        });
-        EXPECT_EQ(calls, 1);
-        EXPECT_EQ(found.width, width);
-        EXPECT_EQ(found.height, height);
-        ASSERT_EQ(found.image.width, (width + by - 1) / by);
-        ASSERT_EQ(found.image.height, (height + by - 1) / by);
-        ASSERT_EQ(found.image.channels, channels);
-        ASSERT_EQ(int64_t(found.image.pixels.size()),
-                  found.image.width * found.image.height * channels);
-        EXPECT_TRUE(by > 1 || found.image == whole);
-        // Inside, where no block is filled up beyond the edge.
-        for (int64_t y = 0; y < height / by - 1; ++y) {
-          for (int64_t x = 0; x < width / by - 1; ++x) {
-            double sum = 0;
-            for (int64_t i = 0; i < by * by; ++i) {
-              sum += whole.row(y * by + i / by)[(x * by + i % by) * channels];
-            }
-            EXPECT_NEAR(found.image.row(y)[x * channels], sum / double(by * by), 12) << by;
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(ReducedImageTest, DecodesPngsWholeAndRefusesOtherFractions) {
-  const Image image = gradient_image(20, 12, 3);
-  const auto by = [](int64_t reduction) { return [=](int64_t, int64_t) { return reduction; }; };
-  EXPECT_EQ(decode_reduced(encode_png(image), "x", by(4)).image, image);
-  EXPECT_THROW(decode_reduced(encode_jpeg(image), "x", by(3)), Error);
-  EXPECT_THROW(decode_reduced(encode_jpeg(image), "x", by(0)), Error);
-  std::string cut = encode_jpeg(gradient_image(90, 80, 3));
-  cut.resize(cut.size() / 2);
-  EXPECT_THROW(decode_reduced(cut, "x", by(8)), Error);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 // jpeglib.h needs size_t and FILE declared before it.
 // clang-format off
 #include <jpeglib.h>
@@ -55,7 +54,7 @@ bool is_harmless(j_common_ptr info) {
 
 // After a warning (level -1) the library continues with pixels that it made up.
 void on_message(j_common_ptr info, int level) {
-  if (level < 0 && !(info->is_decompressor && is_harmless(info))) on_error(info);
+  if (level < 0 && !is_harmless(info)) on_error(info);
 }
 
 void on_scan(j_common_ptr info) {
@@ -76,14 +75,6 @@ void on_skip(j_decompress_ptr info, long count) {
   info->src->bytes_in_buffer -= static_cast<size_t>(count);
 }
 
-void set_error_handlers(JpegErrors& errors) {
-  errors.message[0] = 0;
-  jpeg_std_error(&errors.base);
-  errors.base.error_exit = on_error;
-  errors.base.output_message = [](j_common_ptr) {};
-  errors.base.emit_message = on_message;
-}
-
 // Adobe writes CMYK inverted: stored k and c mean 255 - ink. The product is rounded as v / 255.
 uint8_t ink_to_light(int stored_colour, int stored_black) {
   const int product = (255 - stored_colour) * stored_black + 128;
@@ -94,8 +85,10 @@ uint8_t ink_to_light(int stored_colour, int stored_black) {
 class JpegDecoder {
  public:
   explicit JpegDecoder(std::string_view bytes) {
-    set_error_handlers(errors_);
-    info_.err = &errors_.base;
+    info_.err = jpeg_std_error(&errors_.base);
+    errors_.base.error_exit = on_error;
+    errors_.base.output_message = [](j_common_ptr) {};
+    errors_.base.emit_message = on_message;
     jpeg_create_decompress(&info_);
     source_.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
     source_.bytes_in_buffer = bytes.size();
@@ -121,12 +114,6 @@ class JpegDecoder {
     return true;
   }
 
-  // Sides become 1 / reduction of the file's, rounded up.
-  void reduce(int64_t reduction) {
-    info_.scale_num = 1;
-    info_.scale_denom = static_cast<unsigned>(reduction);
-  }
-
   // Rows are appended as they come, so that a false claim of size costs only what the file fills.
   bool read_rows(std::vector<uint8_t>& row, std::vector<uint8_t>& pixels) {
     if (setjmp(errors_.jump)) return false;
@@ -143,9 +130,6 @@ class JpegDecoder {
 
   int64_t width() const { return info_.image_width; }
   int64_t height() const { return info_.image_height; }
-  // Once the rows are read.
-  int64_t read_width() const { return info_.output_width; }
-  int64_t read_height() const { return info_.output_height; }
   bool in_scans() { return jpeg_has_multiple_scans(&info_) != 0; }
   int64_t channels() const { return info_.out_color_space == JCS_GRAYSCALE ? 1 : 3; }
   const char* message() const { return errors_.message; }
@@ -166,47 +150,6 @@ class JpegDecoder {
   jpeg_progress_mgr progress_{};
   jpeg_decompress_struct info_{};
   bool ink_ = false;
-};
-
-class JpegEncoder {
- public:
-  JpegEncoder() {
-    set_error_handlers(errors_);
-    info_.err = &errors_.base;
-    jpeg_create_compress(&info_);
-  }
-  ~JpegEncoder() {
-    jpeg_destroy_compress(&info_);
-    std::free(buffer_);
-  }
-  JpegEncoder(const JpegEncoder&) = delete;
-  JpegEncoder& operator=(const JpegEncoder&) = delete;
-
-  bool encode(const Image& image, int quality) {
-    if (setjmp(errors_.jump)) return false;
-    jpeg_mem_dest(&info_, &buffer_, &size_);
-    info_.image_width = static_cast<JDIMENSION>(image.width);
-    info_.image_height = static_cast<JDIMENSION>(image.height);
-    info_.input_components = static_cast<int>(image.channels);
-    info_.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-    jpeg_set_defaults(&info_);
-    jpeg_set_quality(&info_, quality, TRUE);
-    jpeg_start_compress(&info_, TRUE);
-    while (info_.next_scanline < info_.image_height) {
-      auto* row = const_cast<JSAMPROW>(image.row(info_.next_scanline));
-      jpeg_write_scanlines(&info_, &row, 1);
-    }
-    jpeg_finish_compress(&info_);
-    return true;
-  }
-  std::string bytes() const { return {reinterpret_cast<const char*>(buffer_), size_}; }
-  const char* message() const { return errors_.message; }
-
- private:
-  JpegErrors errors_{};
-  jpeg_compress_struct info_{};
-  unsigned char* buffer_ = nullptr;
-  unsigned long size_ = 0;
 };
 
 [[noreturn]] void fail_damaged(const JpegDecoder& decoder, std::string_view name) {
@@ -233,37 +176,17 @@ int64_t jpeg_work(std::string_view bytes, std::string_view name, const ImageLimi
   return pixels * scans;
 }
 
-ReducedImage decode_jpeg(std::string_view bytes, std::string_view name, ChooseReduction choose,
-                         const ImageLimits& limits) {
+Image decode_jpeg(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
   JpegDecoder decoder(bytes);
   read_size(decoder, name, limits);
-  ReducedImage result{{}, decoder.width(), decoder.height()};
-  const int64_t reduction = choose(result.width, result.height);
-  if (reduction != 1 && reduction != 2 && reduction != 4 && reduction != 8) {
-    fail_usage("JPEGs are reduced by 1, 2, 4 or 8, not by ", reduction, ".");
-  }
-  decoder.reduce(reduction);
-  Image& image = result.image;
+  Image image;
+  image.width = decoder.width();
+  image.height = decoder.height();
   image.channels = decoder.channels();
-  const auto reduced = [&](int64_t side) { return (side + reduction - 1) / reduction; };
-  image.pixels.reserve(
-      static_cast<size_t>(reduced(result.width) * reduced(result.height) * image.channels));
+  image.pixels.reserve(static_cast<size_t>(image.width * image.height * image.channels));
   std::vector<uint8_t> row;
   if (!decoder.read_rows(row, image.pixels)) fail_damaged(decoder, name);
-  image.width = decoder.read_width();
-  image.height = decoder.read_height();
-  return result;
-}
-
-std::string encode_jpeg(const Image& image, int quality) {
-  if (image.width < 1 || image.height < 1 || (image.channels != 1 && image.channels != 3)) {
-    fail_usage("A JPEG needs at least one pixel and 1 or 3 channels, not ", image.width, "x",
-               image.height, "x", image.channels, ".");
-  }
-  if (quality < 1 || quality > 100) fail_usage("JPEG quality is 1 to 100, not ", quality, ".");
-  JpegEncoder encoder;
-  if (!encoder.encode(image, quality)) fail_usage("Cannot write a JPEG: ", encoder.message(), ".");
-  return encoder.bytes();
+  return image;
 }
 
 }  // namespace tost

@@ -17,9 +17,9 @@ struct JsonLimits {
   ErrorKind error = ErrorKind::kData;
 };
 
-// Throws an Error of the kind asked for: "WHERE is not JSON at line 2, column 7.", "WHERE is nested
-// deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is not
-// JSON. Memory is at most a constant times the text, whatever it holds.
+// Throws an Error of the kind `limits.error`: "WHERE is not JSON at line 2, column 7.", "WHERE is
+// nested deeper than 64 levels; …", "WHERE has the key 'x' twice in one object; …". A NUL byte is
+// not JSON. Memory is at most a constant times the text, whatever it holds.
 nlohmann::json parse_json(std::string_view text, const std::string& where,
                           const JsonLimits& limits = {});
 

@@ -3,8 +3,8 @@
 // which arguments.
 //
 // The tree is a flat list of values that refer to each other by number. Shared values are stored
-// once, circles are possible, and nothing about the tree recurses, not even its destruction; who
-// walks it has to remember where he has been. Text lies in the pickle's own bytes, which must
+// once, circles are possible, and nothing about the tree recurses, not even its destruction; code
+// that walks it must remember where it has been. Text points into the pickle's bytes, which must
 // outlive the tree.
 #pragma once
 
@@ -139,10 +139,5 @@ struct PickleLimits {
 // whatever goes over a limit.
 PickleTree read_pickle(std::string_view bytes, const std::string& where,
                        const PickleLimits& limits = {});
-
-// Throws a data Error where values lie in each other more than `most` deep by the longest path, or
-// where a dict has a key twice.
-void check_pickle_tree(const PickleTree& tree, const std::string& where, int64_t most);
-[[noreturn]] void fail_pickle(const std::string& where, size_t offset, const std::string& what);
 
 }  // namespace tost

@@ -98,46 +98,6 @@ class PngDecoder {
   int64_t raw_bytes_ = 0;
 };
 
-class PngEncoder {
- public:
-  PngEncoder() {
-    png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &errors_, on_error, on_warning);
-    if (png_ != nullptr) info_ = png_create_info_struct(png_);
-    if (info_ == nullptr) {
-      png_destroy_write_struct(&png_, &info_);
-      fail_data("Libpng could not start: out of memory.");
-    }
-  }
-  ~PngEncoder() { png_destroy_write_struct(&png_, &info_); }
-  PngEncoder(const PngEncoder&) = delete;
-  PngEncoder& operator=(const PngEncoder&) = delete;
-
-  bool encode(const Image& image, std::string& bytes) {
-    if (setjmp(png_jmpbuf(png_))) return false;
-    png_set_write_fn(
-        png_, &bytes,
-        [](png_structp png, png_bytep from, size_t count) {
-          static_cast<std::string*>(png_get_io_ptr(png))
-              ->append(reinterpret_cast<const char*>(from), count);
-        },
-        nullptr);
-    const int type = image.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB;
-    png_set_IHDR(png_, info_, static_cast<png_uint_32>(image.width),
-                 static_cast<png_uint_32>(image.height), 8, type, PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-    png_write_info(png_, info_);
-    for (int64_t y = 0; y < image.height; ++y) png_write_row(png_, image.row(y));
-    png_write_end(png_, info_);
-    return true;
-  }
-  const char* message() const { return errors_.message; }
-
- private:
-  PngErrors errors_{};
-  png_structp png_ = nullptr;
-  png_infop info_ = nullptr;
-};
-
 // Width and height straight from the IHDR chunk, so that a refusal can state them.
 void check_header(std::string_view bytes, std::string_view name, const ImageLimits& limits) {
   if (bytes.size() < 24 || bytes.substr(12, 4) != "IHDR") return;  // libpng will say what is wrong
@@ -190,9 +150,18 @@ std::string encode_png(const Image& image) {
     fail_usage("A PNG needs at least one pixel and 1 or 3 channels, not ", image.width, "x",
                image.height, "x", image.channels, ".");
   }
-  PngEncoder encoder;
-  std::string bytes;
-  if (!encoder.encode(image, bytes)) fail_usage("Cannot write a PNG: ", encoder.message(), ".");
+  png_image header{};
+  header.version = PNG_IMAGE_VERSION;
+  header.width = static_cast<png_uint_32>(image.width);
+  header.height = static_cast<png_uint_32>(image.height);
+  header.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(header), '\0');
+  png_alloc_size_t size = bytes.size();
+  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) ==
+      0) {
+    fail_usage("Cannot write a PNG: ", header.message, ".");
+  }
+  bytes.resize(size);
   return bytes;
 }
 

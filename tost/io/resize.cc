@@ -175,10 +175,6 @@ Filter filter_from_name(const std::string& name) {
              did_you_mean(name, {"bilinear", "bicubic"}));
 }
 
-std::string filter_name(Filter filter) {
-  return filter == Filter::kBilinear ? "bilinear" : "bicubic";
-}
-
 Image crop(const Image& image, const Box& box) {
   check_box(box, image.width, image.height);
   if (box.width == image.width && box.height == image.height) return image;

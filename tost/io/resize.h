@@ -11,7 +11,6 @@ enum class Filter { kBilinear, kBicubic };
 
 // "bilinear", "bicubic". A usage Error for any other name offers the nearest.
 Filter filter_from_name(const std::string& name);
-std::string filter_name(Filter filter);
 
 struct Box {
   int64_t x = 0;
@@ -20,7 +19,7 @@ struct Box {
   int64_t height = 0;
 };
 
-// The part of the image inside `box`, which must lie within it (usage Error).
+// The part of the image inside `box`, which must be within it (usage Error).
 Image crop(const Image& image, const Box& box);
 
 // Two passes, along rows and along columns, of a triangle or Keys cubic (a = -0.5) filter whose

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -125,8 +124,8 @@ std::string make_header(const std::vector<Item>& items,
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
-// Passes the file on in parts, one tensor at a time, so that saving never holds a second copy of
-// the whole.
+// Passes the file to `write` in parts, one tensor at a time, so that saving never holds a second
+// copy of the whole.
 template <class Write>
 void write_items(const std::vector<Item>& items, const std::map<std::string, std::string>& metadata,
                  const Write& write) {
@@ -154,20 +153,6 @@ SafetensorsFile load_one(const std::filesystem::path& path) {
                    path.string());
 }
 
-SafetensorsFile load_shards(const std::filesystem::path& index) {
-  SafetensorsFile all;
-  for (const auto& [name, listed] : read_safetensors_index(index).shards) {
-    const auto path = index.parent_path() / name;
-    SafetensorsFile shard = load_one(path);
-    std::set<std::string> held;
-    for (const auto& [tensor, value] : shard.tensors) held.insert(tensor);
-    check_shard(listed, held, path.string(), index.string());
-    all.tensors.merge(shard.tensors);
-    merge_shard_metadata(all.metadata, shard.metadata, path.string());
-  }
-  return all;
-}
-
 }  // namespace
 
 SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std::string& name) {
@@ -175,7 +160,8 @@ SafetensorsFile parse_safetensors(std::shared_ptr<std::string> bytes, const std:
 }
 
 SafetensorsFile load_safetensors(const std::filesystem::path& path) {
-  return is_safetensors_index(path) ? load_shards(path) : load_one(path);
+  return is_safetensors_index(path) ? read_shards(path, &SafetensorsFile::tensors, load_one)
+                                    : load_one(path);
 }
 
 std::string safetensors_bytes(const std::map<std::string, torch::Tensor>& tensors,

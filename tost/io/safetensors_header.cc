@@ -5,10 +5,12 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "tost/base/checked.h"
 #include "tost/base/error.h"
+#include "tost/io/safe_text.h"
 #include "tost/io/torch_dtype.h"
 
 namespace tost {
@@ -16,228 +18,165 @@ namespace {
 
 constexpr size_t kMaxRank = 64;  // what torch's iterators take
 
-// Names may hold anything; a message shows the beginning.
-std::string shown(const std::string& name) {
-  std::string text = name.substr(0, 100);
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) c = '?';
-  }
-  return "'" + text + (name.size() > 100 ? "…'" : "'");
-}
-
-// Fills `header.entries` and `header.metadata`; checks structure and types, not sizes. Throws data
-// Errors.
-class SafetensorsSax : public nlohmann::json::json_sax_t {
- public:
-  SafetensorsSax(SafetensorsHeader& header, const std::string& file)
-      : header_(header), file_(file) {}
-
-  bool null() override {
-    if (expect_ != Expect::kMetadataObject) fail_unexpected("null");
-    expect_ = Expect::kTensorName;  // the reference takes it for absent metadata
-    return true;
-  }
-
-  bool boolean(bool) override { fail_unexpected("a boolean"); }
-
-  bool number_integer(number_integer_t) override { fail_unexpected("a negative number"); }
-
-  bool number_unsigned(number_unsigned_t value) override {
-    if (expect_ != Expect::kShapeNumber && expect_ != Expect::kOffsetsNumber)
-      fail_unexpected("a number");
-    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      fail_unexpected(cat("the impossible size ", value));
-    }
-    const auto size = static_cast<int64_t>(value);
-    if (expect_ == Expect::kShapeNumber) {
-      if (entry_->shape.size() == kMaxRank) fail(shown(name_) + " has more than 64 dimensions");
-      entry_->shape.push_back(size);
-      return true;
-    }
-    if (offsets_ == 2) fail_unexpected("a third one");
-    (offsets_ == 0 ? entry_->begin : entry_->end) = size;
-    ++offsets_;
-    return true;
-  }
-
-  bool number_float(number_float_t, const string_t&) override {
-    fail_unexpected("a number that is not whole or too large");
-  }
-
-  bool string(string_t& value) override {
-    if (expect_ == Expect::kMetadataValue) {
-      header_.metadata[name_] = std::move(value);
-      expect_ = Expect::kMetadataKey;
-      return true;
-    }
-    if (expect_ != Expect::kDtype) fail_unexpected("a string");
-    if (safetensors_dtype_bytes(value) == 0) {
-      fail_data("'", file_, "': tensor ", shown(name_), " has the type ", shown(value),
-                ", which is none of those this program reads.");
-    }
-    entry_->dtype = std::move(value);
-    expect_ = Expect::kField;
-    return true;
-  }
-
-  bool binary(binary_t&) override { fail_unexpected("binary data"); }
-
-  bool start_object(size_t) override {
-    switch (expect_) {
-      case Expect::kRoot:
-        expect_ = Expect::kTensorName;
-        return true;
-      case Expect::kMetadataObject:
-        expect_ = Expect::kMetadataKey;
-        return true;
-      case Expect::kTensorObject:
-        expect_ = Expect::kField;
-        return true;
-      default:
-        fail_unexpected("an object");
-    }
-  }
-
-  bool key(string_t& name) override {
-    if (expect_ == Expect::kField) {
-      start_field(name);
-      return true;
-    }
-    name_ = std::move(name);
-    if (expect_ == Expect::kMetadataKey) {
-      if (header_.metadata.count(name_) != 0) fail("metadata " + shown(name_) + " appears twice");
-      expect_ = Expect::kMetadataValue;
-    } else if (name_ == "__metadata__") {
-      if (has_metadata_) fail("__metadata__ appears twice");
-      has_metadata_ = true;
-      expect_ = Expect::kMetadataObject;
-    } else {
-      const auto [place, fresh] = header_.entries.try_emplace(name_);
-      if (!fresh) fail("tensor " + shown(name_) + " appears twice");
-      entry_ = &place->second;
-      has_dtype_ = has_shape_ = false;
-      offsets_ = -1;
-      expect_ = Expect::kTensorObject;
-    }
-    return true;
-  }
-
-  bool end_object() override {
-    if (expect_ == Expect::kField) {
-      const char* lacking = !has_dtype_ ? "dtype" : !has_shape_ ? "shape" : "data_offsets";
-      if (!has_dtype_ || !has_shape_ || offsets_ < 0)
-        fail("tensor " + shown(name_) + " lacks " + lacking);
-      expect_ = Expect::kTensorName;
-    } else if (expect_ == Expect::kMetadataKey) {
-      expect_ = Expect::kTensorName;
-    } else {
-      expect_ = Expect::kNothing;
-    }
-    return true;
-  }
-
-  bool start_array(size_t) override {
-    if (expect_ == Expect::kShape) {
-      expect_ = Expect::kShapeNumber;
-    } else if (expect_ == Expect::kOffsets) {
-      offsets_ = 0;
-      expect_ = Expect::kOffsetsNumber;
-    } else {
-      fail_unexpected("a list");
-    }
-    return true;
-  }
-
-  bool end_array() override {
-    if (expect_ == Expect::kOffsetsNumber && offsets_ != 2) {
-      fail_unexpected(cat(offsets_, " of them"));
-    }
-    expect_ = Expect::kField;
-    return true;
-  }
-
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    fail(cat("its header is not JSON at byte ", position));
-  }
-
- private:
-  // What the next event may be.
-  enum class Expect {
-    kRoot,            // the outermost object
-    kTensorName,      // key of the outermost object, or its end
-    kMetadataObject,  // value of __metadata__
-    kMetadataKey,     // or its end
-    kMetadataValue,
-    kTensorObject,
-    kField,  // key of a tensor's object, or its end
-    kDtype,
-    kShape,        // the array itself
-    kShapeNumber,  // or its end
-    kOffsets,
-    kOffsetsNumber,
-    kNothing,
-  };
-
-  [[noreturn]] void fail(const std::string& what) const {
-    fail_data("'", file_, "' is not a valid safetensors file: ", what, ".");
-  }
-
-  [[noreturn]] void fail_unexpected(const std::string& found) const {
-    const std::string where = name_.empty() ? "the header" : shown(name_);
-    switch (expect_) {
-      case Expect::kRoot:
-        fail("the header must be a JSON object, found " + found);
-      case Expect::kMetadataObject:
-        fail("__metadata__ must be an object of strings, found " + found);
-      case Expect::kMetadataValue:
-        fail("metadata " + where + " must be a string, found " + found);
-      case Expect::kDtype:
-        fail("the dtype of " + where + " must be a string, found " + found);
-      case Expect::kShape:
-      case Expect::kShapeNumber:
-        fail("the shape of " + where + " must be a list of integers, found " + found);
-      case Expect::kOffsets:
-      case Expect::kOffsetsNumber:
-        fail("the data_offsets of " + where + " must be two integers, found " + found);
-      default:
-        fail(where + " must be an object with dtype, shape and data_offsets, found " + found);
-    }
-  }
-
-  void start_field(const std::string& field) {
-    const auto once = [&](bool seen) {
-      if (seen) fail("tensor " + shown(name_) + " has '" + field + "' twice");
-    };
-    if (field == "dtype") {
-      once(has_dtype_);
-      has_dtype_ = true;
-      expect_ = Expect::kDtype;
-    } else if (field == "shape") {
-      once(has_shape_);
-      has_shape_ = true;
-      expect_ = Expect::kShape;
-    } else if (field == "data_offsets") {
-      once(offsets_ >= 0);
-      expect_ = Expect::kOffsets;
-    } else {
-      fail("tensor " + shown(name_) + " has the unknown field " + shown(field));
-    }
-  }
-
-  SafetensorsHeader& header_;
-  const std::string& file_;
-  Expect expect_ = Expect::kRoot;
-  std::string name_;  // tensor or metadata key being read
-  SafetensorsEntry* entry_ = nullptr;
-  bool has_metadata_ = false, has_dtype_ = false, has_shape_ = false;
-  int offsets_ = -1;  // numbers read, -1 before the array
-};
-
-static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
-
 [[noreturn]] void fail_invalid(const std::string& file, const std::string& what) {
   fail_data("'", file, "' is not a valid safetensors file: ", what, ".");
 }
+
+// Fills a header from the events of the JSON parser; checks structure and types, not sizes. Nothing
+// that is not expected is stored, so that memory is bounded by the text.
+class HeaderReader {
+ public:
+  explicit HeaderReader(const std::string& file) : file_(file) {}
+
+  SafetensorsHeader read(std::string_view text) {
+    try {
+      (void)json::parse(text, [this](int depth, Event event, json& value) {
+        take(depth, event, value);
+        return event != Event::object_end;
+      });
+    } catch (const json::parse_error& error) {
+      fail(cat("its header is not JSON at byte ", error.byte));
+    } catch (const json::exception&) {
+      fail("its header holds a number that is too large");
+    }
+    return std::move(header_);
+  }
+
+ private:
+  using json = nlohmann::json;
+  using Event = json::parse_event_t;
+
+  [[noreturn]] void fail(const std::string& what) const { fail_invalid(file_, what); }
+
+  // `depth` is the number of objects and lists around what was found.
+  [[noreturn]] void fail_unexpected(int depth, const std::string& found) const {
+    const std::string name = shown(name_, kMostShown), key = shown(field_, kMostShown);
+    if (depth == 1) {
+      fail(cat(in_metadata_ ? "__metadata__ must be an object of strings"
+                            : name + " must be an object with dtype, shape and data_offsets",
+               ", found ", found));
+    }
+    if (in_metadata_) fail(cat("metadata ", key, " must be a string, found ", found));
+    const char* wanted = field_ == "dtype"   ? "a string"
+                         : field_ == "shape" ? "a list of integers"
+                                             : "two integers";
+    fail(cat("the ", field_, " of ", name, " must be ", wanted, ", found ", found));
+  }
+
+  void take(int depth, Event event, json& value) {
+    switch (event) {
+      case Event::key:
+        return depth == 1 ? begin_entry(value.get<std::string>())
+                          : begin_field(value.get<std::string>());
+      case Event::object_start:
+        if (depth > 1) fail_unexpected(depth, "an object");
+        return;
+      case Event::array_start:
+        if (depth != 2 || in_metadata_ || field_ == "dtype") fail_unexpected(depth, "a list");
+        return numbers_.clear();
+      case Event::value:
+        return take_value(depth, value);
+      case Event::array_end:
+        return finish_list();
+      case Event::object_end:
+        if (depth == 1 && !in_metadata_) check_complete();
+    }
+  }
+
+  void begin_entry(std::string name) {
+    name_ = std::move(name);
+    fields_.clear();
+    in_metadata_ = name_ == "__metadata__";
+    if (in_metadata_) {
+      if (has_metadata_) fail("__metadata__ appears twice");
+      has_metadata_ = true;
+      return;
+    }
+    const auto [place, fresh] = header_.entries.try_emplace(name_);
+    if (!fresh) fail(cat("tensor ", shown(name_, kMostShown), " appears twice"));
+    entry_ = &place->second;
+  }
+
+  void begin_field(std::string field) {
+    field_ = std::move(field);
+    const std::string name = shown(name_, kMostShown), key = shown(field_, kMostShown);
+    const bool known = field_ == "dtype" || field_ == "shape" || field_ == "data_offsets";
+    if (!in_metadata_ && !known) fail(cat("tensor ", name, " has the unknown field ", key));
+    if (fields_.insert(field_).second) return;
+    fail(in_metadata_ ? cat("metadata ", key, " appears twice")
+                      : cat("tensor ", name, " has ", key, " twice"));
+  }
+
+  void take_value(int depth, const json& value) {
+    if (depth == 1 && in_metadata_ && value.is_null()) return;  // as absent in the reference
+    if (depth == 3) return take_number(value);
+    if (depth == 1 || !value.is_string() || (!in_metadata_ && field_ != "dtype")) {
+      fail_unexpected(depth, kind_of(value));
+    }
+    const auto& text = value.get_ref<const std::string&>();
+    if (in_metadata_) {
+      header_.metadata[field_] = text;
+      return;
+    }
+    if (safetensors_dtype_bytes(text) == 0) {
+      fail_data("'", file_, "': tensor ", shown(name_, kMostShown), " has the type ",
+                shown(text, kMostShown), ", which is none of those this program reads.");
+    }
+    entry_->dtype = text;
+  }
+
+  void take_number(const json& value) {
+    if (!value.is_number_unsigned()) fail_unexpected(3, kind_of(value));
+    const auto number = value.get<uint64_t>();
+    if (number > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      fail_unexpected(3, cat("the impossible size ", number));
+    }
+    if (field_ == "shape" && numbers_.size() == kMaxRank) {
+      fail(cat(shown(name_, kMostShown), " has more than ", kMaxRank, " dimensions"));
+    }
+    if (field_ != "shape" && numbers_.size() == 2) fail_unexpected(3, "a third one");
+    numbers_.push_back(static_cast<int64_t>(number));
+  }
+
+  void finish_list() {
+    if (field_ == "shape") {
+      entry_->shape = numbers_;
+      return;
+    }
+    if (numbers_.size() != 2) fail_unexpected(2, cat(numbers_.size(), " of them"));
+    entry_->begin = numbers_[0];
+    entry_->end = numbers_[1];
+  }
+
+  void check_complete() const {
+    for (const char* field : {"dtype", "shape", "data_offsets"}) {
+      if (!fields_.contains(field)) {
+        fail(cat("tensor ", shown(name_, kMostShown), " lacks ", field));
+      }
+    }
+  }
+
+  static std::string kind_of(const json& value) {
+    if (value.is_null()) return "null";
+    if (value.is_boolean()) return "a boolean";
+    if (value.is_string()) return "a string";
+    if (value.is_number_unsigned()) return "a number";
+    return value.is_number_float() ? "a number that is not whole or too large"
+                                   : "a negative number";
+  }
+
+  static constexpr size_t kMostShown = 100;
+
+  const std::string& file_;
+  SafetensorsHeader header_;
+  std::string name_, field_;  // of a tensor and its field, or __metadata__ and its key
+  bool in_metadata_ = false, has_metadata_ = false;
+  SafetensorsEntry* entry_ = nullptr;
+  std::set<std::string> fields_;  // of the object being read
+  std::vector<int64_t> numbers_;  // of the list being read
+};
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 // The JSON between the length and the data.
 std::string_view header_text(std::string_view bytes, int64_t file_bytes, const std::string& file) {
@@ -311,9 +250,7 @@ int64_t safetensors_dtype_bytes(std::string_view dtype) {
 SafetensorsHeader parse_safetensors_header(std::string_view bytes, int64_t file_bytes,
                                            const std::string& file) {
   const auto text = header_text(bytes, file_bytes, file);
-  SafetensorsHeader header;
-  SafetensorsSax sax(header, file);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &sax);
+  SafetensorsHeader header = HeaderReader(file).read(text);
   header.data_offset = static_cast<int64_t>(text.size()) + 8;
   for (const auto& [name, entry] : header.entries) check_size(name, entry, file);
   check_tiling(header, file_bytes - header.data_offset, file);

@@ -99,4 +99,21 @@ void merge_shard_metadata(std::map<std::string, std::string>& all,
   }
 }
 
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& file) {
+  if (is_safetensors_index(file)) {
+    return read_shards(file, &SafetensorsHeader::entries, read_safetensors_header);
+  }
+  InputFile in(file);
+  std::string bytes(8, '\0');
+  bytes.resize(in.read(bytes.data(), 8));
+  uint64_t length = 0;
+  for (size_t i = bytes.size(); i-- > 0;) length = length << 8 | uint8_t(bytes[i]);
+  // Beyond the limit nothing is read: the parser refuses the length itself.
+  if (bytes.size() == 8 && length <= uint64_t(kMaxSafetensorsHeader)) {
+    bytes.resize(8 + std::min(uint64_t(std::max<int64_t>(in.size() - 8, 0)), length));
+    bytes.resize(8 + in.read(bytes.data() + 8, bytes.size() - 8));
+  }
+  return parse_safetensors_header(bytes, in.size(), file.string());
+}
+
 }  // namespace tost

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "tost/io/safetensors_header.h"
+
 namespace tost {
 
 inline constexpr char kSafetensorsIndexFile[] = "model.safetensors.index.json";
@@ -24,7 +26,7 @@ bool is_safetensors_index(const std::filesystem::path& file);
 
 // Strict: throws a data Error naming `where` unless it is an object of "weight_map" and perhaps
 // "metadata" (an object; what it holds is not used), no key is there twice, the map is not empty,
-// and every shard is a plain name ending in .safetensors, so that it lies in the folder of the
+// and every shard is a plain name ending in .safetensors, so that it is in the folder of the
 // index.
 SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& where);
 
@@ -42,5 +44,28 @@ void check_shard(const std::set<std::string>& listed, const std::set<std::string
 void merge_shard_metadata(std::map<std::string, std::string>& all,
                           const std::map<std::string, std::string>& metadata,
                           const std::string& shard);
+
+// All shards of an index together: `read` gives those of one path, with the tensors by name in
+// `member` and with `metadata`. Throws a data Error if they do not belong together.
+template <class File, class Tensors, class Read>
+File read_shards(const std::filesystem::path& index, Tensors File::*member, const Read& read) {
+  File all;
+  for (const auto& [name, listed] : read_safetensors_index(index).shards) {
+    const std::filesystem::path path = index.parent_path() / name;
+    File shard = read(path);
+    std::set<std::string> held;
+    for (const auto& [tensor, value] : shard.*member) held.insert(tensor);
+    check_shard(listed, held, path.string(), index.string());
+    (all.*member).merge(shard.*member);
+    merge_shard_metadata(all.metadata, shard.metadata, path.string());
+  }
+  return all;
+}
+
+// The header of a file, without reading a tensor. `file` may also be an index of shards: then the
+// entries of all shards and their metadata together, `begin` and `end` counting in each shard and
+// data_offset being 0. Throws the data Errors of parse_safetensors_header, and one for a file that
+// cannot be read, or shards that do not belong together, as load_safetensors does.
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& file);
 
 }  // namespace tost

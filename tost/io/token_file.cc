@@ -36,10 +36,6 @@ TokenFormat format_of(std::string_view bytes, const std::string& path) {
 }
 
 void check_header(std::string_view bytes, const std::string& path) {
-  if (!has_magic(bytes, kTokenMagic)) {
-    fail_data("'", path, "' is not a token file of llm.c: it does not begin with the number ",
-              kTokenMagic, ".");
-  }
   if (bytes.size() < kTokenHeaderBytes) {
     fail_data("'", path, "' has ", bytes.size(), " bytes, fewer than the header of ",
               kTokenHeaderBytes, " of llm.c's token files; it is truncated.");
@@ -66,15 +62,13 @@ TokenFormat token_format_from_name(const std::string& name) {
              did_you_mean(name, names));
 }
 
-TokenFile::TokenFile(const std::filesystem::path& path, std::optional<TokenFormat> format)
-    : path_(path), map_(path) {
+TokenFile::TokenFile(const std::filesystem::path& path) : path_(path), map_(path) {
   std::string_view bytes = map_.bytes();
   if (bytes.size() % 2 != 0) {
     fail_data("'", path.string(), "' has ", bytes.size(),
               " bytes, an odd number; a file of 16-bit tokens is truncated or something else.");
   }
-  format_ = format == TokenFormat::kNanoGpt ? *format : format_of(bytes, path.string());
-  if (format) format_ = *format;
+  format_ = format_of(bytes, path.string());
   if (format_ == TokenFormat::kLlmC) {
     check_header(bytes, path.string());
     bytes.remove_prefix(kTokenHeaderBytes);

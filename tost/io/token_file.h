@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,11 +31,10 @@ inline constexpr int64_t kMaxTokenFileVocab = 65'536;
 // A token file, mapped into memory. Immutable.
 class TokenFile {
  public:
-  // The format is told by llm.c's magic number, or demanded by `format`. Throws a data Error naming
-  // the file for: an odd size, no tokens, another magic number than demanded, another version, a
-  // count that is not that of the file, 32-bit tokens (unless nanoGPT's format is demanded).
-  explicit TokenFile(const std::filesystem::path& path,
-                     std::optional<TokenFormat> format = std::nullopt);
+  // Files with llm.c's magic number are of its format, others of nanoGPT's. Throws a data Error
+  // naming the file for: an odd size, no tokens, another version, a count that is not that of the
+  // file, 32-bit tokens.
+  explicit TokenFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   TokenFormat format() const { return format_; }

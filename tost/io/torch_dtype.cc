@@ -18,14 +18,14 @@ constexpr TorchDtypeInfo kDtypes[] = {
     {kUInt16, "uint16", "", 2, "", "U16"},
     {kUInt8, "uint8", "", 1, "ByteStorage", "U8"},
     {kBool, "bool", "", 1, "BoolStorage", "BOOL"},
-    {kComplex128, "complex128", "cdouble", 16, "ComplexDoubleStorage", ""},
-    {kComplex64, "complex64", "cfloat", 8, "ComplexFloatStorage", ""},
-    {kComplex32, "complex32", "chalf", 4, "", ""},
     {kFloat8E5m2, "float8_e5m2", "", 1, "", "F8_E5M2"},
     {kFloat8E4m3fn, "float8_e4m3fn", "", 1, "", "F8_E4M3"},
     {kFloat8E5m2fnuz, "float8_e5m2fnuz", "", 1, "", ""},
     {kFloat8E4m3fnuz, "float8_e4m3fnuz", "", 1, "", ""},
     {kFloat8E8m0fnu, "float8_e8m0fnu", "", 1, "", ""},
+    {kComplex128, "complex128", "cdouble", 16, "ComplexDoubleStorage", ""},
+    {kComplex64, "complex64", "cfloat", 8, "ComplexFloatStorage", ""},
+    {kComplex32, "complex32", "chalf", 4, "", ""},
     {kFloat4E2m1fnX2, "float4_e2m1fn_x2", "", 1, "", ""},
     {kQInt8, "qint8", "", 1, "QInt8Storage", ""},
     {kQUInt8, "quint8", "", 1, "QUInt8Storage", ""},
@@ -63,25 +63,6 @@ const TorchDtypeInfo* find_safetensors_dtype(std::string_view name) {
     if (!name.empty() && name == info.safetensors) return &info;
   }
   return nullptr;
-}
-
-bool is_real(TorchDtype dtype) {
-  switch (dtype) {
-    case TorchDtype::kComplex128:
-    case TorchDtype::kComplex64:
-    case TorchDtype::kComplex32:
-    case TorchDtype::kFloat4E2m1fnX2:
-    case TorchDtype::kQInt8:
-    case TorchDtype::kQUInt8:
-    case TorchDtype::kQInt32:
-    case TorchDtype::kQUInt4x2:
-    case TorchDtype::kQUInt2x4:
-    case TorchDtype::kBits8:
-    case TorchDtype::kBits16:
-      return false;
-    default:
-      return true;
-  }
 }
 
 }  // namespace tost

@@ -20,15 +20,15 @@ enum class TorchDtype : uint8_t {
   kUInt16,
   kUInt8,
   kBool,
-  kComplex128,
-  kComplex64,
-  kComplex32,
   kFloat8E5m2,
   kFloat8E4m3fn,
   kFloat8E5m2fnuz,
   kFloat8E4m3fnuz,
-  kFloat8E8m0fnu,
-  kFloat4E2m1fnX2,  // two numbers a byte
+  kFloat8E8m0fnu,  // the last one whose elements are single real numbers
+  kComplex128,
+  kComplex64,
+  kComplex32,
+  kFloat4E2m1fnX2,  // two numbers a byte; tensors of the types after this are not made
   kQInt8,
   kQUInt8,
   kQInt32,
@@ -53,7 +53,9 @@ const TorchDtypeInfo* find_torch_dtype(std::string_view name);
 const TorchDtypeInfo* find_torch_storage(std::string_view storage_class);
 const TorchDtypeInfo* find_safetensors_dtype(std::string_view name);
 
-// Whether its elements are numbers of their own: not the complex, quantised, 4-bit and raw types.
-bool is_real(TorchDtype dtype);
+// Not the complex, quantised, 4-bit and raw types.
+inline bool is_real(TorchDtype dtype) {
+  return dtype <= TorchDtype::kFloat8E8m0fnu;
+}
 
 }  // namespace tost

@@ -34,7 +34,7 @@ struct TorchStorageRef {
 };
 
 // Elements offset + sum(index * stride) of a storage, for every index within `shape`; all of them
-// lie inside of the storage.
+// are inside the storage.
 struct TorchTensor {
   TorchDtype dtype = TorchDtype::kFloat32;
   std::vector<int64_t> shape, strides;  // >= 0, as many of each, at most 64; strides in elements
@@ -95,8 +95,10 @@ bool looks_like_torch_file(std::string_view bytes);
 
 [[noreturn]] void fail_torch(const std::string& file, const std::string& what);
 
-// Every tensor among the objects of the tree, checked against its storage.
-std::unordered_map<PickleId, TorchTensor> rebuild_tensors(const TorchParts& parts,
-                                                          const std::string& file);
+// Whether torch.load could make what has this name without running anything but constructors of
+// plain data: torch's tensors, storages and types, numpy's arrays, and the containers and numbers
+// of Python. A name that is not in this list need not be harmful, but nothing is known in its
+// favour.
+bool is_harmless_name(std::string_view module, std::string_view name);
 
 }  // namespace tost

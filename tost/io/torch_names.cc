@@ -1,8 +1,7 @@
-#include "tost/io/torch_names.h"
-
+// The classes and functions that checkpoints name.
 #include <string>
 
-#include "tost/io/torch_dtype.h"
+#include "tost/io/torch_file.h"
 
 namespace tost {
 namespace {

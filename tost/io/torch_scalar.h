@@ -24,14 +24,14 @@ inline constexpr auto kScalarTypes = [] {
                     UInt16,
                     Byte,
                     Bool,
-                    ComplexDouble,
-                    ComplexFloat,
-                    ComplexHalf,
                     Float8_e5m2,
                     Float8_e4m3fn,
                     Float8_e5m2fnuz,
                     Float8_e4m3fnuz,
                     Float8_e8m0fnu,
+                    ComplexDouble,
+                    ComplexFloat,
+                    ComplexHalf,
                     Float4_e2m1fn_x2};
 }();
 static_assert(kScalarTypes.size() == size_t(TorchDtype::kFloat4E2m1fnX2) + 1);

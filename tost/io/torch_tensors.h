@@ -11,8 +11,8 @@
 
 namespace tost {
 
-// Makes tensors that lie in the mapped file itself and keep it alive; where the file does not align
-// a storage (the legacy layout), in one copy of it. Tensors that shared a storage when they were
+// Makes tensors that point into the mapped file and keep it alive; a storage that the file does not
+// align is copied once. Tensors that shared a storage when they were
 // saved share it here, so tied weights stay tied. Writing to a tensor never reaches the file.
 class TorchTensorReader {
  public:

@@ -37,78 +37,55 @@ bool can_hold_tensors(PickleKind kind) {
          kind == PickleKind::kObject;
 }
 
-// Walks from container to container, the name of the current one always in one string.
+// Recurses as deep as values are nested, which PickleLimits::depth limits.
 class TensorLister {
  public:
   explicit TensorLister(const TorchFile& file)
-      : file_(file), tree_(file.tree()), entered_(tree_.size()), read_(tree_.size()) {}
+      : file_(file), tree_(file.tree()), entered_(tree_.size()) {}
 
   std::vector<NamedTorchTensor> run(PickleId from) {
-    visit(from, [] { return std::string(); });
-    while (!open_.empty()) {
-      Container& at = open_.back();
-      name_.resize(at.name_size);
-      const size_t step = at.pairs ? 2 : 1, i = at.next;
-      if (i + step > at.items.size()) {
-        open_.pop_back();
-        continue;
-      }
-      at.next += step;
-      if (at.pairs) {
-        const PickleId key = at.items[i];
-        visit(at.items[i + 1], [&] { return key_name(tree_, key); });
-      } else {
-        visit(at.items[i], [&] { return cat(i); });
-      }
-    }
+    visit(from);
     return std::move(found_);
   }
 
  private:
-  struct Container {
-    std::vector<PickleId> items;
-    bool pairs;
-    size_t name_size;
-    size_t next = 0;
-  };
-
-  // `part` makes the name's last part, where one is needed.
-  template <class Part>
-  void visit(PickleId id, const Part& part) {
-    if (!can_hold_tensors(tree_[id].kind)) return;
-    const TorchTensor* tensor = file_.tensor(id);
-    if (tensor == nullptr && !enter(id)) return;
-    const std::string last = part();
-    if (!name_.empty()) name_ += '.';
-    name_ += last;
-    if (name_.size() > kMaxName) name_.resize(kMaxName);
-    if (tensor != nullptr) {
-      keep(id, tensor);
-    } else {
-      open_.back().name_size = name_.size();
-    }
-  }
-
-  // False where the value was entered before or holds nothing.
-  bool enter(PickleId id) {
-    if (entered_[id]) return false;
+  // `name_` is that of the value.
+  void visit(PickleId id) {
+    if (const TorchTensor* tensor = file_.tensor(id)) return add(id, tensor);
+    if (!can_hold_tensors(tree_[id].kind) || entered_[id]) return;
     entered_[id] = true;
-    Container container{{}, true, 0};
-    const PickleId holder = fields_holder(tree_, id);
-    if (!read_[holder]) {  // many objects may have one state
-      read_[holder] = true;
-      container.items = torch_fields(tree_, id);
+    const std::vector<PickleId> fields = take_fields(id);
+    for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+      visit_part(fields[i + 1], [&] { return key_name(tree_, fields[i]); });
     }
-    if (container.items.empty() && !tree_.is(id, PickleKind::kDict)) {
-      container.pairs = false;
-      tree_.append_children(id, container.items);
+    if (!fields.empty()) return;
+    std::vector<PickleId> children;
+    tree_.append_children(id, children);
+    for (size_t i = 0; i < children.size(); ++i) {
+      visit_part(children[i], [&] { return cat(i); });
     }
-    if (container.items.empty()) return false;
-    open_.push_back(std::move(container));
-    return true;
   }
 
-  void keep(PickleId id, const TorchTensor* tensor) {
+  // `part` makes the last part of the name, which values without tensors do not need.
+  template <class Part>
+  void visit_part(PickleId id, const Part& part) {
+    if (!can_hold_tensors(tree_[id].kind) || entered_[id]) return;
+    const size_t size = name_.size();
+    name_ += cat(name_.empty() ? "" : ".", part());
+    if (name_.size() > kMaxName) name_.resize(kMaxName);
+    visit(id);
+    name_.resize(size);
+  }
+
+  // Empty if they were taken before: many objects may have one state.
+  std::vector<PickleId> take_fields(PickleId id) {
+    const PickleId holder = fields_holder(tree_, id);
+    if (holder != id && entered_[holder]) return {};
+    entered_[holder] = true;
+    return torch_fields(tree_, id);
+  }
+
+  void add(PickleId id, const TorchTensor* tensor) {
     names_ += name_.size();
     if (found_.size() >= kMaxTensors || names_ > kMaxNames) {
       fail_data("'", file_.name(), "' names more than ", kMaxTensors,
@@ -119,8 +96,7 @@ class TensorLister {
 
   const TorchFile& file_;
   const PickleTree& tree_;
-  std::vector<bool> entered_, read_;  // containers; those whose fields were taken
-  std::vector<Container> open_;       // the way to where it is
+  std::vector<bool> entered_;
   std::string name_;
   std::vector<NamedTorchTensor> found_;
   size_t names_ = 0;

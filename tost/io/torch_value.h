@@ -28,7 +28,7 @@ struct NamedTorchTensor {
 };
 
 // Every tensor that can be reached from `from`, in order. A container that several paths lead to is
-// entered by the first alone, so that time is linear in the file; names are cut after 1024 bytes.
+// entered only by the first, so that time is linear in the file; names are cut after 1024 bytes.
 // Throws a data Error beyond 200,000 tensors or 64 MiB of names.
 std::vector<NamedTorchTensor> list_torch_tensors(const TorchFile& file, PickleId from);
 

@@ -14,7 +14,7 @@ constexpr uint64_t kEndMark = 0x06054b50, kEnd64Mark = 0x06064b50, kLocatorMark 
 constexpr uint64_t kLocalSize = 30, kRecordSize = 46, kEndSize = 22;
 constexpr uint64_t kEnd64Size = 56, kLocatorSize = 20;
 constexpr uint64_t kHasDescriptor = 1 << 3, kEncrypted = 1 | 1 << 6 | 1 << 13;
-constexpr uint64_t kElsewhere = 0xffffffff;  // a size or an offset stands in the zip64 field
+constexpr uint64_t kElsewhere = 0xffffffff;  // a size or an offset is in the zip64 field
 
 [[noreturn]] void fail_zip(const std::string& file, const std::string& what) {
   fail_data("'", file, "' is not a valid torch archive: ", what, ".");
@@ -24,7 +24,7 @@ constexpr uint64_t kElsewhere = 0xffffffff;  // a size or an offset stands in th
 struct Record {
   std::string_view name, bytes;
   uint64_t flags = 0, method = 0, crc = 0, stored = 0, size = 0;
-  uint64_t extra = 0, end = 0;  // where its extra fields lie, which are its last part
+  uint64_t extra = 0, end = 0;  // of its extra fields, which are its last part
   uint64_t header = 0;          // where the local header begins
 };
 
@@ -63,7 +63,7 @@ class ZipReader {
     return value;
   }
 
-  // The end record stands at the end of the file; only a comment could follow it.
+  // The end record is at the end of the file; only a comment could follow it.
   uint64_t find_end() const {
     if (bytes_.size() < kEndSize) fail("it is too short to be one");
     const uint64_t at = bytes_.size() - kEndSize;

@@ -56,9 +56,9 @@ TrainResult go(const TrainRun& run, RunMode mode, const LoopConfig& loop, TrainT
 }
 
 // After a failure, which is the one to be told of.
-void put_back(std::optional<RunFolder>& folder, TrainListener& listener) {
+void restore_replaced(std::optional<RunFolder>& folder, TrainListener& listener) {
   try {
-    if (folder && folder->settle())
+    if (folder && folder->finish())
       listener.on_message("The run that was to be replaced is back in its place.");
   } catch (const std::exception& error) {
     listener.on_message(error.what());
@@ -211,14 +211,14 @@ TrainResult train_here(const TrainRun& run, TrainListener& listener,
       write_file_atomic(run.out / kModelInfoFile, prepared.model);
     });
     TrainResult result = go(run, found.mode, prepared.loop, *prepared.task, listener, stop);
-    if (folder) result.put_back = folder->settle();
+    if (folder) result.replaced_restored = folder->finish();
     return result;
   } catch (const DataTimeout&) {
     (void)prepared.task.release();  // a thread that cannot be ended still reads from it
-    put_back(folder, listener);
+    restore_replaced(folder, listener);
     throw;
   } catch (...) {
-    put_back(folder, listener);
+    restore_replaced(folder, listener);
     throw;
   }
 }

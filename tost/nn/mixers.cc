@@ -104,7 +104,7 @@ constexpr std::array kMixers{
     MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
 };
 
-// Names of files and flags of version 0.1.0: what they are called here; "" was dropped, null never
+// Names in files and flags of earlier builds of 0.1.0: what they are called here; "" was dropped, null never
 // was there.
 struct OldName {
   std::string_view name;
@@ -136,8 +136,8 @@ std::string in_use(const std::string& name, const char* OldName::*direction) {
 [[noreturn]] void fail_name(const std::string& name, const char* OldName::*direction,
                             const char* kind, const std::vector<std::string>& names) {
   if (new_name(name, direction) != nullptr) {
-    fail_usage("The ", kind, " '", name, "' was dropped; tost 0.1.0 is the last version that ",
-               "reads it. The mixers are ", join(names, ", "), ".");
+    fail_usage("The ", kind, " '", name, "' was dropped; only earlier builds of tost 0.1.0 ",
+               "read it. The mixers are ", join(names, ", "), ".");
   }
   fail_usage("There is no ", kind, " '", name, "'; the mixers are ", join(names, ", "), ".",
              did_you_mean(name, names));

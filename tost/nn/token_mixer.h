@@ -103,7 +103,7 @@ std::vector<std::string> mixer_names();
 // Those whose sequences may lie on several processes (token_sums_scope.h).
 std::vector<std::string> split_mixer_names();
 
-// The name in use of a mixer that version 0.1.0 called otherwise; other names as they are.
+// The name in use of a mixer that earlier builds of 0.1.0 called otherwise; other names as they are.
 std::string mixer_in_use(const std::string& name);
 
 // Throws a usage Error for an unknown name, offering the nearest, and for a dropped one.

@@ -29,7 +29,7 @@ struct Checkpoint {
   nlohmann::json state = {};  // state.json
   // Of another checkpoint that stays when this one is saved, whatever its age; -1: none.
   int64_t keep_step = -1;
-  // Files of it that lie in CheckpointStore::open()'s folder already.
+  // Files of it that are in CheckpointStore::open()'s folder already.
   Manifest written = {};
 };
 

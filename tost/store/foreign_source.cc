@@ -1,5 +1,6 @@
 #include "tost/store/foreign_source.h"
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 #include <utility>
@@ -11,10 +12,8 @@
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/io/safetensors_probe.h"
 #include "tost/io/torch_tensors.h"
 #include "tost/io/torch_value.h"
-#include "tost/store/foreign_facts.h"
 #include "tost/store/metadata.h"
 
 namespace tost {
@@ -51,7 +50,7 @@ bool holds_tensors(const TorchFile& file, PickleId dict) {
   return false;
 }
 
-// The dict of tensors, and the key it lies under.
+// The dict of tensors, and its key.
 std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights weights) {
   const bool ema = weights == Weights::kEma;
   const std::array<const char*, 2> keys{ema ? "model_ema" : "model",
@@ -68,32 +67,20 @@ std::pair<PickleId, std::string> find_weights(const TorchFile& file, Weights wei
 
 // Weights by plain names; GPT-2 comes with and without the name of its body.
 template <class Value>
-class PlainNames {
- public:
-  PlainNames(std::string file, bool headless) : file_(std::move(file)), headless_(headless) {}
-
-  void add(const std::string& name, Value value) {
+std::map<std::string, Value> by_plain_names(const std::string& file,
+                                            const std::map<std::string, Value>& named) {
+  const bool headless = std::ranges::any_of(
+      named, [](const auto& one) { return plain_name(one.first) == "h.0.attn.c_attn.weight"; });
+  std::map<std::string, Value> result;
+  for (const auto& [name, value] : named) {
     std::string plain = plain_name(name);
-    if (headless_ && !starts_with(plain, "lm_head.")) plain = "transformer." + plain;
-    if (!items_.emplace(plain, std::move(value)).second) {
-      fail_data("'", file_, "' holds tensor ", shown(plain), " twice, with and without the ",
+    if (headless && !starts_with(plain, "lm_head.")) plain = "transformer." + plain;
+    if (!result.emplace(plain, value).second) {
+      fail_data("'", file, "' holds tensor ", shown(plain), " twice, with and without the ",
                 "prefix _orig_mod. or module.");
     }
   }
-  std::map<std::string, Value> take() { return std::move(items_); }
-
- private:
-  std::string file_;
-  bool headless_;
-  std::map<std::string, Value> items_;
-};
-
-template <class Names>
-bool is_headless(const Names& names) {
-  for (const std::string& name : names) {
-    if (plain_name(name) == "h.0.attn.c_attn.weight") return true;
-  }
-  return false;
+  return result;
 }
 
 // Which of the models among the names is the whole of the weights.
@@ -114,19 +101,17 @@ void recognise(ForeignWeights& weights) {
 }
 
 StateDict read_torch_state(const std::shared_ptr<const TorchFile>& file, PickleId dict,
-                           const std::string& key, bool headless) {
-  TorchTensorReader reader(file);
-  PlainNames<torch::Tensor> state(file->name(), headless);
-  for (auto& [name, tensor] : reader.state_dict(dict, key)) {
+                           const std::string& key) {
+  const StateDict state = TorchTensorReader(file).state_dict(dict, key);
+  for (const auto& [name, tensor] : state) {
     // No shape is believed that the file does not hold the bytes of.
     if (size_t(tensor.numel()) * tensor.element_size() > tensor.storage().nbytes()) {
       fail_data("'", file->name(), "' has ", tensor.numel(), " elements in tensor ",
                 shown(plain_name(name)), " but only ", tensor.storage().nbytes(),
                 " bytes for them.");
     }
-    state.add(name, tensor);
   }
-  return state.take();
+  return by_plain_names(file->name(), state);
 }
 
 ForeignWeights open_torch(const fs::path& path, Weights which) {
@@ -137,19 +122,16 @@ ForeignWeights open_torch(const fs::path& path, Weights which) {
   std::tie(dict, weights.key) = find_weights(*file, which);
   const PickleTree& tree = file->tree();
   const auto fields = torch_fields(tree, dict);
-  const bool headless = is_headless(keys_of(tree, dict));
-  PlainNames<std::vector<int64_t>> shapes(weights.file, headless);
+  NamedShapes shapes;
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
     const TorchTensor* tensor = file->tensor(fields[i + 1]);
     if (tensor == nullptr || !tree.is(fields[i], PickleKind::kString)) continue;
-    shapes.add(std::string(tree[fields[i]].text), tensor->shape);
+    shapes.emplace(tree[fields[i]].text, tensor->shape);
   }
-  weights.shapes = shapes.take();
+  weights.shapes = by_plain_names(weights.file, shapes);
   recognise(weights);
   weights.facts = [file] { return torch_facts(*file); };
-  weights.read = [file, dict, key = weights.key, headless] {
-    return read_torch_state(file, dict, key, headless);
-  };
+  weights.read = [file, dict, key = weights.key] { return read_torch_state(file, dict, key); };
   return weights;
 }
 
@@ -160,20 +142,14 @@ ForeignWeights open_safetensors(const fs::path& path, Weights which) {
   if (which == Weights::kEma) {
     fail_data("'", weights.file, "' holds one set of weights; use the raw weights.");
   }
-  const SafetensorsHeader header = read_safetensors_header(path);
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : header.entries) names.push_back(name);
-  const bool headless = is_headless(names);
-  PlainNames<std::vector<int64_t>> shapes(weights.file, headless);
-  for (const auto& [name, entry] : header.entries) shapes.add(name, entry.shape);
-  weights.shapes = shapes.take();
+  NamedShapes shapes;
+  for (const auto& [name, entry] : read_safetensors_header(path).entries) {
+    shapes.emplace(name, entry.shape);
+  }
+  weights.shapes = by_plain_names(weights.file, shapes);
   recognise(weights);
   weights.facts = [path] { return config_file_facts(path.parent_path() / "config.json"); };
-  weights.read = [path, headless] {
-    PlainNames<torch::Tensor> state(path.string(), headless);
-    for (const auto& [name, tensor] : load_safetensors(path).tensors) state.add(name, tensor);
-    return state.take();
-  };
+  weights.read = [path] { return by_plain_names(path.string(), load_safetensors(path).tensors); };
   return weights;
 }
 

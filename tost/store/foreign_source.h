@@ -1,7 +1,7 @@
 // Opening weights that others have saved: files of torch.save, read as data and never executed, and
 // safetensors files without this program's description, with the config.json in their folder.
 //
-// In torch files weights lie under "model" (or timm's "state_dict"), averaged ones under
+// In torch files weights are under "model" (or timm's "state_dict"), averaged ones under
 // "model_ema" (or "state_dict_ema"); a file that is itself a dict of tensors holds raw weights. The
 // prefixes "_orig_mod." and "module." are taken off all names, and GPT-2's get their
 // "transformer.".
@@ -16,7 +16,7 @@
 
 namespace tost {
 
-// What can be told, and read, of one set of weights.
+// One set of weights that can be read.
 struct ForeignWeights : ForeignModel {
   std::function<ModelFacts()> facts;
   std::function<StateDict()> read;  // by plain_name()
@@ -26,14 +26,14 @@ struct ForeignWeights : ForeignModel {
 // file does. A name ending in .safetensors never is.
 bool is_torch_checkpoint(const std::filesystem::path& file);
 
-// Throws data Errors in one sentence that names the file. Reads names and shapes alone.
+// Throws data Errors in one sentence that names the file. Reads only names and shapes.
 ForeignWeights open_foreign_weights(const std::filesystem::path& file, Weights weights);
 
 // Whether a model file does not describe itself as this program's do: a file of torch.save, or a
 // safetensors file without this program's metadata. Throws a data Error where it cannot be read.
 bool is_foreign_checkpoint(const std::filesystem::path& file);
 
-// "vision" or "language". Reads names and shapes alone. Throws data Errors as
+// "vision" or "language". Reads only names and shapes. Throws data Errors as
 // open_foreign_weights().
 std::string foreign_kind(const std::filesystem::path& file, Weights weights);
 

@@ -6,10 +6,13 @@
 #include "tost/base/path.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
+#include "tost/io/safetensors.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/io/safetensors_probe.h"
+#include "tost/io/torch_tensors.h"
+#include "tost/io/torch_value.h"
+#include "tost/store/foreign_model.h"
 #include "tost/store/manifest.h"
-#include "tost/store/recognise.h"
+#include "tost/store/metadata.h"
 #include "tost/store/run_layout.h"
 #include "tost/store/weights_file.h"
 
@@ -18,6 +21,157 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+// How many elements statistics read; sides of stride 0 repeat the others.
+int64_t distinct_elements(const TorchTensor& tensor) {
+  int64_t count = 1;
+  for (size_t d = 0; d < tensor.shape.size(); ++d) {
+    if (tensor.strides[d] != 0 || tensor.shape[d] == 0) count *= tensor.shape[d];
+  }
+  return count;
+}
+
+void add_statistics(Json& row, torch::Tensor tensor) {
+  constexpr int64_t kPiece = 1 << 22;
+  int64_t repeats = 1, nans = 0, infinities = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) != 0 || tensor.size(d) < 2) continue;
+    repeats *= tensor.size(d);
+    tensor = tensor.narrow(d, 0, 1);
+  }
+  Json least, greatest;
+  for (const torch::Tensor& piece : tensor.reshape({-1}).split(kPiece)) {
+    const torch::Tensor values = piece.to(torch::kDouble);
+    nans += values.isnan().sum().item<int64_t>();
+    infinities += values.isinf().sum().item<int64_t>();
+    const torch::Tensor finite = values.masked_select(values.isfinite());
+    if (finite.numel() == 0) continue;
+    const double low = finite.min().item<double>(), high = finite.max().item<double>();
+    least = least.is_null() ? low : std::min(low, least.get<double>());
+    greatest = greatest.is_null() ? high : std::max(high, greatest.get<double>());
+  }
+  row.update({{"min", least}, {"max", greatest}});
+  row.update({{"nan", nans * repeats}, {"inf", infinities * repeats}});
+}
+
+// The tensors of a report, with what is added up over them.
+class TensorTable {
+ public:
+  // Statistics stop where overlapping tensors would make them cost far more than the file.
+  TensorTable(const InspectOptions& options, int64_t file_bytes)
+      : statistics_(options.statistics), budget_(16 * file_bytes + (int64_t{1} << 26)) {}
+
+  // `read` gives the tensor itself.
+  template <class Read>
+  Json& add(const std::string& name, const TorchTensor& tensor, const Read& read) {
+    const TorchDtypeInfo& type = dtype_info(tensor.dtype);
+    Json row = {{"name", escaped(name, 1024)},
+                {"dtype", type.name},
+                {"shape", tensor.shape},
+                {"bytes", tensor.elements() * type.bytes}};
+    if (!tensor.contiguous()) row["strides"] = tensor.strides;
+    if (tensor.parameter) row["parameter"] = true;
+    if (statistics_ && is_real(tensor.dtype)) {
+      budget_ -= distinct_elements(tensor);
+      if (budget_ >= 0) add_statistics(row, read());
+    }
+    elements_ += tensor.elements();
+    shapes_.emplace(name, tensor.shape);
+    rows_.push_back(std::move(row));
+    return rows_.back();
+  }
+
+  void finish(Json& report) {
+    report["models"] = recognise_models(shapes_);
+    report["elements"] = elements_;
+    report["tensors"] = std::move(rows_);
+  }
+
+ private:
+  bool statistics_;
+  int64_t budget_;
+  int64_t elements_ = 0;
+  NamedShapes shapes_;
+  Json rows_ = Json::array();
+};
+
+void add_classes(Json& report, const PickleTree& tree) {
+  constexpr size_t kMost = 10'000;
+  report["classes"] = Json::array();
+  for (const PickleGlobal& named : tree.globals()) {
+    const bool harmless = is_harmless_name(named.module, named.name);
+    if (!harmless) report["suspicious"] = true;
+    if (report["classes"].size() >= kMost) continue;
+    report["classes"].push_back({{"name", escaped(named.module) + "." + escaped(named.name)},
+                                 {"harmless", harmless},
+                                 {"byte", named.offset},
+                                 {"calls", named.calls}});
+  }
+}
+
+void describe_torch(Json& report, const fs::path& path, const InspectOptions& options) {
+  const auto file = TorchFile::open(path);
+  report["format"] = "torch zip";
+  report["version"] = file->version();
+  TorchTensorReader reader(file);
+  TensorTable table(options, report["bytes"]);
+  const auto tensors = list_torch_tensors(*file, file->root());
+  std::vector<size_t> uses(file->storages().size());
+  for (const NamedTorchTensor& named : tensors) ++uses[named.tensor->storage];
+  for (const NamedTorchTensor& named : tensors) {
+    Json& row = table.add(named.name, *named.tensor, [&] { return reader.tensor(named.id); });
+    const size_t storage = named.tensor->storage;
+    if (uses[storage] > 1) row["shares"] = escaped(file->storages()[storage].key);
+  }
+  table.finish(report);
+  report["storages"] = file->storages().size();
+  add_classes(report, file->tree());
+}
+
+// A model file of this program states its patch; of others the widths of the stem tell it.
+void correct_patch(Json& report, const std::map<std::string, std::string>& metadata,
+                   const std::string& where) {
+  if (!describes_itself(metadata) || report["models"].size() != 1) return;
+  const auto config = metadata_json(metadata, kConfigKey, where);
+  if (config.is_object() && config.contains("patch") && report["models"][0].contains("patch")) {
+    report["models"][0]["patch"] = config["patch"];
+  }
+}
+
+void describe_safetensors(Json& report, const fs::path& path, const InspectOptions& options) {
+  const SafetensorsHeader header = read_safetensors_header(path);
+  if (is_safetensors_index(path)) {
+    const auto shards = read_safetensors_index(path).shards;
+    report["format"] = "safetensors shards";
+    report["shards"] = shards.size();
+    report["bytes"] = 0;
+    for (const auto& [name, tensors] : shards) {
+      report["bytes"] = report["bytes"].get<int64_t>() + file_bytes(path.parent_path() / name);
+    }
+  } else {
+    report["format"] = "safetensors";
+  }
+  if (!header.metadata.empty()) report["metadata"] = Json::object();
+  for (const auto& [key, value] : header.metadata) {
+    report["metadata"][escaped(key)] = escaped(value, 100'000);
+  }
+  SafetensorsFile file;
+  if (options.statistics) file = load_safetensors(path);
+  TensorTable table(options, report["bytes"]);
+  for (const auto& [name, entry] : header.entries) {
+    TorchTensor tensor;
+    tensor.dtype = find_safetensors_dtype(entry.dtype)->dtype;
+    tensor.shape = entry.shape;
+    tensor.strides.assign(entry.shape.size(), 1);
+    // Strides of an empty tensor mean nothing, and their products need not fit.
+    for (size_t d = entry.shape.size(); entry.begin < entry.end && d-- > 1;) {
+      tensor.strides[d - 1] = tensor.strides[d] * entry.shape[d];
+    }
+    table.add(name, tensor, [&file, &name = name] { return file.tensors.at(name); });
+  }
+  table.finish(report);
+  correct_patch(report, header.metadata, cat("'", path.string(), "'"));
+}
 
 // The same with every text made safe to show; the caller has limited the nesting.
 Json escaped_json(const Json& value) {
@@ -34,21 +188,18 @@ Json escaped_json(const Json& value) {
   return safe;
 }
 
+// The weights in a folder; shards of the index there are reported as one.
 std::vector<fs::path> weight_files(const fs::path& folder) {
   std::vector<fs::path> files;
+  const fs::path index = folder / kSafetensorsIndexFile;
+  if (path_exists(index)) files.push_back(index);
+  const auto shards = path_exists(index) ? read_safetensors_index(index).shards
+                                         : decltype(SafetensorsIndex::shards)();
   for (const FolderEntry& entry : folder_entries(folder)) {
+    if (entry.folder || shards.contains(entry.path.filename().string())) continue;
     for (const char* extension : {".safetensors", ".pt", ".pth", ".bin", ".ckpt"}) {
-      if (entry.path.extension() == extension && !entry.folder) files.push_back(entry.path);
+      if (entry.path.extension() == extension) files.push_back(entry.path);
     }
-  }
-  return files;
-}
-
-// Those that are there; inspect_shards() names the others.
-std::vector<fs::path> shards_of(const fs::path& index) {
-  std::vector<fs::path> files;
-  for (const auto& [name, tensors] : read_safetensors_index(index).shards) {
-    if (path_exists(index.parent_path() / name)) files.push_back(index.parent_path() / name);
   }
   return files;
 }
@@ -75,90 +226,46 @@ void add_arguments(Json& report, const fs::path& path, const fs::path& checkpoin
 }
 
 Json inspect_folder(const fs::path& path, const InspectOptions& options) {
-  const bool is_index = is_safetensors_index(path);
-  fs::path folder = is_index ? path.parent_path() : path;
-  if (!is_index && weight_files(path).empty() && !path_exists(path / kSafetensorsIndexFile)) {
-    folder = find_model_file(path).parent_path();
-  }
+  const fs::path folder = weight_files(path).empty() ? find_model_file(path).parent_path() : path;
   Json report = {{"folder", escaped(path.string(), 4096)},
                  {"checkpoint", escaped(folder.string(), 4096)},
                  {"format", "folder"}};
   add_arguments(report, path, folder);
-  const fs::path index = is_index ? path : folder / kSafetensorsIndexFile;
-  std::vector<fs::path> shards;
-  if (path_exists(index)) {
-    shards = shards_of(index);
-    report["whole"] = inspect_shards(index);
-  }
   Json files = Json::array();
-  for (const fs::path& file : is_index ? shards : weight_files(folder)) {
+  for (const fs::path& file : weight_files(folder)) {
     try {
       files.push_back(inspect_verified(file, options));
     } catch (const Error& error) {
       files.push_back(inspect_refusal(file, error));
     }
-    // A shard's own part of a model is none to show.
-    if (std::count(shards.begin(), shards.end(), file) > 0) files.back().erase("models");
   }
   report["files"] = std::move(files);
   return report;
 }
 
-struct Whole {
-  int64_t bytes = 0, elements = 0;
-  NamedShapes shapes;
-  std::map<std::string, std::string> metadata;
-
-  // Throws a data Error, and then no tensor is added.
-  void add(const fs::path& shard, const std::set<std::string>& listed, const std::string& index) {
-    if (!path_exists(shard)) {
-      fail_data("'", shard.string(), "' is missing; '", index, "' names it for ", listed.size(),
-                listed.size() == 1 ? " tensor." : " tensors.");
-    }
-    const SafetensorsHeader header = read_safetensors_header(shard);
-    std::set<std::string> held;
-    for (const auto& [name, entry] : header.entries) held.insert(name);
-    check_shard(listed, held, shard.string(), index);
-    merge_shard_metadata(metadata, header.metadata, shard.string());
-    for (const auto& [name, entry] : header.entries) {
-      shapes[name] = entry.shape;
-      bytes += entry.end - entry.begin;
-      elements += (entry.end - entry.begin) / safetensors_dtype_bytes(entry.dtype);
-    }
-  }
-};
-
 }  // namespace
 
-Json inspect_shards(const fs::path& index) {
-  const auto shards = read_safetensors_index(index).shards;
-  Whole whole;
-  Json errors = Json::array();
-  for (const auto& [name, listed] : shards) {
-    try {
-      whole.add(index.parent_path() / name, listed, index.string());
-    } catch (const Error& error) {
-      errors.push_back(error.what());
-    }
+Json inspect_weight_file(const fs::path& path, const InspectOptions& options) {
+  const std::string beginning = read_beginning(path, 512);
+  Json report = {
+      {"file", escaped(path.string(), 4096)}, {"bytes", file_bytes(path)}, {"suspicious", false}};
+  if (is_safetensors_index(path)) {
+    describe_safetensors(report, path, options);
+  } else if (looks_like_torch_file(beginning)) {
+    describe_torch(report, path, options);
+  } else if (beginning.size() > 8 && beginning[8] == '{') {
+    describe_safetensors(report, path, options);
+  } else {
+    fail_data("'", escaped(path.string(), 4096),
+              "' is neither a file of torch.save nor a safetensors file; tost inspect reads these, "
+              "and run and checkpoint folders.");
   }
-  Json report = {{"index", escaped(index.string(), 4096)},
-                 {"format", "safetensors shards"},
-                 {"shards", shards.size()},
-                 {"bytes", whole.bytes},
-                 {"tensors", whole.shapes.size()},
-                 {"elements", whole.elements},
-                 {"models", recognise_models(whole.shapes)}};
-  for (const auto& [key, value] : whole.metadata) {
-    report["metadata"][escaped(key)] = escaped(value, 100'000);
-  }
-  report["errors"] = std::move(errors);
   return report;
 }
 
 Json inspect(const fs::path& path, const InspectOptions& options) {
   if (!path_exists(path)) (void)find_model_file(path);  // throws with the names
-  return is_folder(path) || is_safetensors_index(path) ? inspect_folder(path, options)
-                                                       : inspect_verified(path, options);
+  return is_folder(path) ? inspect_folder(path, options) : inspect_verified(path, options);
 }
 
 Json inspect_refusal(const fs::path& path, const Error& error) {

@@ -11,7 +11,7 @@
 #include "tost/base/path.h"
 #include "tost/io/safetensors.h"
 #include "tost/io/torch_test_util.h"
-#include "tost/store/recognise.h"
+#include "tost/store/foreign_model.h"
 #include "tost/testing/errors.h"
 #include "tost/testing/shared.h"
 #include "tost/testing/temp_dir.h"
@@ -48,8 +48,6 @@ TEST(Inspect, AGoodFileIsNotSuspicious) {
   EXPECT_EQ(names(report, true)[0], "torch._utils._rebuild_tensor_v2");
   EXPECT_EQ(report["format"], "torch zip");
   EXPECT_EQ(report["elements"], 6);
-  EXPECT_EQ(report["contents"]["epoch"], 7);
-  EXPECT_EQ(report["arguments"]["args"]["lr"], 3);
   ASSERT_EQ(report["tensors"].size(), 2u);
   EXPECT_EQ(report["tensors"][0]["name"], "model.w");
   EXPECT_EQ(report["tensors"][0]["min"], 0.0);
@@ -129,24 +127,6 @@ TEST(Inspect, NamesCannotMoveTheTerminal) {
                       str("<class>"), str(evil)})));
   const std::string shown = report["tensors"][0]["name"];
   EXPECT_EQ(shown, "\\x1b[2J\\u202e\\n");
-  EXPECT_EQ(report["contents"]["\\<class>"], shown);
-}
-
-TEST(Inspect, OutlinesAreBounded) {
-  // 40 lists, each holding the one before twice: 2^40 values to who prints them all.
-  std::string shared = "]\x94";
-  for (int i = 0; i < 40; ++i) {
-    const std::string at = number(static_cast<uint64_t>(i), 1);
-    shared += "](h" + at + "h" + at + "e\x94";
-  }
-  std::string many = "](";
-  for (int i = 0; i < 20'000; ++i) many += "K\x01";
-  const Json bomb = inspect_bytes(
-      make_zip({{"m/data.pkl", proto(4) + "(" + shared + "t."}, {"m/version", "3"}}).bytes);
-  EXPECT_LT(bomb.dump().size(), 100'000u);
-  const Json long_list = inspect_bytes(torch_zip(many + "e"));
-  EXPECT_EQ(long_list["contents"].size(), 41u);
-  EXPECT_EQ(long_list["contents"].back(), "… 19960 more");
 }
 
 TEST(Inspect, StatisticsOfManyViewsOfOneStorageEnd) {
@@ -237,8 +217,6 @@ TEST(Inspect, OfficialCheckpoints) {
   TOST_SHARED_OR_SKIP(folder, "parity/vision_tssa_p16");
   const Json report = inspect_weight_file(folder / "checkpoint.pth", {.statistics = true});
   EXPECT_EQ(report["suspicious"], false);
-  EXPECT_EQ(report["arguments"]["args"]["model"], "tost_cab_tiny_12_p16");
-  EXPECT_EQ(report["contents"]["args"]["<class>"], "argparse.Namespace");
   ASSERT_EQ(report["models"].size(), 2u);
   EXPECT_EQ(report["models"][0]["heads"], 4);
   EXPECT_EQ(report["models"][0]["patch"], 16);

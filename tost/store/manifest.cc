@@ -170,8 +170,8 @@ fs::path find_checkpoint(const fs::path& checkpoints, std::initializer_list<cons
     if (!folder.empty()) return folder;
   }
   if (!is_folder(checkpoints)) return {};
-  std::vector<std::string> passed_over;
-  return read_newest(checkpoint_folders(checkpoints), passed_over,
+  std::vector<std::string> messages;
+  return read_newest(checkpoint_folders(checkpoints), messages,
                      [](const fs::path& folder) {
                        verify_checkpoint(folder);
                        return folder;

@@ -11,7 +11,7 @@
 
 namespace tost {
 
-// Metadata key that tells the kind of model; files without it hold image classifiers.
+// Metadata key of the kind of model; files without it hold image classifiers.
 inline constexpr char kKindKey[] = "tost.kind";
 inline constexpr char kConfigKey[] = "tost.config";
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kScale[] = ".scale";
 
-bool whole_numbers(const Tensor& x) {
+bool is_quantized(const Tensor& x) {
   return x.scalar_type() == torch::kChar || x.scalar_type() == torch::kByte;
 }
 
@@ -148,7 +148,7 @@ StateDict expand_weights(const StateDict& file, const StateDict& model, const st
   std::set<std::string> used;
   for (const auto& [name, wanted] : model) {
     const auto found = file.find(name);
-    if (found == file.end() || !found->second.defined() || !whole_numbers(found->second) ||
+    if (found == file.end() || !found->second.defined() || !is_quantized(found->second) ||
         !wanted.is_floating_point()) {
       continue;
     }

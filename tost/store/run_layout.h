@@ -3,7 +3,6 @@
 //   RUN/config.json                      the effective configuration
 //   RUN/model.json                       architecture, classes and preprocessing
 //   RUN/metrics.jsonl                    the log
-//   RUN/events.out.tfevents.*            the same for TensorBoard
 //   RUN/checkpoints/step-000000123/      {model,ema,optimizer}.safetensors, state.json, manifest.json; of a run whose
 //                                        optimiser is divided over processes optimizer.safetensors.index.json and
 //                                        optimizer-00001-of-00004.safetensors, ... in place of optimizer.safetensors

@@ -7,7 +7,6 @@
 #include "tost/base/path.h"
 #include "tost/base/text.h"
 #include "tost/io/safetensors_index.h"
-#include "tost/io/safetensors_probe.h"
 #include "tost/nn/preset_names.h"
 #include "tost/nn/state_dict.h"
 #include "tost/ops/adamw_step.h"

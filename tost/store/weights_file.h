@@ -26,7 +26,7 @@ std::filesystem::path find_intact_model_file(const std::filesystem::path& path,
 std::filesystem::path final_checkpoint(const std::filesystem::path& run);
 
 // "vision", "language" or "sequence": what the model file that `path` means (see find_model_file)
-// holds. Reads names and shapes alone. Throws a data Error where there is no such file.
+// holds. Reads only names and shapes. Throws a data Error where there is no such file.
 std::string model_kind(const std::filesystem::path& path, Weights weights = Weights::kRaw);
 
 // Puts a model whose weights were read from `where` into evaluation mode. Throws a data Error that

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tost/base/error.h"
-#include "tost/io/torch_outline.h"
+#include "tost/io/torch_outline_test_util.h"
 #include "tost/io/torch_value.h"
 
 namespace tost {
@@ -42,7 +42,8 @@ int probe(const char* path) {
                                            {"bytes", bytes.size()}};
       std::cout << line.dump() << "\n" << bytes;
     }
-    const nlohmann::ordered_json end = {{"contents", outline(*file, file->root())}};
+    const nlohmann::ordered_json end = {
+        {"contents", testing::TorchOutline(*file).of(file->root())}};
     std::cout << end.dump() << "\n";
     return 0;
   } catch (const Error& error) {

@@ -11,20 +11,6 @@ namespace {
 
 using torch::Tensor;
 
-void copy_state(Tensor& into, const std::map<std::string, Tensor>& state, const std::string& key) {
-  const auto found = state.find(key);
-  if (found == state.end()) {
-    fail_data("The optimizer state lacks tensor '", key,
-              "'; resume with the model that the run was started with.");
-  }
-  const Tensor& from = found->second;
-  if (from.sizes() != into.sizes() || from.scalar_type() != into.scalar_type()) {
-    fail_data("Tensor '", key, "' of the optimizer state is ", from.scalar_type(), " ",
-              from.sizes(), " but the model needs ", into.scalar_type(), " ", into.sizes(), ".");
-  }
-  into.copy_(from);
-}
-
 // The whole gradient of a parameter with a working copy: in the copy, unless a dense part of it
 // reached the parameter itself. Lookups in a table leave a sparse part there, of few rows.
 Tensor copied_gradient(const Tensor& p, WorkingCopy& copy) {
@@ -179,13 +165,16 @@ std::map<std::string, Tensor> AdamW::state() const {
 
 void AdamW::load_state(const std::map<std::string, Tensor>& state) {
   const torch::NoGradGuard no_grad;
+  const auto copy = [&](Tensor& into, const std::string& key) {
+    into.copy_(state_tensor(state, key, into));
+  };
   size_t expected = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < groups_[g].names.size(); ++i, expected += 3) {
       const std::string& name = groups_[g].names[i];
-      copy_state(moments_[g][i].exp_avg, state, "exp_avg." + name);
-      copy_state(moments_[g][i].exp_avg_sq, state, "exp_avg_sq." + name);
-      copy_state(moments_[g][i].step, state, "step." + name);
+      copy(moments_[g][i].exp_avg, "exp_avg." + name);
+      copy(moments_[g][i].exp_avg_sq, "exp_avg_sq." + name);
+      copy(moments_[g][i].step, "step." + name);
     }
   }
   if (state.size() == expected) return;
@@ -194,6 +183,21 @@ void AdamW::load_state(const std::map<std::string, Tensor>& state) {
     if (!known.contains(key))
       fail_data("The optimizer state holds tensor '", key, "' that no parameter has.");
   }
+}
+
+const Tensor& state_tensor(const std::map<std::string, Tensor>& state, const std::string& key,
+                           const Tensor& like) {
+  const auto found = state.find(key);
+  if (found == state.end()) {
+    fail_data("The optimizer state lacks tensor '", key,
+              "'; resume with the model that the run was started with.");
+  }
+  const Tensor& from = found->second;
+  if (from.sizes() != like.sizes() || from.scalar_type() != like.scalar_type()) {
+    fail_data("Tensor '", key, "' of the optimizer state is ", from.scalar_type(), " ",
+              from.sizes(), " but the model needs ", like.scalar_type(), " ", like.sizes(), ".");
+  }
+  return from;
 }
 
 double gradient_norm(const std::vector<Tensor>& parameters) {

@@ -8,9 +8,16 @@
 #include <vector>
 
 #include "tost/nn/working_copy.h"
-#include "tost/train/param_groups.h"
 
 namespace tost {
+
+// A set of parameters that share a weight decay.
+struct ParamGroup {
+  // One a parameter, unique over all groups: the key of its state in checkpoints.
+  std::vector<std::string> names;
+  std::vector<torch::Tensor> params;
+  double weight_decay = 0;
+};
 
 struct AdamWOptions {
   double beta1 = 0.9;
@@ -29,8 +36,8 @@ class AdamW {
   // `copies`: of some of the parameters. They are not part of the state.
   AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies = {});
 
-  // Takes each gradient times `gradient_scale` (> 0). Parameters without a gradient are left alone,
-  // and their moments too.
+  // Takes each gradient times `gradient_scale` (> 0). Parameters without a gradient do not
+  // change, nor do their moments.
   void step(double lr, double gradient_scale = 1);
   void zero_grad();
   // The 2-norm of all gradients together.
@@ -60,6 +67,10 @@ class AdamW {
   AdamWOptions options_;
   std::map<const void*, std::shared_ptr<WorkingCopy>> copies_;  // by parameter
 };
+
+// A tensor of a saved state. Throws a data Error if it is missing or has other sizes than `like`.
+const torch::Tensor& state_tensor(const std::map<std::string, torch::Tensor>& state,
+                                  const std::string& key, const torch::Tensor& like);
 
 // The 2-norm of the gradients of parameters without working copies.
 double gradient_norm(const std::vector<torch::Tensor>& parameters);

@@ -34,9 +34,9 @@ void BackgroundSaver::join() {
 }
 
 void BackgroundSaver::collect() {
-  const News done = std::exchange(running_, {});
-  news_.finished.insert(news_.finished.end(), done.finished.begin(), done.finished.end());
-  news_.messages.insert(news_.messages.end(), done.messages.begin(), done.messages.end());
+  const Report done = std::exchange(running_, {});
+  report_.finished.insert(report_.finished.end(), done.finished.begin(), done.finished.end());
+  report_.messages.insert(report_.messages.end(), done.messages.begin(), done.messages.end());
 }
 
 void BackgroundSaver::save(const Checkpoint& checkpoint, bool best) {
@@ -58,7 +58,7 @@ bool BackgroundSaver::failed_before() {
     wait();
     return false;
   } catch (const std::exception& error) {
-    news_.messages.push_back(error.what());
+    report_.messages.push_back(error.what());
     return true;
   }
 }
@@ -90,8 +90,8 @@ void BackgroundSaver::run(const Checkpoint& checkpoint, bool best) {
   }
 }
 
-BackgroundSaver::News BackgroundSaver::take_news() {
-  return std::exchange(news_, {});
+BackgroundSaver::Report BackgroundSaver::take_report() {
+  return std::exchange(report_, {});
 }
 
 std::vector<std::chrono::milliseconds> retry_pauses(int64_t retries) {

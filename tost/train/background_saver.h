@@ -1,4 +1,4 @@
-// Writes checkpoints on a thread of its own while training continues.
+// Writes checkpoints on a separate thread while training continues.
 #pragma once
 
 #include <chrono>
@@ -37,27 +37,27 @@ class BackgroundSaver {
   // Waits for the save under way. Throws what it failed with.
   void wait();
 
-  // Folders finished since the last call, and a sentence for each failure that passed.
-  struct News {
+  // Folders finished since the last call, and a sentence for each failed attempt, of the saves that
+  // save() or wait() has waited for.
+  struct Report {
     std::vector<std::filesystem::path> finished;
     std::vector<std::string> messages;
   };
-  // Of saves that save() or wait() has waited for.
-  News take_news();
+  Report take_report();
 
  private:
   void run(const Checkpoint& checkpoint, bool best);
   void run_here(const Checkpoint& checkpoint, bool best);
   bool failed_before();  // waits
   void join();
-  void collect();  // what the thread has left
+  void collect();  // takes the thread's report
 
   CheckpointStore& store_;
   std::vector<std::chrono::milliseconds> pauses_;
   std::thread thread_;
-  News running_;  // the thread's, until it is joined
+  Report running_;  // the thread's, until it is joined
   std::exception_ptr failure_;
-  News news_;
+  Report report_;
 };
 
 // 0.5 s, 2 s, 8 s, and 10 s from then on.

@@ -39,11 +39,11 @@ TEST(BackgroundSaver, WritesWhatTheTensorsWereWhenItWasAsked) {
   }
   saver.wait();
   EXPECT_TRUE(torch::equal(newest_w(store), torch::full({1 << 20}, 2.0)));
-  const auto news = saver.take_news();
-  ASSERT_EQ(news.finished.size(), 3u);
-  EXPECT_EQ(news.finished.back().filename(), "step-000000003");
-  EXPECT_TRUE(news.messages.empty());
-  EXPECT_TRUE(saver.take_news().finished.empty());
+  const auto report = saver.take_report();
+  ASSERT_EQ(report.finished.size(), 3u);
+  EXPECT_EQ(report.finished.back().filename(), "step-000000003");
+  EXPECT_TRUE(report.messages.empty());
+  EXPECT_TRUE(saver.take_report().finished.empty());
 }
 
 TEST(BackgroundSaver, TriesAgainAfterAFailureThatPasses) {
@@ -54,10 +54,10 @@ TEST(BackgroundSaver, TriesAgainAfterAFailureThatPasses) {
   BackgroundSaver saver(store, {1ms, 1ms});
   saver.save(checkpoint_of(1, torch::ones({4})), true);
   saver.wait();
-  const auto news = saver.take_news();
-  EXPECT_EQ(news.finished.size(), 1u);
-  ASSERT_EQ(news.messages.size(), 1u);
-  EXPECT_NE(news.messages[0].find("Trying again"), std::string::npos);
+  const auto report = saver.take_report();
+  EXPECT_EQ(report.finished.size(), 1u);
+  ASSERT_EQ(report.messages.size(), 1u);
+  EXPECT_NE(report.messages[0].find("Trying again"), std::string::npos);
   EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
 }
 
@@ -71,7 +71,7 @@ TEST(BackgroundSaver, ALastingFailureIsThrownOnceAndTheOldCheckpointStays) {
   saver.save(checkpoint_of(2, torch::zeros({4})), false);
   EXPECT_THROW(saver.wait(), Error);
   EXPECT_NO_THROW(saver.wait());
-  EXPECT_TRUE(saver.take_news().finished.empty());
+  EXPECT_TRUE(saver.take_report().finished.empty());
   disk.run_on();
   store.clean();
   EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
@@ -86,11 +86,11 @@ TEST(BackgroundSaver, SavesOnTheCallersThreadWhereAsked) {
   BackgroundSaver saver(store, {1ms});
   saver.save_now(checkpoint_of(1, torch::ones({4})), true);
   EXPECT_EQ(store.list().size(), 1u);
-  EXPECT_EQ(saver.take_news().finished.size(), 1u);
+  EXPECT_EQ(saver.take_report().finished.size(), 1u);
   CrashDisk disk(dir.path());
   disk.stop_at(0);
   EXPECT_THROW(saver.save_now(checkpoint_of(2, torch::ones({4})), true), Error);
-  EXPECT_EQ(saver.take_news().messages.size(), 1u);
+  EXPECT_EQ(saver.take_report().messages.size(), 1u);
 }
 
 TEST(BackgroundSaver, DestructionFinishesTheSave) {
@@ -109,10 +109,10 @@ TEST(BackgroundSaver, AFailedSaveDoesNotKeepTheNextOneFromDisk) {
   saver.save(checkpoint_of(1, torch::zeros({4})), false);
   saver.save(checkpoint_of(2, torch::ones({4})), false);  // the disk is well again
   EXPECT_NO_THROW(saver.wait());
-  const auto news = saver.take_news();
-  ASSERT_EQ(news.messages.size(), 1u);
-  EXPECT_NE(news.messages[0].find("step 1"), std::string::npos);
-  ASSERT_EQ(news.finished.size(), 1u);
+  const auto report = saver.take_report();
+  ASSERT_EQ(report.messages.size(), 1u);
+  EXPECT_NE(report.messages[0].find("step 1"), std::string::npos);
+  ASSERT_EQ(report.finished.size(), 1u);
   EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({4})));
 }
 
@@ -145,7 +145,7 @@ TEST(BackgroundSaver, WithoutMemoryForACopySavesAtOnce) {
   c10::SetCPUAllocator(usual, /*priority=*/1);
   w.fill_(2);
   EXPECT_NO_THROW(saver.wait());
-  EXPECT_EQ(saver.take_news().finished.size(), 1u);
+  EXPECT_EQ(saver.take_report().finished.size(), 1u);
   EXPECT_TRUE(torch::equal(newest_w(store), torch::ones({1 << 20})));
 }
 

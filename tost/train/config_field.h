@@ -26,8 +26,8 @@ struct FieldInfo {
   FieldType type;
   std::string help;
   OnResume on_resume;
-  double low = 0, high = 0;          // kInteger, kNumber: inclusive range
-  std::vector<std::string> choices;  // kChoice
+  double low = 0, high = 0;               // kInteger, kNumber: inclusive range
+  std::vector<std::string> choices = {};  // kChoice
 };
 
 // Throws a usage Error naming the key, the value found and what is allowed.
@@ -40,9 +40,9 @@ nlohmann::json value_from_text(const FieldInfo& field, const std::string& text);
 // flags.
 nlohmann::json merge(nlohmann::json under, const nlohmann::json& over);
 
-// Written by version 0.1.0 into configurations; they mean nothing any more and are skipped.
+// Written into configurations by earlier builds of 0.1.0; skipped, because they mean nothing now.
 inline bool is_retired_key(std::string_view key) {
-  return key == "graphs" || key == "side";
+  return key == "graphs" || key == "side" || key == "contour_length" || key == "fast_decode";
 }
 
 [[noreturn]] void fail_unknown_key(const std::string& key, const std::vector<std::string>& known,
@@ -61,32 +61,26 @@ template <class Config>
 class FieldTable {
  public:
   FieldTable& flag(std::string key, bool Config::*member, OnResume on_resume, std::string help) {
-    return add({std::move(key), FieldType::kBool, std::move(help), on_resume, 0, 0, {}}, member);
+    return add({std::move(key), FieldType::kBool, std::move(help), on_resume}, member);
   }
   FieldTable& integer(std::string key, int64_t Config::*member, int64_t low, int64_t high,
                       OnResume on_resume, std::string help) {
-    return add({std::move(key),
-                FieldType::kInteger,
-                std::move(help),
-                on_resume,
-                double(low),
-                double(high),
-                {}},
+    return add({std::move(key), FieldType::kInteger, std::move(help), on_resume, double(low),
+                double(high)},
                member);
   }
   FieldTable& number(std::string key, double Config::*member, double low, double high,
                      OnResume on_resume, std::string help) {
-    return add({std::move(key), FieldType::kNumber, std::move(help), on_resume, low, high, {}},
-               member);
+    return add({std::move(key), FieldType::kNumber, std::move(help), on_resume, low, high}, member);
   }
   FieldTable& text(std::string key, std::string Config::*member, OnResume on_resume,
                    std::string help, std::string (*keep)(const std::string&) = nullptr) {
-    add({std::move(key), FieldType::kText, std::move(help), on_resume, 0, 0, {}}, member);
+    add({std::move(key), FieldType::kText, std::move(help), on_resume}, member);
     if (keep == nullptr) return *this;
     set_.back() = [=](auto& c, const nlohmann::json& v) { c.*member = keep(v.get<std::string>()); };
     return *this;
   }
-  // Text that may name a file or folder, kept as `keep` gives it.
+  // Text that may name a file or folder, stored as `keep` returns it.
   FieldTable& path(std::string key, std::string Config::*member,
                    std::string (*keep)(const std::string&), OnResume on_resume, std::string help) {
     return text(std::move(key), member, on_resume, std::move(help), keep);
@@ -101,7 +95,7 @@ class FieldTable {
   }
   FieldTable& object(std::string key, nlohmann::json Config::*member, OnResume on_resume,
                      std::string help) {
-    return add({std::move(key), FieldType::kObject, std::move(help), on_resume, 0, 0, {}}, member);
+    return add({std::move(key), FieldType::kObject, std::move(help), on_resume}, member);
   }
   // All fields of a base struct's table.
   template <class Base>

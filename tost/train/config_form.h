@@ -1,4 +1,4 @@
-// What a kind of run can be told, and how its configuration comes from JSON: recipe, then config
+// The settings of a kind of run, and how its configuration comes from JSON: recipe, then config
 // file, then flags.
 #pragma once
 
@@ -37,7 +37,7 @@ std::vector<std::string> names_of(const std::vector<Recipe<Config>>& recipes) {
 }
 
 // Shorthands of keys of model_options, each with its help; `usual` holds a value of each, whose
-// type alone is checked: what is possible is the model's own to say.
+// type is checked: the model checks the value.
 std::vector<FieldInfo> shorthand_fields(
     const std::vector<std::pair<const char*, const char*>>& help, const nlohmann::json& usual);
 

@@ -1,4 +1,4 @@
-// Work whose end is waited for only so long. Free of torch.
+// Work with a time limit. Free of torch.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace tost {
 
-// No batch came in time. The task that was asked is in use for good by the thread that asks: let
-// it live as long as the process, with all that it uses.
+// No batch came in time. The reading thread still uses the task: leak the task, with all that it
+// uses.
 class DataTimeout : public Error {
  public:
   using Error::Error;

@@ -56,8 +56,8 @@ GuardState guard_state_from_json(const json& object, const std::string& where) {
   return state;
 }
 
-std::optional<BadStep> judge(const char* what, double value, const std::vector<double>& accepted,
-                             double limit) {
+std::optional<BadStep> find_outlier(const char* what, double value,
+                                    const std::vector<double>& accepted, double limit) {
   if (!std::isfinite(value)) return BadStep{what, value, std::nullopt};
   if (limit <= 0 || int64_t(accepted.size()) < kGuardLeast) return std::nullopt;
   double mean = 0, squares = 0;

@@ -1,4 +1,4 @@
-// Rules that keep a long run from a bad step, and the part of its state they need.
+// Rules that protect a long run from a bad step, and their state.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ struct GuardState {
   int64_t rollbacks = 0;
   double lr_factor = 1;
   int64_t data_ahead = 0;  // steps whose batches were skipped
-  // The last checkpoint that the settings asked for, the one a run rolls back to; -1 before it. One
-  // made because the run was stopped is none: a run that was never stopped would not have it.
+  // The last checkpoint that was due by the settings: a run rolls back to it. -1: none yet. One
+  // that was written because the run was stopped does not count, because an uninterrupted run lacks
+  // it.
   int64_t rollback_step = -1;
 
   void accept(double loss, double norm);
@@ -38,12 +39,12 @@ struct BadStep {
   std::optional<double> z;  // nothing where the value is not finite
 };
 
-// With m and s the mean and standard deviation (n in the denominator) of `accepted`: bad where
-// value > m + limit s, s being taken as at least 1e-6 |m|, below which a plateau's rounding lies.
+// With m and s the mean and standard deviation (n in the denominator) of `accepted`: bad if
+// value > m + limit s, where s is at least 1e-6 |m|, the size of a plateau's rounding.
 // No finite value is bad before kGuardLeast are accepted or for a limit of 0. One that is not
 // finite always is.
-std::optional<BadStep> judge(const char* what, double value, const std::vector<double>& accepted,
-                             double limit);
+std::optional<BadStep> find_outlier(const char* what, double value,
+                                    const std::vector<double>& accepted, double limit);
 
 // "the loss 7.5 lay 12.3 standard deviations above the mean", "the loss became nan".
 std::string describe(const BadStep& bad);

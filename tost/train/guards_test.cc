@@ -25,19 +25,19 @@ std::vector<double> twos_and_fours(int64_t count) {
 
 TEST(Guards, ACountOfStandardDeviationsAboveTheMeanIsTheLimit) {
   const auto window = twos_and_fours(32);
-  EXPECT_FALSE(judge("loss", 8, window, 5));
-  EXPECT_FALSE(judge("loss", -1000, window, 5)) << "below the mean nothing is bad";
-  const auto bad = judge("loss", 8.5, window, 5);
+  EXPECT_FALSE(find_outlier("loss", 8, window, 5));
+  EXPECT_FALSE(find_outlier("loss", -1000, window, 5)) << "below the mean nothing is bad";
+  const auto bad = find_outlier("loss", 8.5, window, 5);
   ASSERT_TRUE(bad);
   EXPECT_DOUBLE_EQ(*bad->z, 5.5);
   EXPECT_EQ(describe(*bad), "the loss 8.5 lay 5.5 standard deviations above the mean");
 }
 
 TEST(Guards, TooFewStepsOrNoLimitJudgeNothingFinite) {
-  EXPECT_FALSE(judge("loss", 1e30, twos_and_fours(31), 5));
-  EXPECT_FALSE(judge("loss", 1e30, twos_and_fours(128), 0));
+  EXPECT_FALSE(find_outlier("loss", 1e30, twos_and_fours(31), 5));
+  EXPECT_FALSE(find_outlier("loss", 1e30, twos_and_fours(128), 0));
   for (const double value : {std::nan(""), double(INFINITY)}) {
-    const auto bad = judge("loss", value, {}, 0);
+    const auto bad = find_outlier("loss", value, {}, 0);
     ASSERT_TRUE(bad);
     EXPECT_FALSE(bad->z);
   }
@@ -45,8 +45,8 @@ TEST(Guards, TooFewStepsOrNoLimitJudgeNothingFinite) {
 
 TEST(Guards, RoundingOnAPlateauIsNoOutlier) {
   const std::vector<double> plateau(64, 2.0);
-  EXPECT_FALSE(judge("loss", 2 + 1e-7, plateau, 5));
-  EXPECT_TRUE(judge("loss", 2 + 1e-4, plateau, 5));
+  EXPECT_FALSE(find_outlier("loss", 2 + 1e-7, plateau, 5));
+  EXPECT_TRUE(find_outlier("loss", 2 + 1e-4, plateau, 5));
 }
 
 TEST(Guards, TheWindowHoldsTheLast128AndComesBackFromJson) {

@@ -2,6 +2,8 @@
 
 #include "tost/base/error.h"
 #include "tost/nn/block.h"
+#include "tost/ops/device.h"
+#include "tost/ops/product_support.h"
 
 namespace tost {
 namespace {
@@ -158,6 +160,11 @@ void check_loop_config(const LoopConfig& config) {
   if (config.min_lr > config.lr && config.lr_reference_batch == 0) {
     fail_usage("min_lr ", config.min_lr, " is above lr ", config.lr, ".");
   }
+}
+
+Precision recipe_precision() {
+  const bool fast = multiplies_as_packed(Packing::kBfloat16) || gpu_count() > 0;
+  return fast ? Precision::kBf16 : Precision::kFp32;
 }
 
 }  // namespace tost

@@ -68,4 +68,8 @@ const FieldTable<LoopConfig>& step_fields();
 // Rules that tie several values together. Throws a usage Error.
 void check_loop_config(const LoopConfig& config);
 
+// The precision of recipes that are meant for bf16: bf16, but fp32 if there is no GPU and the CPU
+// does not multiply bfloat16, which takes many times as long.
+Precision recipe_precision();
+
 }  // namespace tost

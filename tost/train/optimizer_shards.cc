@@ -16,22 +16,9 @@ namespace {
 
 constexpr char kFirst[] = "exp_avg.", kSecond[] = "exp_avg_sq.", kSteps[] = "step.";  // AdamW's
 
-// All elements as they lie in memory.
+// All elements in the order of memory.
 Tensor in_memory_order(const Tensor& x) {
   return x.detach().as_strided({x.numel()}, {1});
-}
-
-const Tensor& found_in(const StateDict& state, const std::string& key, const Tensor& like) {
-  const auto found = state.find(key);
-  if (found == state.end()) {
-    fail_data("The optimizer state lacks tensor '", key,
-              "'; resume with the model that the run was started with.");
-  }
-  if (found->second.sizes() != like.sizes()) {
-    fail_data("Tensor '", key, "' of the optimizer state is ", found->second.sizes(),
-              " but the model needs ", like.sizes(), ".");
-  }
-  return found->second;
 }
 
 }  // namespace
@@ -183,7 +170,7 @@ StateDict OptimizerShards::mine(const std::string& prefix, const StateDict& whol
   for (const Slice& own : own_) {
     const std::string key = prefix + names_[own.parameter];
     const Tensor& p = parameter(own.parameter);
-    Tensor values = found_in(whole, key, p);
+    Tensor values = state_tensor(whole, key, p);
     if (!p.is_contiguous()) values = torch::empty_like(p).detach().copy_(values);
     result[key] = in_memory_order(values).narrow(0, own.in_parameter, own.count).clone();
   }
@@ -195,7 +182,7 @@ StateDict OptimizerShards::my_moments(const StateDict& whole) const {
   result.merge(mine(kSecond, whole));
   for (const Slice& own : own_) {
     const std::string key = kSteps + names_[own.parameter];
-    result[key] = found_in(whole, key, torch::zeros({})).clone();
+    result[key] = state_tensor(whole, key, torch::zeros({})).clone();
   }
   return result;
 }

@@ -8,7 +8,7 @@
 
 #include "tost/comm/gradient_buckets.h"
 #include "tost/nn/state_dict.h"
-#include "tost/train/param_groups.h"
+#include "tost/train/adamw.h"
 
 namespace tost {
 

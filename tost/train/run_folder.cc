@@ -26,6 +26,7 @@ std::vector<fs::path> names_in(const fs::path& folder) {
   return names;
 }
 
+// Curves for TensorBoard that earlier builds of 0.1.0 wrote.
 bool is_event_file(const fs::path& name) {
   return name.string().rfind("events.out.tfevents.", 0) == 0 && name.extension() == ".tost";
 }
@@ -126,7 +127,7 @@ RunFolder::RunFolder(fs::path run, RunMode mode, std::string launch)
   }
   if (is_taken(run_ / kReplaced)) {
     lock();
-    if (stopped_half_way(run_)) put_back();
+    if (stopped_half_way(run_)) restore_replaced();
   }
   check();
   if (is_taken(run_ / kConfigFile)) lock();
@@ -178,7 +179,7 @@ void RunFolder::clear() {
   try {
     set_aside();
   } catch (...) {
-    put_back();
+    restore_replaced();
     throw;
   }
 }
@@ -190,7 +191,7 @@ void RunFolder::set_aside() {
   move_config(run_, run_ / kReplaced);
 }
 
-void RunFolder::put_back() {
+void RunFolder::restore_replaced() {
   const fs::path aside = run_ / kReplaced;
   if (is_taken(aside / kConfigFile)) {
     remove_run_files(run_);
@@ -201,14 +202,14 @@ void RunFolder::put_back() {
   sync_directory(run_);
 }
 
-bool RunFolder::settle() {
+bool RunFolder::finish() {
   if (!place_ || !is_taken(run_ / kReplaced)) return false;
   place_->check();
   if (has_checkpoint(run_)) {
     remove_replaced_run(run_);
     return false;
   }
-  put_back();
+  restore_replaced();
   return true;
 }
 

@@ -33,16 +33,16 @@ class RunFolder {
   // made.
   void open();
 
-  // Once training has ended, in whatever way, after open(): puts the replaced run back where the
-  // new one has no checkpoint; true then.
-  bool settle();
+  // After open(), once training has ended in any way: restores the replaced run if the new one has
+  // no checkpoint; true then.
+  bool finish();
 
  private:
   void lock();
   void check() const;
   void clear();
   void set_aside();
-  void put_back();
+  void restore_replaced();
 
   std::filesystem::path run_;
   RunMode mode_;
@@ -51,10 +51,10 @@ class RunFolder {
   std::optional<FolderPlace> place_;
 };
 
-// Whether the run that is there was made by this launch, which is not empty.
+// Whether the run in this folder was made by this launch, which is not empty.
 bool made_by_launch(const std::filesystem::path& run, const std::string& launch);
 
-// The first checkpoint of the run that replaces it stands.
+// To be called when the new run has its first checkpoint.
 void remove_replaced_run(const std::filesystem::path& run);
 
 }  // namespace tost

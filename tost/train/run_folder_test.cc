@@ -134,7 +134,7 @@ TEST(RunFolder, TheReplacedRunComesBackUnlessTheNewOneHasACheckpoint) {
     folder.open();
     EXPECT_EQ(newest_step(run), -1);
     if (begins) begin_run(run, 2);
-    EXPECT_TRUE(folder.settle());
+    EXPECT_TRUE(folder.finish());
     EXPECT_EQ(files_below(run), before);
     EXPECT_EQ(seed_of(run), "old");
     EXPECT_EQ(newest_step(run), 20);
@@ -144,7 +144,7 @@ TEST(RunFolder, TheReplacedRunComesBackUnlessTheNewOneHasACheckpoint) {
     folder.open();
     begin_run(run, 2);
     save(run, 5);
-    EXPECT_FALSE(folder.settle());
+    EXPECT_FALSE(folder.finish());
   }
   EXPECT_EQ(seed_of(run), "new");
   EXPECT_EQ(newest_step(run), 5);
@@ -176,7 +176,7 @@ TEST(RunFolder, AKilledReplacementKeepsBoth) {
   EXPECT_EQ(seed_of(run), "new");
   RunFolder folder(run, RunMode::kResume);
   folder.open();
-  EXPECT_TRUE(folder.settle());
+  EXPECT_TRUE(folder.finish());
   EXPECT_EQ(files_below(run), before);
 }
 
@@ -201,7 +201,7 @@ TEST(RunFolder, KnowsTheLaunchThatMadeTheRun) {
     begin_run(run, 2);
     EXPECT_TRUE(made_by_launch(run, "a"));
     EXPECT_FALSE(made_by_launch(run, "b"));
-    EXPECT_TRUE(folder.settle());
+    EXPECT_TRUE(folder.finish());
   }
   EXPECT_EQ(seed_of(run), "old");
   EXPECT_FALSE(made_by_launch(run, "a"));
@@ -227,7 +227,7 @@ TEST(RunFolder, ALinkToCheckpointsElsewhereIsMovedAlone) {
   folder.open();
   begin_run(run, 2);
   EXPECT_EQ(newest_step(run), -1);
-  EXPECT_TRUE(folder.settle());
+  EXPECT_TRUE(folder.finish());
   EXPECT_TRUE(fs::is_symlink(run / kCheckpointFolder));
   EXPECT_EQ(newest_step(run), 20);
 }
@@ -240,9 +240,9 @@ void replace(const fs::path& run, bool saves) {
     try {
       begin_run(run, 2);
       if (saves) save(run, 5);
-      folder.settle();
+      folder.finish();
     } catch (const Error&) {
-      folder.settle();
+      folder.finish();
     }
   } catch (const Error&) {
   }
@@ -283,7 +283,7 @@ TEST(RunFolderCrashSlow, StoppedAtEveryCallOneOfTheRunsIsWhole) {
             EXPECT_EQ(step, 20);
           } else if (step != 5) {  // the new run, before its first checkpoint
             EXPECT_EQ(step, -1);
-            EXPECT_TRUE(folder.settle());
+            EXPECT_TRUE(folder.finish());
             EXPECT_EQ(seed_of(run), "old");
             EXPECT_EQ(newest_step(run), 20);
           }

@@ -1,4 +1,4 @@
-// What a kind of model tells the training loop, the command line and --help of itself.
+// A kind of model as the training loop, the command line and --help see it.
 #pragma once
 
 #include <functional>

@@ -1,11 +1,10 @@
-// What happens during training, written to metrics.jsonl and TensorBoard at once.
+// What happens during training, written to metrics.jsonl.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 
 #include "tost/base/folder_place.h"
-#include "tost/train/event_file.h"
 #include "tost/train/metrics_log.h"
 #include "tost/train/train_listener.h"
 
@@ -33,12 +32,11 @@ class RunLog {
   void flush();
 
  private:
-  void add(const nlohmann::json& line);
+  void add(const std::string& kind, int64_t step, nlohmann::json line);
 
   struct Files {
     FolderPlace place;
     MetricsLog metrics;
-    EventFile events;
   };
 
   int64_t rollbacks_ = 0;

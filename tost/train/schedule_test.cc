@@ -43,8 +43,8 @@ TEST(Schedule, WarmupLongerThanTheRunStaysLinear) {
   EXPECT_DOUBLE_EQ(learning_rate(s, 4), 0.4);
 }
 
-// arXiv 2412.17810, released recipe: 400 epochs, 1e-3 at batch 1024, 5 warm-up epochs from 1e-6, floor 1e-5, one epoch of
-// lag.
+// arXiv 2412.17810, released recipe: 400 epochs, 1e-3 at batch 1024, 5 warm-up epochs from 1e-6,
+// floor 1e-5, one epoch of lag.
 TEST(Schedule, ImagenetFormLagsOneEpoch) {
   const int64_t n = 1251;
   const Schedule s{.form = ScheduleForm::kEpoch,

@@ -15,7 +15,7 @@ std::vector<torch::Tensor> rows_of(const BatchShare& share, std::vector<torch::T
 // Of x [B, N] this process's tokens, N being a multiple of the parts.
 torch::Tensor tokens_of(const BatchShare& share, const torch::Tensor& x);
 
-// Throws a usage Error where `mixer` is not one of those whose tokens can lie on several processes.
+// Throws a usage Error where `mixer` is not one of those whose tokens can be on several processes.
 void check_split_mixer(const std::vector<std::string>& able, const std::string& mixer);
 
 }  // namespace tost

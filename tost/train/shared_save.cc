@@ -23,11 +23,11 @@ nlohmann::json write_shard(const fs::path& folder, const Checkpoint& shard) {
   return {{"name", shard.parts[0].file}, {"entry", to_json(write_checkpoint_part(folder, shard))}};
 }
 
-Manifest shards_of(const std::vector<std::string>& told) {
+Manifest shards_of(const std::vector<std::string>& entries) {
   Manifest shards;
-  for (size_t rank = 0; rank < told.size(); ++rank) {
+  for (size_t rank = 0; rank < entries.size(); ++rank) {
     const std::string where = cat("the shard of rank ", rank);
-    const nlohmann::json shard = parse_json(told[rank], where);
+    const nlohmann::json shard = parse_json(entries[rank], where);
     if (shard.is_null()) continue;
     const std::string name = shard.at("name");
     shards[name] = manifest_entry(shard.at("entry"), name, where);
@@ -42,10 +42,10 @@ fs::path save_once(Group& group, const SharedPlace& place, SharedCheckpoint& che
   const fs::path folder = place.directory / name;
   nlohmann::json mine;
   group.together([&] { mine = write_shard(folder, checkpoint.shard); });
-  const std::vector<std::string> told = group.gather_texts(json_text(mine));
+  const std::vector<std::string> entries = group.gather_texts(json_text(mine));
   const std::string saved = group.by_first([&] {
     write_file_atomic(folder / kOptimizerIndexFile, checkpoint.index);
-    checkpoint.whole.written = shards_of(told);
+    checkpoint.whole.written = shards_of(entries);
     return place.store->save(checkpoint.whole, best).filename().string();
   });
   return place.directory / saved;

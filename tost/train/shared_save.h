@@ -1,5 +1,5 @@
 // Checkpoints of a run whose optimiser is divided: every process writes its shard of it, and
-// process 0 all else. They are as whole as those of one process: process 0 alone puts them in
+// process 0 all else. They are as whole as those of one process: only process 0 puts them in
 // place.
 #pragma once
 
@@ -15,8 +15,8 @@
 namespace tost {
 
 struct SharedCheckpoint {
-  Checkpoint whole;   // process 0: all but the optimiser
-  Checkpoint shard;   // one part; without any where this process has none
+  Checkpoint whole;        // process 0: all but the optimiser
+  Checkpoint shard;        // one part; without any where this process has none
   std::string index = {};  // process 0: of the shards
 };
 

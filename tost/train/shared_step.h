@@ -76,7 +76,7 @@ class SharedStep {
   std::vector<double> busy_seconds_;  // by rank, since the last report
 };
 
-// The share of this process, which the task is told of; null without a group.
+// The share of this process, which the task gets too; null without a group.
 std::unique_ptr<SharedStep> share_steps(const LoopConfig& config, TrainTask& task, Group* group);
 
 }  // namespace tost

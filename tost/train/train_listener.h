@@ -29,7 +29,7 @@ struct StepReport {
   double samples_per_s = 0;
   double wait_share = 0;  // of the time, spent waiting for data, 0 ... 1
   double eta_s = 0;       // training steps left; evaluations not counted
-  std::optional<ShareReport> peers = {};  // of a run of several processes, in lines of the log alone
+  std::optional<ShareReport> peers = {};  // of several processes, only in lines of the log
 };
 
 class TrainListener {

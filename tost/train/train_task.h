@@ -15,7 +15,7 @@
 #include "tost/comm/group.h"
 #include "tost/data/batch_share.h"
 #include "tost/data/watched_read.h"
-#include "tost/train/param_groups.h"
+#include "tost/train/adamw.h"
 
 namespace tost {
 
@@ -59,8 +59,8 @@ class TrainTask {
   // The next batches must be a pure function of (seed, epoch, batch index), so that a resumed run
   // sees what the uninterrupted one saw.
   virtual void start_epoch(int64_t epoch, int64_t first_batch) = 0;
-  // Before start_epoch(), for a run of several processes: the batches and rows of this one are
-  // given out, and evaluate() scores its part and gives, on every process, the result of all.
+  // Before start_epoch(), for a run of several processes: only the batches and rows of this process
+  // are returned, and evaluate() scores its part and returns, on every process, the result of all.
   // `group` may be null and outlives the task.
   virtual void share_batches(const BatchShare& share, Group* group) = 0;
   // Throws a usage Error where the sequences of this model cannot be divided into so many parts.
@@ -88,11 +88,11 @@ class TrainTask {
   // How many batches it reads.
   virtual int64_t evaluation_reads() const { return 1; }
   virtual BestMetric best_metric() const = 0;
-  // How evaluate() and measure_bound() are to read data from outside; empty: without a watch.
+  // Sets how evaluate() and measure_bound() read data; empty: directly.
   void watch_reads(ReadGuard guard) { read_guard_ = std::move(guard); }
 
-  // Something the model, in evaluation mode, makes for people to look at. Draws nothing from
-  // torch's default generator, so that looking does not change a run.
+  // Output of the model, in evaluation mode, for people to look at. Draws nothing from torch's
+  // default generator, so that it does not change a run.
   virtual std::string sample(int64_t /*step*/) { return {}; }
 
   // Each layer's coding rates and bound on a fixed sample of evaluation data, the model being in
@@ -101,7 +101,7 @@ class TrainTask {
   // which a task without such layers refuses when it is made.
   virtual nlohmann::json measure_bound() { return {}; }
 
-  // Everything about the model but its weights, for the run folder: a resumed run is given it back.
+  // Everything about the model but its weights, for the run folder; a resumed run reads it.
   virtual nlohmann::json model_description() const = 0;
   // Stored with the weights, so that the file alone is enough to use the model.
   virtual std::map<std::string, std::string> model_metadata() const = 0;

@@ -122,7 +122,7 @@ TrainResult Trainer::train() {
   while (true) {
     const bool stop = stopped();
     // What is scored, saved or called the best is finite in all its parts.
-    if ((stop || evaluation_due() || checkpoint_due()) && !state_is_sound()) continue;
+    if ((stop || evaluation_due() || checkpoint_due()) && !state_is_finite()) continue;
     if (evaluation_due() && !evaluate()) interrupted = true;
     if (checkpoint_due()) {
       state_.guards.rollback_step = state_.step;
@@ -183,9 +183,9 @@ void Trainer::step() {
   double norm = 0;
   if (!bad) {
     norm = shared_ ? shared_->buckets().norm() : optimizer_.gradient_norm();
-    bad = judge("gradient norm", norm, state_.guards.norms, config_.outlier_z);
+    bad = find_outlier("gradient norm", norm, state_.guards.norms, config_.outlier_z);
   }
-  if (bad && !pass_over(*bad, lr)) return;
+  if (bad && !skip_step(*bad, lr)) return;
   if (!bad) update(lr, norm, sums);
   ++state_.step;
   unsaved_ = true;
@@ -216,7 +216,7 @@ std::optional<BadStep> Trainer::accumulate_gradients(StepSums& sums) {
   }
   if (shared_) add_up(sums);
   if (!std::isfinite(sums.loss)) return BadStep{"loss", sums.loss, std::nullopt};
-  return judge("loss", sums.loss, state_.guards.losses, config_.outlier_z);
+  return find_outlier("loss", sums.loss, state_.guards.losses, config_.outlier_z);
 }
 
 // A loss that is not finite goes no further.
@@ -328,7 +328,7 @@ void Trainer::write_checkpoint(bool in_background) {
     save_shards();
   } else if (first()) {
     Checkpoint own = checkpoint();
-    own.keep_step = kept_step();
+    own.keep_step = rollback_checkpoint();
     in_background ? saver_->save(own, best_is_new_) : saver_->save_now(own, best_is_new_);
   }
   unsaved_ = best_is_new_ = false;
@@ -344,7 +344,7 @@ void Trainer::wait_for_saves() {
   pass_messages();
 }
 
-void Trainer::settle_saves() {
+void Trainer::finish_saves() {
   try {
     wait_for_saves();
   } catch (const Error& error) {
@@ -377,10 +377,10 @@ void Trainer::measure_bound() {
 }
 
 void Trainer::pass_messages() {
-  const BackgroundSaver::News news = saver_ ? saver_->take_news() : BackgroundSaver::News{};
-  if (!news.finished.empty()) remove_replaced_run(run_);
-  for (const auto& folder : news.finished) listener_.on_checkpoint(folder);
-  for (const std::string& message : news.messages) listener_.on_message(message);
+  const BackgroundSaver::Report report = saver_ ? saver_->take_report() : BackgroundSaver::Report{};
+  if (!report.finished.empty()) remove_replaced_run(run_);
+  for (const auto& folder : report.finished) listener_.on_checkpoint(folder);
+  for (const std::string& message : report.messages) listener_.on_message(message);
   for (const std::string& message : task_.take_messages()) listener_.on_message(message);
 }
 

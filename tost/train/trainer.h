@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,14 +19,44 @@
 #include "tost/train/run_log.h"
 #include "tost/train/schedule.h"
 #include "tost/train/shared_step.h"
-#include "tost/train/step_timer.h"
 #include "tost/train/train_listener.h"
 #include "tost/train/train_task.h"
 #include "tost/train/trainer_state.h"
 
 namespace tost {
 
-// Of a whole run, whichever processes it took; waits of this one.
+// Speed and time left of a running loop. Rates are averaged with a half-life of about 20 steps, so
+// that they recover after an evaluation or a stall.
+class StepTimer {
+ public:
+  // Leaves out the time since the last step (start, evaluation, checkpoint).
+  void restart(double wait_seconds) {
+    last_ = Clock::now();
+    last_wait_ = wait_seconds;
+  }
+  void step(int64_t samples, double wait_seconds) {
+    constexpr double kKeep = 0.966;  // 0.966^20 = 0.5
+    const auto now = Clock::now();
+    seconds_ = kKeep * seconds_ + std::chrono::duration<double>(now - last_).count();
+    samples_ = kKeep * samples_ + double(samples);
+    steps_ = kKeep * steps_ + 1;
+    wait_ = kKeep * wait_ + (wait_seconds - last_wait_);
+    last_ = now;
+    last_wait_ = wait_seconds;
+  }
+
+  double samples_per_s() const { return seconds_ > 0 ? samples_ / seconds_ : 0; }
+  double seconds_per_step() const { return steps_ > 0 ? seconds_ / steps_ : 0; }
+  double wait_share() const { return seconds_ > 0 ? wait_ / seconds_ : 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+  double last_wait_ = 0;
+  double seconds_ = 0, samples_ = 0, steps_ = 0, wait_ = 0;  // decayed sums
+};
+
+// Counts for the whole run, across restarts; data_waits counts this process only.
 struct RunEvents {
   int64_t skipped_steps = 0, rollbacks = 0, data_waits = 0;
 };
@@ -33,28 +64,27 @@ struct RunEvents {
 struct TrainResult {
   int64_t step = 0, total_steps = 0;
   bool interrupted = false;
-  bool put_back = false;     // interrupted before its first checkpoint; see RunMode::kOverwrite
-  nlohmann::json last_eval;  // null before the first evaluation of this process
-  std::string metric;        // what `best` is a value of: the key of the task's best_metric()
+  bool replaced_restored = false;  // interrupted before its first checkpoint: RunMode::kOverwrite
+  nlohmann::json last_eval;        // null before the first evaluation of this process
+  std::string metric;              // what `best` is a value of: the key of the task's best_metric()
   std::optional<BestSoFar> best;
   double seconds = 0;
   RunEvents events;
 };
 
-// One model, on the device it lies on. On the CPU, with the same seed and thread count
-// the weights are the same bit for bit, whether the run was interrupted and resumed or not,
-// wherever it was stopped.
+// Trains one model on its device. On the CPU, with the same seed and thread count the weights are
+// the same bit for bit, whether the run was interrupted and resumed or not, wherever it stopped.
 //
 // With a group, each of its processes has a trainer and computes its share of every step
-// (shared_step.h). Process 0 alone writes into the run's folder, and reports. The results depend on
-// the number of processes by rounding alone.
+// (shared_step.h). Only process 0 writes into the run's folder, and reports. The results depend on
+// the number of processes only by rounding.
 class Trainer {
  public:
   // Everything outlives the trainer. `run` exists. `stop` and `group` may be null.
   Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::path run,
           TrainListener& listener, const std::atomic<bool>* stop, Group* group = nullptr);
 
-  // Takes up the newest whole checkpoint of the run; false when there is none. Restores weights,
+  // Loads the newest complete checkpoint of the run; false when there is none. Restores weights,
   // buffers, moments, averaged weights, torch's CPU generator, sums of the log and the place in the
   // data. Before train().
   bool resume();
@@ -68,17 +98,17 @@ class Trainer {
   // with interrupted = true. A loss or gradient norm that is not finite is a data Error before it
   // can reach the weights, unless the configuration's guards skip the step or roll back (guards.h).
   // So is a number of the state that is not finite, before it is evaluated or saved.
-  // Throws DataTimeout, see there, when no batch comes for data_timeout seconds, be it of training
-  // or of an evaluation; everything up to the last whole step is then saved.
+  // Throws DataTimeout when no batch comes for data_timeout seconds, in training or evaluation;
+  // everything up to the last complete step is then saved.
   TrainResult train();
 
  private:
   int64_t total_steps() const { return schedule_.total_steps; }
   int64_t epoch() const { return state_.step / steps_per_epoch_; }
-  // The place in the data, which runs ahead of the step where batches were skipped.
+  // The position in the data, which is ahead of the step if batches were skipped.
   int64_t data_step() const { return state_.step + state_.guards.data_ahead; }
   double rate() const;
-  // Any process, as of the last step.
+  // On any process, as of the last step.
   bool stopped() const { return shared_ ? stop_agreed_ : stop_ && stop_->load(); }
 
   struct StepSums {
@@ -105,14 +135,16 @@ class Trainer {
   void warn_of_waiting(double wait_share);
   bool evaluation_due() const;
   bool evaluate();  // false when stopped
-  // What the task tells of the averaged weights, or the model's own, its reading being watched.
+  // Evaluates the averaged weights (or the model's), under the data watchdog.
   std::optional<nlohmann::json> scored(const StateDict& average,
                                        const std::function<std::optional<nlohmann::json>()>& score);
   bool checkpoint_due() const;
   // Of a checkpoint; with shards, what this process holds.
   Checkpoint checkpoint() const;
-  int64_t kept_step() const { return config_.rollbacks > 0 ? state_.guards.rollback_step : -1; }
-  StateDict averaged_values() const;    // what the averaged weights follow
+  int64_t rollback_checkpoint() const {
+    return config_.rollbacks > 0 ? state_.guards.rollback_step : -1;
+  }
+  StateDict averaged_values() const;    // the values that are averaged
   StateDict evaluated_weights() const;  // empty: the model's own
   void save();
   void write_checkpoint(bool in_background);
@@ -123,7 +155,7 @@ class Trainer {
   void report_shards();
   bool restore_newest(int64_t last_step);
   void wait_for_saves();
-  void settle_saves();    // the same; a failure becomes a message
+  void finish_saves();    // the same; a failure becomes a message
   bool has_checkpoint();  // once no save is under way
   void sample();
   bool bound_due() const;
@@ -131,13 +163,13 @@ class Trainer {
   void pass_messages();
 
   // trainer_guards.cc
-  bool pass_over(const BadStep& bad, double lr);  // false where the run was rolled back
-  bool state_is_sound();                          // the same
+  bool skip_step(const BadStep& bad, double lr);  // false where the run was rolled back
+  bool state_is_finite();                         // the same
   void report_skipped(const BadStep& bad, double lr);
   // False where there is no checkpoint to roll back to. `failed` is the step whose batches are the
   // last to be skipped.
   bool roll_back(int64_t failed, const std::string& reason);
-  std::string what_is_kept();
+  std::string stop_notice();
   void load_batch(bool starts_epoch);
   bool read_in_time(std::function<void()> reading);
   void report_wait();
@@ -157,22 +189,22 @@ class Trainer {
   std::unique_ptr<OptimizerShards> shards_;  // null: every process has the whole optimiser
   AdamW optimizer_;
   std::unique_ptr<Ema> ema_;
-  // Of process 0 alone.
+  // Only on process 0.
   std::optional<CheckpointStore> store_;
   std::optional<BackgroundSaver> saver_;
   std::unique_ptr<RunLog> log_;
   LoopState state_;
   StepTimer timer_;
+  bool saves_ = true;
   std::unique_ptr<DataWatch> watch_;
   std::optional<StepStart> start_;  // of the running step, where a guard may need it
   int64_t data_waits_ = 0;
   int64_t waiting_lines_ = 0;  // of the log, in a row, with a high share of waiting
   nlohmann::json last_eval_;
   bool restored_ = false;
-  bool saves_ = true;
-  bool in_epoch_ = false;     // the task stands at the place data_step() says
+  bool in_epoch_ = false;     // the task is at the position data_step()
   bool stop_agreed_ = false;  // among the processes of the group
-  bool unsaved_ = false;      // something happened since the last checkpoint
+  bool unsaved_ = false;      // something changed since the last checkpoint
   bool best_is_new_ = false;  // and the evaluation of this step is the best so far
 };
 

@@ -19,7 +19,7 @@ json number(double value) {
 
 }  // namespace
 
-bool Trainer::pass_over(const BadStep& bad, double lr) {
+bool Trainer::skip_step(const BadStep& bad, double lr) {
   GuardState& guards = state_.guards;
   const bool skips = config_.outlier_z > 0;
   if (skips) {
@@ -36,7 +36,7 @@ bool Trainer::pass_over(const BadStep& bad, double lr) {
   if (roll_back(state_.step + 1, skips ? cat(passed, ", at the last ", found) : found)) {
     return false;
   }
-  const std::string rest = cat(" (learning rate ", lr, what_is_kept());
+  const std::string rest = cat(" (learning rate ", lr, stop_notice());
   if (skips) {
     fail_data("At step ", state_.step + 1, ", ", passed, ", more than outlier_limit ",
               config_.outlier_limit, "; at the last ", found, rest, kAdvice);
@@ -45,7 +45,7 @@ bool Trainer::pass_over(const BadStep& bad, double lr) {
 }
 
 // After "(learning rate ...".
-std::string Trainer::what_is_kept() {
+std::string Trainer::stop_notice() {
   const int64_t rollbacks = state_.guards.rollbacks;
   return cat(
       rollbacks > 0 ? cat(" and ", rollbacks, rollbacks == 1 ? " rollback" : " rollbacks") : "",
@@ -55,7 +55,7 @@ std::string Trainer::what_is_kept() {
 
 // Gradients are checked at every step; what else can leave the finite numbers (statistics of batch
 // norm, weights at an absurd learning rate) is checked here.
-bool Trainer::state_is_sound() {
+bool Trainer::state_is_finite() {
   std::optional<std::string> bad = first_not_finite(checkpoint());
   if (group_ != nullptr) {
     for (const std::string& found : group_->gather_texts(bad.value_or(""))) {
@@ -64,7 +64,7 @@ bool Trainer::state_is_sound() {
   }
   if (!bad) return true;
   if (roll_back(state_.step, *bad)) return false;
-  fail_data("After step ", state_.step, ", ", *bad, " (learning rate ", rate(), what_is_kept(),
+  fail_data("After step ", state_.step, ", ", *bad, " (learning rate ", rate(), stop_notice(),
             kAdvice);
 }
 
@@ -136,25 +136,25 @@ bool Trainer::read_in_time(std::function<void()> reading) {
 // The model has its own weights again before anything is saved.
 std::optional<json> Trainer::scored(const StateDict& average,
                                     const std::function<std::optional<json>()>& score) {
-  struct GivenUp {};
+  struct TimedOut {};
   struct Watched {
     ~Watched() { task.watch_reads({}); }
     TrainTask& task;
   } watched{task_};
   if (config_.data_timeout > 0) {
     task_.watch_reads([this](std::function<void()> reading) {
-      if (!read_in_time(std::move(reading))) throw GivenUp();
+      if (!read_in_time(std::move(reading))) throw TimedOut();
     });
   }
   try {
     const EvaluationWeights weights(task_.model(), average);
     return score();
-  } catch (const GivenUp&) {
+  } catch (const TimedOut&) {
   }
   end_waiting(/*in_step=*/false);
 }
 
-// Must not throw: someone else is in the task.
+// Must not throw: another thread uses the task.
 void Trainer::report_wait() {
   ++data_waits_;
   const double seconds = config_.data_timeout / 2;
@@ -167,7 +167,7 @@ void Trainer::report_wait() {
   }
 }
 
-// From here on nothing is asked of the task but its model.
+// From here on only the task's model is used.
 void Trainer::end_waiting(bool in_step) {
   std::string kept = cat("the run is saved after step ", state_.step);
   if (group_ != nullptr) {

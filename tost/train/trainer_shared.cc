@@ -54,7 +54,7 @@ StateDict Trainer::evaluated_weights() const {
   return average;
 }
 
-// One process alone writes what a run without shards does.
+// A single process writes what a run without shards does.
 void Trainer::save_shards() {
   StateDict moments = shards_->shard_of(optimizer_.state());
   StateDict average;
@@ -66,7 +66,7 @@ void Trainer::save_shards() {
   if (first()) {
     checkpoint.whole = make_checkpoint(state_, task_.model(), task_.model_metadata(),
                                        std::move(moments), ema_ ? &average : nullptr);
-    checkpoint.whole.keep_step = kept_step();
+    checkpoint.whole.keep_step = rollback_checkpoint();
     if (group_->world() == 1) return saver_->save_now(checkpoint.whole, best_is_new_);
     moments = std::move(checkpoint.whole.parts.back().tensors);  // with the generator's state
     checkpoint.whole.parts.pop_back();
@@ -118,12 +118,12 @@ bool Trainer::restore_newest(int64_t last_step) {
     return true;
   };
   if (group_ == nullptr) return restore();
-  const std::string told = group_->by_first([&] {
+  const std::string text = group_->by_first([&] {
     if (!restore()) return std::string();
     return json_text(nlohmann::json{{"folder", folder}, {"state", to_json(state_)}});
   });
-  if (told.empty()) return false;
-  const nlohmann::json found = parse_json(told, "the state of rank 0");
+  if (text.empty()) return false;
+  const nlohmann::json found = parse_json(text, "the state of rank 0");
   if (!first()) state_ = loop_state_from_json(found.at("state"), "the state of rank 0");
   restored_ = true;
   if (shards_) {
@@ -155,12 +155,12 @@ void Trainer::seed_noise(int64_t batch) const {
 }
 
 bool Trainer::has_checkpoint() {
-  settle_saves();
+  finish_saves();
   const bool there = store_ && !store_->list().empty();
   return group_ == nullptr ? there : group_->any(there);
 }
 
-// Largest of a process, and what one process alone would have.
+// The largest of a process, and that of a run of one process.
 void Trainer::report_shards() {
   int64_t own = tensor_bytes(optimizer_.state()), whole = 0;
   for (const Tensor& p : task_.model().parameters()) {

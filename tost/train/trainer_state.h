@@ -31,7 +31,7 @@ std::optional<std::string> first_not_finite(const Checkpoint& checkpoint);
 // What a checkpoint holds in addition to the model and torch's generators.
 struct Restored {
   LoopState state;
-  StateDict moments, average;  // average: empty where none is asked for
+  StateDict moments, average;  // average: empty if none is wanted
 };
 
 // Puts the model and the generators back. Throws a data Error naming the part or tensor that does

@@ -2,7 +2,7 @@
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/data/text_tokenizer.h"
+#include "tost/data/text_layout.h"
 #include "tost/io/parse_json.h"
 #include "tost/io/safe_text.h"
 #include "tost/io/safetensors.h"
@@ -96,8 +96,8 @@ LanguageConfig foreign_language_config(const ForeignModel& weights, const ModelF
   c.dim = weights.side("transformer.wte.weight", 1);
   c.vocab = weights.side("transformer.wte.weight", 0);
   c.block = weights.side("transformer.wpe.weight", 0);
-  c.depth = weights.told("depth");
-  c.heads = weights.told("heads");
+  c.depth = weights.size("depth");
+  c.heads = weights.size("heads");
   if (c.heads == 0) c.heads = facts.heads.value_or(0);
   if (c.heads == 0) {
     fail_data("The weights of mixer ", c.mixer,

@@ -54,7 +54,7 @@ LoadedLanguage load_foreign_language(const std::filesystem::path& file,
 
 // What a user may name for a model whose file holds no tokenizer.
 struct TokenizerChoice {
-  std::string name{};    // as in training (text_tokenizer.h); empty or auto: the model's own
+  std::string name{};    // as in training (text_layout.h); empty or auto: the model's own
   std::string data{};    // the text that chars and words:N are made from; empty: none
   double holdout = 0.1;  // of that text
 };

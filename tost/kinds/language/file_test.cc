@@ -62,7 +62,7 @@ TEST_F(LanguageFile, MixersOfVersion010AreReadByTheirNewNamesOrRefused) {
   EXPECT_EQ(config.mixer, "means");
   EXPECT_EQ(config.hybrid_mixer, "uniform");
   info.config.mixer = "tssa-means-uniform";
-  expect_refused(save(to_metadata(info)), "'tssa-means-uniform' was dropped; tost 0.1.0 is");
+  expect_refused(save(to_metadata(info)), "'tssa-means-uniform' was dropped; only earlier builds");
 }
 
 TEST_F(LanguageFile, ComesBackWhole) {

@@ -1,7 +1,6 @@
 // The named recipes of language training. `char` and `char-gpu` are nanoGPT's settings for
 // characters on a CPU and on a GPU; the gpt2 ones are those of the official configurations.
 #include "tost/kinds/language/train_config.h"
-#include "tost/train/recipe_precision.h"
 
 namespace tost {
 

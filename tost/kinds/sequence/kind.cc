@@ -143,8 +143,8 @@ Kind sequence_kind() {
                 .describe = describe_sequence};
   kind.open = open_sequence;
   kind.score = score_sequence;
-  kind.data_keys = {"max_length", "data_seed", "train_size",    "test_size",     "min_tokens",
-                    "max_tokens", "max_depth", "max_arguments", "contour_length"};
+  kind.data_keys = {"max_length", "data_seed",  "train_size", "test_size",
+                    "min_tokens", "max_tokens", "max_depth",  "max_arguments"};
   kind.predict = predict_sequences;
   kind.open_bench = open_bench_sequence;
   return kind;

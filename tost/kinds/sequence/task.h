@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "tost/data/sequence_batch.h"
-#include "tost/data/sequence_feed.h"
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/kinds/sequence/file.h"
 #include "tost/kinds/sequence/train_config.h"

@@ -34,9 +34,8 @@ std::string kept_sequence_data(const std::string& data) {
 
 void add_sequence_data_fields(FieldTable<S>& t) {
   t.path("data", &S::data, kept_sequence_data, kWarn, "file or folder; or generated: listops")
-      .choice("data_format", &S::data_format,
-              {"auto", "listops", "text", "retrieval", "pixels", "pathfinder"}, kFixed,
-              "format of the data")
+      .choice("data_format", &S::data_format, {"auto", "listops", "text", "retrieval", "pixels"},
+              kFixed, "format of the data")
       .integer("max_length", &S::max_length, 0, kMany, kFixed,
                "tokens that sequences are cut to (0: nothing is cut)")
       .number("holdout", &S::holdout, -1, 0.9, kFixed,
@@ -52,10 +51,7 @@ void add_sequence_data_fields(FieldTable<S>& t) {
                "ListOps: and shorter than this, in tokens without parentheses")
       .integer("max_depth", &S::max_depth, 1, 1000, kFixed, "ListOps: deepest nesting")
       .integer("max_arguments", &S::max_arguments, 2, 1000, kFixed,
-               "ListOps: most arguments of an operator")
-      .integer(
-          "contour_length", &S::contour_length, 3, 20, kFixed,
-          "Pathfinder: dashes of a contour (the benchmark's: 6 easy, 9 intermediate, 14 hard)");
+               "ListOps: most arguments of an operator");
 }
 
 FieldTable<S> make_sequence_fields() {
@@ -116,8 +112,7 @@ SequenceSpec sequence_spec(const S& c) {
           .min_tokens = c.min_tokens,
           .max_tokens = c.max_tokens,
           .max_depth = c.max_depth,
-          .max_arguments = c.max_arguments,
-          .contour_length = c.contour_length};
+          .max_arguments = c.max_arguments};
 }
 
 SequenceConfig changed_sequence_config(const S& config, SequenceConfig base) {

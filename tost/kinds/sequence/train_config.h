@@ -34,7 +34,6 @@ struct SequenceTrainConfig : LoopConfig {
   int64_t max_tokens = 2'000;
   int64_t max_depth = 10;
   int64_t max_arguments = 10;
-  int64_t contour_length = 14;
 
   int64_t batch = 32;
   int64_t eval_batch = 64;

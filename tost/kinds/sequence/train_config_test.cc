@@ -60,7 +60,7 @@ TEST(SequenceTrainConfig, OptionsReachTheModel) {
   EXPECT_EQ(model.mixer, "none");
   EXPECT_EQ(model.max_length, 77);
   const SequenceSpec spec =
-      sequence_spec(made({{"max_length", 50}, {"side", 16}, {"data_seed", 3}}));  // side: of 0.1.0
+      sequence_spec(made({{"max_length", 50}, {"side", 16}, {"data_seed", 3}}));  // side: retired
   EXPECT_EQ(spec.max_length, 50);
   EXPECT_EQ(spec.seed, 3u);
 }

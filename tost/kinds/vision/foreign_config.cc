@@ -45,19 +45,19 @@ void take_preset(const VisionConfig& preset, VisionConfig& c) {
 VisionConfig foreign_vision_config(const ForeignModel& weights, const ModelFacts& facts) {
   VisionConfig c;
   c.mixer = weights.model.at("mixer").get<std::string>();
-  c.class_blocks = weights.told("class_depth");
+  c.class_blocks = weights.size("class_depth");
   if (c.class_blocks == 0) {
     fail_data("It is a ", weights.model.at("family").get<std::string>(),
               " without class-attention blocks, which the models of this program have.");
   }
-  c.dim = weights.told("dim");
-  c.depth = weights.told("depth");
-  c.patch = weights.told("patch");
+  c.dim = weights.size("dim");
+  c.depth = weights.size("depth");
+  c.patch = weights.size("patch");
   c.classes = weights.side("head.weight", 0);
   c.in_channels = weights.side("patch_embed.proj.0.0.weight", 1);
   c.mlp_ratio = foreign_mlp_ratio(weights.side("blocks.0.mlp.fc1.weight", 0), c.dim);
   c.qkv_bias = weights.has("blocks.0.attn.qkv.bias");
-  c.heads = weights.told("heads");
+  c.heads = weights.size("heads");
   if (c.heads == 0) c.heads = heads_by_name(c.mixer, facts);
   c.image_size = facts.image_size.value_or(kOfficialSide);
   c.tokens_norm = facts.tokens_norm.value_or(true);

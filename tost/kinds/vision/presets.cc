@@ -17,7 +17,7 @@ struct VisionFamily {
 constexpr std::array kVisionFamilies{
     VisionFamily{"tost", "tssa"}, VisionFamily{"xcit", "xca"}, VisionFamily{"vit", "softmax"},
     VisionFamily{"tost_means", "means", true},
-    // As version 0.1.0 called it.
+    // Its name in earlier builds of 0.1.0.
     VisionFamily{"tost_running", "means", true}, VisionFamily{"crate", "mssa", true},
     VisionFamily{"cbt", "cbsa", true}};
 

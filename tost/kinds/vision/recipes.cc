@@ -1,7 +1,6 @@
 // The named training recipes. Values of `imagenet` and `finetune` are those of the official scripts
 // except where a comment says so; `small` and `photos` are ours.
 #include "tost/kinds/vision/train_config.h"
-#include "tost/train/recipe_precision.h"
 
 namespace tost {
 namespace {

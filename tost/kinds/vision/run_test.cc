@@ -133,7 +133,7 @@ TEST(VisionRun, ARunIsReplacedOnlyByOneThatCanStart) {
   Watcher watcher;
   std::atomic<bool> stop = true;
   const TrainResult result = tost::train({out, RunMode::kOverwrite, values}, watcher, &stop);
-  EXPECT_TRUE(result.put_back);
+  EXPECT_TRUE(result.replaced_restored);
   EXPECT_EQ(content_of(out), before);
 }
 

@@ -58,9 +58,6 @@ void add_augment_fields(FieldTable<V>& t) {
            "training crop: none, pad and crop, random resized")
       .integer("crop_pad", &V::crop_pad, 0, 512, kFixed, "pixels a side for crop pad")
       .number("crop_min_scale", &V::crop_min_scale, 0.01, 1, kFixed, "smallest area of crop random")
-      .flag("fast_decode", &V::fast_decode, kWarn,
-            "with crop random, decode JPEGs at 1/2, 1/4 or 1/8 where the part has pixels to spare; "
-            "pixels then differ slightly; evaluation always decodes whole")
       .number("flip", &V::flip, 0, 1, kFixed, "probability of a horizontal flip")
       .integer("randaugment", &V::randaugment, 0, 16, kFixed,
                "RandAugment operations a picture (0: off)")
@@ -119,7 +116,6 @@ AugmentConfig augment_config(const VisionTrainConfig& c) {
   augment.pad = c.crop_pad;
   augment.min_scale = c.crop_min_scale;
   augment.interpolation = c.interpolation;
-  augment.reduce = c.fast_decode;
   augment.flip = c.flip;
   augment.rand_augment = {c.randaugment, c.randaugment_magnitude, c.randaugment_noise};
   augment.color_jitter = c.color_jitter;

@@ -43,7 +43,6 @@ struct VisionTrainConfig : LoopConfig {
   std::string crop = "pad";
   int64_t crop_pad = 4;
   double crop_min_scale = 0.08;
-  bool fast_decode = true;
   double flip = 0.5;
   int64_t randaugment = 0;
   double randaugment_magnitude = 9;
