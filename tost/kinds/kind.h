@@ -54,8 +54,8 @@ struct ScoreRequest : ModelRequest {
   // Of pictures.
   int64_t workers = 1;
   Corruption corruption{"", 3};
-  std::function<void(int64_t done, int64_t total, const char* what)> progress =
-      [](int64_t, int64_t, const char*) {};
+  std::function<void(int64_t done, int64_t total, const char* what)> progress = [](int64_t, int64_t,
+                                                                                   const char*) {};
   std::function<void(const std::string& sentence)> warn = [](const std::string&) {};
   const std::atomic<bool>* stop = nullptr;
 };

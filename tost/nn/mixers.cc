@@ -104,8 +104,8 @@ constexpr std::array kMixers{
     MixerEntry{"none", {make<NoMixer>, 2, kNothing, true}, {make<CausalNoMixer>, kGate, true}},
 };
 
-// Names in files and flags of earlier builds of 0.1.0: what they are called here; "" was dropped, null never
-// was there.
+// Names in files and flags of earlier builds of 0.1.0: what they are called here; "" was dropped,
+// null never was there.
 struct OldName {
   std::string_view name;
   const char* both;
