@@ -26,7 +26,7 @@ row() {  # NAME COMMAND...
 row "configure" cmake --preset release
 row "the program" cmake --build build/release --target tost
 row "the rest: libraries for users, all tests" cmake --build build/release
-touch tost/kernels/tssa_forward.cc
+touch tost/kernels/tssa.cc
 row "one kernel changed: kernels_tests" cmake --build build/release --target kernels_tests
 touch tost/cli/inspect.cc
 row "one command changed: the program" cmake --build build/release --target tost
