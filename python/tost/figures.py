@@ -29,7 +29,7 @@ def read_report(path):
         raise ReportError(f"'{path}' cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise ReportError(f"'{path}' is not JSON; a report.json of tost explain is expected.") from None
-    if isinstance(report, dict) and {"points", "tssa_against_softmax"} <= report.keys():
+    if isinstance(report, dict) and {"points", "memberships"} <= report.keys():
         return {"kind": "scaling", **report}
     if not isinstance(report, dict) or report.get("tost_report") != 1 or report.get("kind") not in ("vision", "language"):
         raise ReportError(f"'{path}' is not a report of tost explain; make one with tost explain MODEL --out report.")
@@ -321,8 +321,17 @@ def surprisal(figures, report):
     figures.save(figure, "surprisal")
 
 
+def exponent(points, shortest=4096):
+    """", n^1.02": least squares on logarithms over (tokens, cost) from `shortest` on; "" for fewer than two lengths."""
+    logs = [(math.log(n), math.log(cost)) for n, cost in points if n >= shortest]
+    if len(logs) < 2:
+        return ""
+    (n, cost), size = map(sum, zip(*logs)), len(logs)
+    return ", n^%.2f" % (sum((x - n / size) * y for x, y in logs) / sum((x - n / size) ** 2 for x, _ in logs))
+
+
 def scaling(figures, report):
-    """Time and memory of a sequence against its tokens, a row for each mode."""
+    """Time and memory of a sequence against its tokens, a row for each mode, with the exponents from 4,096 tokens on."""
     points = report["points"]
     modes, mixers = dict.fromkeys(p["mode"] for p in points), dict.fromkeys(p["mixer"] for p in points)
     figure, axes = figures.axes(len(modes) or 1, 2)
@@ -331,9 +340,9 @@ def scaling(figures, report):
                                                      ("Memory", "MiB a sequence", lambda p: p["bytes"] and p["bytes"] / p["batch"] / 2**20))):
             for mixer in mixers:
                 found = [(p["tokens"], cost(p)) for p in points if (p["mode"], p["mixer"]) == (mode, mixer) and cost(p)]
-                place.plot([x for x, _ in found], [y for _, y in found], marker="o", markersize=3, label=mixer)
+                place.plot([x for x, _ in found], [y for _, y in found], marker="o", markersize=3, label=mixer + exponent(found))
             place.set(title=f"{title}, {mode}", xlabel="tokens", ylabel=label, xscale="log", yscale="log")
-        row[0].legend(fontsize=7)
+            place.legend(fontsize=7)
     figures.save(figure, "scaling")
 
 

@@ -24,8 +24,7 @@ struct BenchScalingOptions {
   ScalingOptions bench;
   std::string tokens;
   double max_gib = 0;
-  int64_t fit_from = 4096, fit_to = 0;
-  CLI::Option *mixers_flag = nullptr, *fit_from_flag = nullptr;
+  CLI::Option* mixers_flag = nullptr;
 };
 
 ScalingOptions checked(const BenchScalingOptions& options) {
@@ -38,14 +37,6 @@ ScalingOptions checked(const BenchScalingOptions& options) {
     fail_usage("--max-gib is ", options.max_gib, "; it must be from 0 (what is available) to 1e6.");
   }
   bench.max_bytes = int64_t(options.max_gib * double(1 << 30));
-  if (options.fit_from < 1 || (options.fit_to != 0 && options.fit_to <= options.fit_from)) {
-    fail_usage("--fit-from ", options.fit_from, " and --fit-to ", options.fit_to,
-               " are not a range; the first must be at least 1 and below the second.");
-  }
-  if (options.fit_from_flag->count() > 0 && options.fit_from >= bench.tokens.back()) {
-    fail_usage("--fit-from ", options.fit_from, " leaves nothing to fit up to the longest length, ",
-               bench.tokens.back(), "; make it shorter.");
-  }
   check_scaling_options(bench);
   if (!bench.network.empty()) {
     const auto preset = sequence_preset(bench.network);
@@ -103,14 +94,12 @@ void run_bench_scaling(const BenchScalingOptions& options) {
         run_scaling_bench(bench, options.run.json ? ScalingWatcher() : watcher_for(line, bench));
     line.finish();
   }
-  const int64_t to = options.fit_to > 0 ? options.fit_to : bench.tokens.back();
-  const auto summary = summarize_scaling(bench, result, options.fit_from, to);
   if (result.interrupted) set_exit_code(kExitInterrupted);
   if (!options.run.json) {
-    std::cout << "\n" << scaling_table(bench, result, summary);
+    std::cout << "\n" << scaling_table(bench, result);
     return;
   }
-  auto json = scaling_json(bench, result, summary);
+  auto json = scaling_json(bench, result);
   json["threads"] = at::get_num_threads();
   json["isa"] = kernels::current_isa();
   print_json(json);
@@ -146,12 +135,6 @@ void add_limits(CLI::App& command, BenchScalingOptions& options) {
             "Memory that may be taken (0: what is available)");
 }
 
-void add_results(CLI::App& command, BenchScalingOptions& options) {
-  options.fit_from_flag =
-      add_value(command, "--fit-from", options.fit_from, "First length of the fitted exponents");
-  add_value(command, "--fit-to", options.fit_to, "Last one (0: the longest)");
-}
-
 }  // namespace
 
 void add_bench_scaling_command(CLI::App& bench) {
@@ -160,7 +143,6 @@ void add_bench_scaling_command(CLI::App& bench) {
       "scaling", "Time and memory of a layer as the tokens grow, for several mixers");
   add_what_is_measured(*command, *options);
   add_limits(*command, *options);
-  add_results(*command, *options);
   add_run_options(*command, options->run);
   add_example(*command,
               "  tost bench scaling --modes forward --json\n"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "tost/kinds/sequence/classifier.h"
 #include "tost/ops/block_cache.h"
 #include "tost/ops/caching_allocator.h"
-#include "tost/study/scaling_fit.h"
 #include "tost/study/scaling_layer.h"
 
 namespace tost {
@@ -43,11 +43,30 @@ double input_bytes(const ScalingOptions& options, int64_t tokens) {
          (options.dtype == "bfloat16" ? 2.0 : 4.0);
 }
 
+struct CostPoint {
+  int64_t tokens = 0;
+  double cost = 0;  // seconds or bytes of one sequence
+};
+
+// Cost at `tokens`, continued from the last two points (in rising order, not empty) with an
+// exponent of at least 1 and at most 3, 1 where there is one point.
+double predict_cost(const std::vector<CostPoint>& points, int64_t tokens) {
+  const auto& last = points.back();
+  double exponent = 1;
+  if (points.size() > 1) {
+    const auto& before = points[points.size() - 2];
+    exponent = std::clamp(
+        std::log(last.cost / before.cost) / std::log(double(last.tokens) / double(before.tokens)),
+        1.0, 3.0);
+  }
+  return last.cost * std::pow(double(tokens) / double(last.tokens), exponent);
+}
+
 // A mixer in one mode, as far as it got.
 struct Track {
   const ScalingLayer* layer = nullptr;
   std::string mode;
-  std::vector<CostPoint> seconds, bytes;  // of one sequence
+  std::vector<CostPoint> seconds, bytes;
   bool stopped = false;
 
   void run(const Tensor& x) const {

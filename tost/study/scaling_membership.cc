@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
+#include "tost/ops/plain.h"
 #include "tost/ops/tssa.h"
 #include "tost/ops/tssa_causal.h"
-#include "tost/ops/plain.h"
 #include "tost/study/scaling_bench.h"
 
 namespace tost {
