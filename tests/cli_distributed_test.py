@@ -190,6 +190,9 @@ class SameLosses(Case):
     def test_text(self):
         self.compare("--data", self.text(), *TEXT)
 
+    def test_text_with_muon(self):
+        self.compare("--data", self.text(), *TEXT, "--optimizer", "muon")
+
     def test_sequences(self):
         self.compare(*SEQUENCES)
 

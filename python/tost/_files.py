@@ -14,7 +14,8 @@ _MODEL, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _ARCHITECTURES = json.loads((pathlib.Path(__file__).parent / "architectures.json").read_text(encoding="utf-8"))
 FIELDS, PRESETS = _ARCHITECTURES["fields"], _ARCHITECTURES["presets"]
 # What the models of this package do not have.
-_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout", "auto_encoder")
+_ABSENT = ("hybrid_every", "conv", "decay", "scale_pi", "means", "gate", "window", "attention_dropout", "beta_range",
+           "delta_steps", "auto_encoder")
 _PARTS = {
     "vision": ("config", "classes", "preprocess"),
     "language": ("config", "tokenizer", "training"),

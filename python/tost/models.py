@@ -222,11 +222,11 @@ def delta_rule(q, k, v, beta, decay, memory, positions) -> Tuple[torch.Tensor, t
 
 
 class CausalDelta(CausalMixer):
-    projections = 3
-
     def __init__(self, c):
+        self.steps, self.beta_range = c["delta_steps"], c["beta_range"]
+        self.projections = 1 + 2 * self.steps
         super().__init__(c)
-        self.beta = nn.Linear(self.dim, self.heads)
+        self.beta = nn.Linear(self.dim, self.steps * self.heads)
         self.norm = nn.Parameter(torch.ones(self.dim // self.heads))
         self.kind = c["decay"]
         if self.kind == "learned":
@@ -239,17 +239,25 @@ class CausalDelta(CausalMixer):
         width = self.dim // self.heads
         return {**super().sides(), "memory": (self.heads, width, width)}
 
+    def in_turn(self, x):
+        """The steps of a token after each other: [B, T, steps H P] -> [B, H, T steps, P]"""
+        return x.unflatten(2, (self.steps, self.heads, -1)).permute(0, 3, 1, 2, 4).flatten(2, 3)
+
     def mix(self, x, state, after, positions):
         qkv = F.silu(self.convolve(self.c_attn(x), state, after))
-        q, k, v = (_heads_first(part, self.heads) for part in qkv.split(self.dim, 2))
+        q, k, v = qkv.split([self.dim, self.steps * self.dim, self.steps * self.dim], 2)
+        q, k, v = self.in_turn(q.repeat(1, 1, self.steps)), self.in_turn(k), self.in_turn(v)
         q, k = (part * ((part * part).sum(-1, keepdim=True) + 1e-6).rsqrt() for part in (q, k))
-        beta = self.beta(x).sigmoid().transpose(1, 2)
+        beta = self.in_turn(self.beta(x).sigmoid() * self.beta_range).squeeze(3)
         if self.kind == "none":
             decay = torch.ones_like(beta)
         else:
-            level = self.decay + self.forget(x) if self.kind == "learned" else self.decay + torch.zeros_like(self.beta(x))
-            decay = (-F.softplus(level)).exp().transpose(1, 2)
-        found, after["memory"] = delta_rule(q, k, v, beta, decay, state["memory"], positions)
+            level = self.decay + (self.forget(x) if self.kind == "learned" else torch.zeros_like(x[..., : self.heads]))
+            decay = (-F.softplus(level)).exp().transpose(1, 2).unsqueeze(3)
+            decay = F.pad(decay, (0, self.steps - 1), value=1.0).flatten(2)  # a token forgets at its first step
+        rows = positions if self.steps == 1 else positions.repeat(self.steps)
+        found, after["memory"] = delta_rule(q, k, v, beta, decay, state["memory"], rows)
+        found = found.unflatten(2, (-1, self.steps))[:, :, :, -1]
         found = found * (found.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * self.norm
         return found.transpose(1, 2).flatten(2)
 

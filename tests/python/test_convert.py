@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
-from tost import convert, models  # noqa: E402
+from tost import _files, convert, models  # noqa: E402
 
 TOST = os.environ.get("TOST_PROGRAM", "")
 GOLDEN = ROOT / "tests/golden"
@@ -95,6 +95,28 @@ def test_the_program_scores_every_layout_alike(name, outs, tmp_path):
     for out in outs:
         convert.convert(model(name), tmp_path / out, to="timm" if out == "timm" else "auto")
         assert loss(tmp_path / out) == expected, out
+
+
+@pytest.mark.skipif(not TOST, reason="TOST_PROGRAM is not set")
+@pytest.mark.parametrize("given", [{"beta_range": 2}, {"beta_range": 2, "delta_steps": 2, "decay": "fixed"}])
+def test_the_program_writes_what_the_modules_of_the_delta_rule_write(given, tmp_path):
+    source = convert.read(model("language-delta"))
+    config = source.parts["config"] = {**source.config, "hybrid_every": 0, "mixer": "delta", **given}
+    torch.manual_seed(5)
+    reader = models.LanguageModel(config).eval().requires_grad_(False)
+    for parameter in reader.parameters():
+        parameter.normal_(0, 0.4)
+    _files.save(tmp_path / "m.safetensors", reader.state_dict(), source.metadata())
+    letters = source.parts["tokenizer"]["characters"]
+    text = "two and three"
+    for _ in range(40):
+        logits, _ = reader(torch.tensor([[letters.index(letter) for letter in text]]))
+        text += letters[int(logits[0, -1].argmax())]
+    command = [TOST, "generate", tmp_path / "m.safetensors", "--prompt", "two and three", "--temperature", 0, "--max-tokens", 40,
+               "--json"]
+    out = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    assert "two and three" + json.loads(out.stdout)["texts"][0]["text"] == text
 
 
 def test_shards_hold_the_whole(tmp_path):

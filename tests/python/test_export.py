@@ -21,6 +21,7 @@ TEXTS = {
     "tssa with all": {"conv": 4, "decay": "learned", "means": "values", "scale_pi": True, "gate": True},
     "means": {"mixer": "means", "conv": 4, "gate": True, "decay": "learned", "positions": "none"},
     "delta": {"mixer": "delta", "conv": 3, "gate": True, "decay": "learned", "positions": "none"},
+    "delta of two steps": {"mixer": "delta", "conv": 2, "decay": "fixed", "beta_range": 2, "delta_steps": 2},
     "hybrid": {"hybrid_every": 2, "hybrid_mixer": "delta", "decay": "fixed", "positions": "none"},
     "linear": {"mixer": "linear"},
     "uniform": {"mixer": "uniform"},

@@ -105,6 +105,11 @@ Tensor unit(const Tensor& x) {
   return x * (x.square().sum(-1, /*keepdim=*/true) + 1e-6).rsqrt();
 }
 
+// The steps of a token after each other: [B, T, steps, H, ...] → [B, H, T steps, ...].
+Tensor in_turn(const Tensor& x) {
+  return x.movedim(3, 1).flatten(2, 3);
+}
+
 }  // namespace
 
 Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& beta,
@@ -123,10 +128,11 @@ Tensor delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
 CausalDeltaMixer::CausalDeltaMixer(const CausalMixerConfig& config) : config_(config) {
   const int64_t c = config.dim, heads = config.heads;
   const auto& o = config.options;
-  c_attn = register_module("c_attn", std::make_shared<Linear>(c, 3 * c, config.bias));
+  const int64_t parts = 1 + 2 * o.delta_steps;
+  c_attn = register_module("c_attn", std::make_shared<Linear>(c, parts * c, config.bias));
   c_proj = register_module("c_proj", std::make_shared<Linear>(c, c, config.bias));
-  beta = register_module("beta", std::make_shared<Linear>(c, heads, true));
-  conv = add_conv(*this, 3 * c, config);
+  beta = register_module("beta", std::make_shared<Linear>(c, o.delta_steps * heads, true));
+  conv = add_conv(*this, parts * c, config);
   gate = add_gate(*this, config);
   norm = register_parameter("norm", torch::ones({c / heads}));
   if (o.decay == "none") return;
@@ -148,14 +154,21 @@ Tensor CausalDeltaMixer::log_decay(const Tensor& x) const {
 }
 
 Tensor CausalDeltaMixer::forward(const Tensor& x, const MixerCall& call) {
-  const int64_t batch = x.size(0), tokens = x.size(1), dim = x.size(2);
-  const auto qkv = convolved(conv, c_attn->forward(x), call);
-  const auto parts = torch::silu(qkv.to(delta_type(x)))
-                         .view({batch, tokens, 3, config_.heads, dim / config_.heads})
-                         .permute({2, 0, 3, 1, 4});
-  const auto strength = beta->forward(x).to(delta_type(x)).sigmoid().transpose(1, 2);
-  const auto found = delta_rule(unit(parts[0]), unit(parts[1]), parts[2], strength, log_decay(x),
-                                call.part("memory"));
+  const int64_t batch = x.size(0), tokens = x.size(1), dim = x.size(2), heads = config_.heads;
+  const int64_t steps = config_.options.delta_steps;
+  const auto parts = torch::silu(convolved(conv, c_attn->forward(x), call).to(delta_type(x)))
+                         .view({batch, tokens, 1 + 2 * steps, heads, dim / heads});
+  const auto q = in_turn(parts.narrow(2, 0, 1).expand({-1, -1, steps, -1, -1}));
+  const auto k = in_turn(parts.narrow(2, 1, steps)), v = in_turn(parts.narrow(2, 1 + steps, steps));
+  const auto strength = beta->forward(x).to(delta_type(x)).sigmoid() * config_.options.beta_range;
+  Tensor forgotten = log_decay(x);
+  if (forgotten.defined() && steps > 1) {  // at a token's first step
+    forgotten = torch::constant_pad_nd(forgotten.unsqueeze(3), {0, steps - 1}).flatten(2);
+  }
+  auto found =
+      delta_rule(unit(q), unit(k), v, in_turn(strength.view({batch, tokens, steps, heads})),
+                 forgotten, call.part("memory"));
+  found = found.slice(2, steps - 1, std::nullopt, steps);  // what a token reads after its last
   const auto scale = (found.square().mean(-1, /*keepdim=*/true) + 1e-5).rsqrt();
   const auto y = (found * scale * norm).transpose(1, 2).reshape({batch, tokens, dim});
   return project_gated(y.to(x.scalar_type()), x, gate.get(), *c_proj, call.trace);

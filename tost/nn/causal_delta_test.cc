@@ -20,7 +20,7 @@ Inputs draw(int64_t tokens, bool decays, bool carried) {
   Inputs in{unit(torch::randn({2, 3, tokens, 5}, wide)),
             unit(torch::randn({2, 3, tokens, 5}, wide)),
             torch::randn({2, 3, tokens, 5}, wide),
-            torch::rand({2, 3, tokens}, wide),
+            2 * torch::rand({2, 3, tokens}, wide),
             {},
             {}};
   if (decays) in.log_decay = -torch::rand({2, 3, tokens}, wide);
@@ -74,6 +74,64 @@ TEST(DeltaRule, GradientsMatchTheRecurrence) {
   EXPECT_TRUE(torch::allclose(in.v.grad(), same.v.grad(), 1e-8, 1e-10));
   EXPECT_TRUE(torch::allclose(in.beta.grad(), same.beta.grad(), 1e-8, 1e-10));
   EXPECT_TRUE(torch::allclose(in.log_decay.grad(), same.log_decay.grad(), 1e-8, 1e-10));
+}
+
+// Of one text in float64, token by token: at its first update a token forgets, after its last it
+// reads.
+Tensor mixer_by_tokens(const CausalDeltaMixer& mixer, int64_t heads, int64_t steps, double range,
+                       const Tensor& x) {
+  const int64_t width = x.size(1) / heads;
+  const auto all = torch::silu(mixer.c_attn->forward(x)).view({-1, 1 + 2 * steps, heads, width});
+  const auto betas = (range * mixer.beta->forward(x).sigmoid()).view({-1, steps, heads});
+  const auto rates = torch::softplus(mixer.forget->forward(x) + mixer.decay).neg().exp();
+  const auto unit = [](const Tensor& v) { return v / (v.square().sum() + 1e-6).sqrt(); };
+  const auto y = torch::zeros_like(x);
+  for (int64_t h = 0; h < heads; ++h) {
+    auto memory = torch::zeros({width, width}, torch::kDouble);
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      memory = memory * rates[t][h];
+      for (int64_t i = 0; i < steps; ++i) {
+        const auto k = unit(all[t][1 + i][h]), v = all[t][1 + steps + i][h];
+        memory = memory + betas[t][i][h] * torch::outer(k, v - torch::mv(memory.t(), k));
+      }
+      const auto found = torch::mv(memory.t(), unit(all[t][0][h]));
+      y[t].narrow(0, h * width, width) +=
+          found / (found.square().mean() + 1e-5).sqrt() * mixer.norm;
+    }
+  }
+  return mixer.c_proj->forward(y);
+}
+
+TEST(DeltaRule, MixersMatchTheirDefinition) {
+  const torch::NoGradGuard no_grad;
+  for (const int64_t range : {1, 2}) {
+    for (const int64_t steps : {1, 2, 3}) {
+      torch::manual_seed(6);
+      CausalMixerConfig config{.dim = 12, .heads = 3, .block = 40, .bias = true};
+      config.options.decay = "learned";
+      config.options.beta_range = range;
+      config.options.delta_steps = steps;
+      CausalDeltaMixer mixer(config);
+      mixer.to(torch::kDouble);
+      for (auto& parameter : mixer.parameters()) parameter.normal_(0, 0.5);
+      const auto x = torch::randn({1, 40, 12}, torch::kDouble);
+      const auto wanted = mixer_by_tokens(mixer, 3, steps, double(range), x[0]);
+      EXPECT_TRUE(torch::allclose(mixer.forward(x, {})[0], wanted, 1e-9, 1e-9)) << steps;
+      EXPECT_EQ(mixer.forward(x.narrow(1, 0, 0), {}).size(1), 0);
+      const auto one = mixer.forward(x.narrow(1, 0, 1), {})[0];
+      EXPECT_TRUE(torch::allclose(one, wanted.narrow(0, 0, 1), 1e-9, 1e-9)) << steps;
+    }
+  }
+}
+
+// Keys turned round at every one, as parity needs; with a range of 1 they can only fade.
+TEST(DeltaRule, ARangeOfTwoCounts) {
+  const auto key = torch::ones({1, 1, 101, 1}),
+             ones = torch::cat({torch::ones({1, 1, 1, 1}), torch::zeros({1, 1, 100, 1})}, 2);
+  auto beta = torch::full({1, 1, 101}, 2.f);
+  beta[0][0][0] = 1;
+  const auto found = delta_rule(key, key, ones, beta, {}, nullptr).flatten();
+  EXPECT_TRUE(torch::equal(found, torch::cos(torch::arange(101) * M_PI).round()));
 }
 
 // With full strength a value is replaced by the one that comes later under the same key.

@@ -36,6 +36,9 @@ struct CausalMixerOptions {
   // Share of the attention weights of softmax that training drops; -1: as
   // CausalMixerConfig::dropout.
   double attention_dropout = -1;
+  // Of the delta rule: β is in 0 ... beta_range (1 or 2), and a token makes delta_steps updates.
+  int64_t beta_range = 1;
+  int64_t delta_steps = 1;
 };
 
 // What a mixer is built from. heads divides dim.

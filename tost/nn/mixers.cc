@@ -55,6 +55,7 @@ enum Addition : unsigned {
   kGate = 16,
   kGateAlone = 32,  // not in hybrids: files of these from before attention had a gate have none
   kAttention = 64,  // attention weights: their window and their dropout
+  kDelta = 128,     // the delta rule: range of beta and steps of a token
 };
 
 struct Causal {
@@ -77,7 +78,7 @@ constexpr std::array kMixers{
                {make<CausalTssaMixer>, kBias | kDecay | kMeans | kScale | kGate, true}},
     MixerEntry{
         "means", {make<MeansMixer>, 4, kMeanReads}, {make<CausalMeansMixer>, kDecay | kGate, true}},
-    MixerEntry{"delta", {}, {make<CausalDeltaMixer>, kDecay | kGate, true}},
+    MixerEntry{"delta", {}, {make<CausalDeltaMixer>, kDecay | kGate | kDelta, true}},
     MixerEntry{"linear",
                {make<LinearAttentionMixer>, 4,
                 [](int64_t c, int64_t p, int64_t) { return 2 * c * p + c; }},
@@ -182,6 +183,8 @@ std::vector<std::string> lacking(const Causal& entry, const CausalMixerOptions& 
   look(o.gate, hybrid ? kGate : kGate | kGateAlone, "gate");
   look(o.window != 0, kAttention, "window");
   look(o.attention_dropout != -1, kAttention, "attention_dropout");
+  look(o.beta_range != 1, kDelta, "beta_range");
+  look(o.delta_steps != 1, kDelta, "delta_steps");
   return names;
 }
 
@@ -268,6 +271,10 @@ CausalMixerConfig own_options(const std::string& name, CausalMixerConfig config)
   if (!entry.has(kAttention)) {
     o.window = none.window;
     o.attention_dropout = none.attention_dropout;
+  }
+  if (!entry.has(kDelta)) {
+    o.beta_range = none.beta_range;
+    o.delta_steps = none.delta_steps;
   }
   return config;
 }

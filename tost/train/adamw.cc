@@ -5,6 +5,7 @@
 
 #include "tost/base/error.h"
 #include "tost/ops/adamw_step.h"
+#include "tost/train/muon.h"
 
 namespace tost {
 namespace {
@@ -50,10 +51,14 @@ AdamW::AdamW(std::vector<ParamGroup> groups, AdamWOptions options, Copies copies
     : groups_(std::move(groups)), options_(options) {
   for (const ParamGroup& group : groups_) {
     auto& moments = moments_.emplace_back();
+    const auto zeros = [](const Tensor& p) {
+      return torch::zeros_like(p, at::MemoryFormat::Preserve).detach();
+    };
     for (const Tensor& p : group.params) {
-      moments.push_back({torch::zeros_like(p, at::MemoryFormat::Preserve).detach(),
-                         torch::zeros_like(p, at::MemoryFormat::Preserve).detach(),
-                         torch::zeros({}, p.options().dtype(torch::kFloat)).detach()});
+      moments.push_back({zeros(p), {}, {}});
+      if (!group.muon_parts.empty()) continue;
+      moments.back().exp_avg_sq = zeros(p);
+      moments.back().step = torch::zeros({}, p.options().dtype(torch::kFloat)).detach();
     }
   }
   for (auto& copy : copies) {
@@ -70,13 +75,31 @@ WorkingCopy* AdamW::copy_of(const Tensor& p) const {
 void AdamW::step(double lr, double gradient_scale) {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < groups_.size(); ++i) {
-    step_group(groups_[i], moments_[i], lr, gradient_scale);
+    const auto step = groups_[i].muon_parts.empty() ? &AdamW::step_group : &AdamW::step_muon;
+    (this->*step)(groups_[i], moments_[i], lr, gradient_scale);
+  }
+}
+
+// A working copy is made again at its next use, since the weight was written.
+void AdamW::step_muon(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
+                      double gradient_scale) const {
+  for (size_t i = 0; i < group.params.size(); ++i) {
+    const Tensor& p = group.params[i];
+    WorkingCopy* copy = copy_of(p);
+    const Tensor gradient = copy != nullptr ? copied_gradient(p, *copy) : p.grad();
+    if (!gradient.defined()) continue;
+    muon_step({.lr = lr,
+               .momentum = options_.momentum,
+               .weight_decay = group.weight_decay,
+               .gradient_scale = gradient_scale,
+               .parts = group.muon_parts[i]},
+              p, moments[i].exp_avg, gradient);
   }
 }
 
 // ATen's fused kernel reads p, g, m, v and writes p, m, v once: 28 bytes an element in float32.
 void AdamW::step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
-                       double gradient_scale) {
+                       double gradient_scale) const {
   std::vector<Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   for (size_t i = 0; i < group.params.size(); ++i) {
     const Tensor& p = group.params[i];
@@ -155,6 +178,10 @@ std::map<std::string, Tensor> AdamW::state() const {
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < groups_[g].names.size(); ++i) {
       const std::string& name = groups_[g].names[i];
+      if (!groups_[g].muon_parts.empty()) {
+        state["momentum_buffer." + name] = moments_[g][i].exp_avg;
+        continue;
+      }
       state["exp_avg." + name] = moments_[g][i].exp_avg;
       state["exp_avg_sq." + name] = moments_[g][i].exp_avg_sq;
       state["step." + name] = moments_[g][i].step;
@@ -165,22 +192,10 @@ std::map<std::string, Tensor> AdamW::state() const {
 
 void AdamW::load_state(const std::map<std::string, Tensor>& state) {
   const torch::NoGradGuard no_grad;
-  const auto copy = [&](Tensor& into, const std::string& key) {
-    into.copy_(state_tensor(state, key, into));
-  };
-  size_t expected = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < groups_[g].names.size(); ++i, expected += 3) {
-      const std::string& name = groups_[g].names[i];
-      copy(moments_[g][i].exp_avg, "exp_avg." + name);
-      copy(moments_[g][i].exp_avg_sq, "exp_avg_sq." + name);
-      copy(moments_[g][i].step, "step." + name);
-    }
-  }
-  if (state.size() == expected) return;
-  const auto known = this->state();
+  const auto own = this->state();
+  for (const auto& [key, into] : own) Tensor(into).copy_(state_tensor(state, key, into));
   for (const auto& [key, tensor] : state) {
-    if (!known.contains(key))
+    if (!own.contains(key))
       fail_data("The optimizer state holds tensor '", key, "' that no parameter has.");
   }
 }

@@ -1,5 +1,5 @@
 // AdamW (decoupled weight decay, arXiv 1711.05101) over named parameter groups, in one pass over
-// memory.
+// memory; Muon in the groups that ask for it.
 #pragma once
 
 #include <map>
@@ -17,12 +17,15 @@ struct ParamGroup {
   std::vector<std::string> names;
   std::vector<torch::Tensor> params;
   double weight_decay = 0;
+  // Muon's, by parameter: the matrices that it is cut into (muon.h). Empty: AdamW's.
+  std::vector<int64_t> muon_parts = {};
 };
 
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
+  double momentum = 0.95;  // Muon's
 };
 
 // p <- p (1 - lr wd); m <- b1 m + (1 - b1) g; v <- b2 v + (1 - b2) g^2;
@@ -46,18 +49,20 @@ class AdamW {
   const std::vector<ParamGroup>& groups() const { return groups_; }
   std::vector<torch::Tensor> parameters() const;
 
-  // Exact state: "exp_avg.NAME", "exp_avg_sq.NAME" (like the parameter), "step.NAME" (float
-  // scalar).
+  // Exact state, which shares memory: "exp_avg.NAME", "exp_avg_sq.NAME" (like the parameter),
+  // "step.NAME" (float scalar); of Muon "momentum_buffer.NAME" alone.
   std::map<std::string, torch::Tensor> state() const;
   // Strict: throws a data Error naming the tensor that is missing, unexpected or of another shape.
   void load_state(const std::map<std::string, torch::Tensor>& state);
 
  private:
   struct Moments {
-    torch::Tensor exp_avg, exp_avg_sq, step;
+    torch::Tensor exp_avg, exp_avg_sq, step;  // of Muon exp_avg alone, its momentum
   };
   void step_group(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
-                  double gradient_scale);
+                  double gradient_scale) const;
+  void step_muon(const ParamGroup& group, const std::vector<Moments>& moments, double lr,
+                 double gradient_scale) const;
   void step_copied(const torch::Tensor& p, WorkingCopy& copy, const Moments& moments, double lr,
                    double weight_decay, double gradient_scale) const;
   WorkingCopy* copy_of(const torch::Tensor& p) const;

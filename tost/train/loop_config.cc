@@ -28,7 +28,11 @@ void add_general_fields(FieldTable<LoopConfig>& t) {
 
 void add_optimizer_fields(FieldTable<LoopConfig>& t) {
   using C = LoopConfig;
-  t.number("weight_decay", &C::weight_decay, 0, 10, kWarn, "AdamW weight decay")
+  t.choice(
+       "optimizer", &C::optimizer, {"adamw", "muon"}, kFixed,
+       "muon: of the matrices of blocks, steps along a momentum made orthogonal; AdamW elsewhere")
+      .number("momentum", &C::momentum, 0, 0.999999, kWarn, "Muon momentum")
+      .number("weight_decay", &C::weight_decay, 0, 10, kWarn, "AdamW weight decay")
       .flag("decay_all", &C::decay_all, kFixed,
             "decay the parameters that are usually exempt (biases, norms) as well")
       .number("beta1", &C::beta1, 0, 0.999999, kWarn, "AdamW first moment decay")
@@ -156,6 +160,9 @@ void check_loop_config(const LoopConfig& config) {
   if (config.schedule != "epoch" && config.schedule_lag != 0) {
     fail_usage("schedule_lag ", config.schedule_lag, " needs schedule \"epoch\"; the ",
                config.schedule, " schedule does not lag.");
+  }
+  if (config.optimizer == "muon" && config.shard_optimizer) {
+    fail_usage("shard_optimizer divides AdamW's moments alone; leave it out with optimizer muon.");
   }
   if (config.min_lr > config.lr && config.lr_reference_batch == 0) {
     fail_usage("min_lr ", config.min_lr, " is above lr ", config.lr, ".");

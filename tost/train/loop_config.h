@@ -23,6 +23,8 @@ struct LoopConfig {
   std::string schedule = "step";
   int64_t schedule_lag = 0;
 
+  std::string optimizer = "adamw";
+  double momentum = 0.95;
   double weight_decay = 0.05;
   bool decay_all = false;
   double beta1 = 0.9;

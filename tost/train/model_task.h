@@ -13,6 +13,7 @@
 #include "tost/base/text.h"
 #include "tost/nn/decay_groups.h"
 #include "tost/nn/layer_rates.h"
+#include "tost/train/muon.h"
 #include "tost/train/train_task.h"
 
 namespace tost {
@@ -47,8 +48,10 @@ class ModelTask : public TrainTask {
 
   std::vector<ParamGroup> with_decay(const DecayGroups& groups) const {
     const double decay = config_.weight_decay;
-    return {{groups.decayed.names, groups.decayed.params, decay},
-            {groups.exempt.names, groups.exempt.params, config_.decay_all ? decay : 0}};
+    std::vector<ParamGroup> both{
+        {groups.decayed.names, groups.decayed.params, decay},
+        {groups.exempt.names, groups.exempt.params, config_.decay_all ? decay : 0}};
+    return config_.optimizer == "muon" ? with_muon(*model_, std::move(both)) : both;
   }
 
   Fetched take_fetched() {

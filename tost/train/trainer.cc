@@ -84,7 +84,7 @@ Trainer::Trainer(const LoopConfig& config, TrainTask& task, std::filesystem::pat
       shared_(share_steps(config, task, group)),
       shards_(shard(config, task, shared_.get())),
       optimizer_(shards_ ? shards_->groups() : task.param_groups(),
-                 {config.beta1, config.beta2, config.eps},
+                 {config.beta1, config.beta2, config.eps, config.momentum},
                  working_copies(config, task.model(), group)) {
   if (first()) {
     store_.emplace(run_ / kCheckpointFolder, config.keep_last);

@@ -37,13 +37,17 @@ constexpr auto kFields = [](auto& c, auto&& visit) {
   visit("gate", c.options.gate, true);
   visit("window", c.options.window, true);
   visit("attention_dropout", c.options.attention_dropout, true);
+  visit("beta_range", c.options.beta_range, true);
+  visit("delta_steps", c.options.delta_steps, true);
   visit("auto_encoder", c.auto_encoder, true);
 };
 
 void check_size(const LanguageConfig& c) {
   const double width = double(c.dim);
   const double parameters =
-      (double(c.depth) * (5 + 2 * c.mlp_ratio) + (c.auto_encoder ? 2 : 0)) * width * width +
+      (double(c.depth) * (3 + 2 * double(c.options.delta_steps) + 2 * c.mlp_ratio) +
+       (c.auto_encoder ? 2 : 0)) *
+          width * width +
       double(c.vocab + c.block) * width +
       double(c.depth) * double(c.heads) *
           double(c.options.bias_positions < 0 ? c.block : c.options.bias_positions);
@@ -59,6 +63,8 @@ void check_mixers(const LanguageConfig& c) {
   check_field_range("bias_positions", c.options.bias_positions, -1, kMaxBlock);
   check_field_range("conv", c.options.conv, 0, 64);
   check_field_range("window", c.options.window, 0, kMaxBlock);
+  check_field_range("beta_range", c.options.beta_range, 1, 2);
+  check_field_range("delta_steps", c.options.delta_steps, 1, 8);
   check_field_choice("decay", c.options.decay, {"none", "fixed", "learned"});
   check_field_choice("means", c.options.means, {"none", "tokens", "values"});
   check_field_range("hybrid_every", c.hybrid_every, 0, kMaxDepth);

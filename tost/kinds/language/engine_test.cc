@@ -85,6 +85,9 @@ std::vector<LanguageConfig> configs() {
   list.back().options.conv = 4;
   list.back().options.decay = "learned";
   list.back().options.gate = true;
+  list.push_back(small("delta"));
+  list.back().options.conv = 2;
+  list.back().options.beta_range = list.back().options.delta_steps = 2;
   list.push_back(small("softmax"));
   list.back().options.conv = 2;
   list.back().options.window = 7;

@@ -12,6 +12,7 @@
 #include "tost/kinds/language/engine.h"
 #include "tost/kinds/language/session_file.h"
 #include "tost/kinds/language/text_writer.h"
+#include "tost/testing/errors.h"
 #include "tost/testing/temp_dir.h"
 
 namespace tost {
@@ -345,6 +346,28 @@ TEST_F(Generate, SessionOfAnotherModelIsRefused) {
   }
   make("learned");
   EXPECT_THROW(load_session(file, *model_), Error);
+}
+
+TEST_F(Generate, SessionsFromBeforeASettingAreRead) {
+  make("none", "delta");
+  GenerateConfig config;
+  config.max_tokens = 2;
+  TextSession session;
+  run({{1}}, config, &session);
+  const testing::TempDir folder;
+  const auto file = folder.path() / "session";
+  save_session(file, session, *model_);
+  auto content = load_safetensors(file);
+  auto head = nlohmann::json::parse(content.metadata.at("tost.session"));
+  for (const char* later : {"beta_range", "delta_steps"}) head["config"].erase(later);
+  content.metadata["tost.session"] = head.dump();
+  save_safetensors(file, content.tensors, content.metadata);
+  EXPECT_EQ(load_session(file, *model_).state.position, session.state.position);
+  head["config"]["beta_range"] = 2;
+  content.metadata["tost.session"] = head.dump();
+  save_safetensors(file, content.tensors, content.metadata);
+  EXPECT_NE(testing::error_of([&] { load_session(file, *model_); }).find("another model"),
+            std::string::npos);
 }
 
 // Every tensor of a session cut short, and heads that lie: refused, never used.

@@ -52,6 +52,9 @@ LanguageConfig variant(const std::string& name) {
   if (with == "full") o.conv = 4, o.gate = true;
   if (with == "full" && c.mixer != "softmax" && c.mixer != "linear") o.decay = "learned";
   if (with == "fixed") o.conv = 2, o.decay = "fixed";
+  if (with == "range") o.conv = 2, o.beta_range = 2;
+  if (with == "steps") o.conv = 3, o.decay = "learned", o.beta_range = o.delta_steps = 2;
+  if (with == "steps-hybrid") c.hybrid_every = 2, c.hybrid_mixer = "delta", o.delta_steps = 3;
   if (with == "hybrid") c.hybrid_every = 2, o.window = 9, o.conv = 4, o.gate = true;
   if (with == "hybrid1") c.hybrid_every = 2, o.window = 1;
   return c;
@@ -181,9 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("tssa", "tssa+conv", "tssa+gate", "tssa+bias", "softmax", "softmax+conv",
                       "softmax+window", "softmax+window1", "softmax+window2", "softmax+full",
                       "linear", "linear+conv", "linear+full", "delta", "delta+conv", "delta+full",
-                      "delta+fixed", "ssm", "ssm+conv", "uniform", "uniform+gate", "none",
-                      "none+conv", "tssa+hybrid", "tssa+hybrid1", "tssa+decay", "tssa+token-means",
-                      "tssa+values", "tssa+plain-values", "means", "means+full"),
+                      "delta+fixed", "delta+range", "delta+steps", "means+steps-hybrid", "ssm",
+                      "ssm+conv", "uniform", "uniform+gate", "none", "none+conv", "tssa+hybrid",
+                      "tssa+hybrid1", "tssa+decay", "tssa+token-means", "tssa+values",
+                      "tssa+plain-values", "means", "means+full"),
     [](const auto& info) { return test_name(info.param); });
 
 struct SizeRow {
@@ -268,7 +272,7 @@ TEST(LanguageModel, StateOfSoftmaxGrowsUpToItsWindow) {
 // A state may be copied and both copies continue: neither writes into the other's memory.
 TEST(LanguageModel, CopiesOfAStateAreIndependent) {
   for (const char* name : {"softmax", "softmax+window", "softmax+window1", "tssa+gate",
-                           "means+full", "linear", "delta+full", "ssm"}) {
+                           "means+full", "linear", "delta+full", "delta+steps", "ssm"}) {
     auto model = random_model(variant(name));
     const auto prompt = torch::randint(0, 40, {1, 30});
     const auto run = [&](LanguageState state, int64_t id) {
@@ -398,6 +402,13 @@ TEST(LanguageConfig, RefusesWhatCannotBe) {
   refused([](auto& c) { c.mixer = "softmax", c.options.attention_dropout = 1; });
   refused([](auto& c) { c.mixer = "softmax", c.options.attention_dropout = -0.5; });
   refused([](auto& c) { c.mixer = "ssm", c.options.gate = true; });
+  refused([](auto& c) { c.options.beta_range = 2; });
+  refused([](auto& c) { c.options.delta_steps = 2; });
+  refused([](auto& c) { c.hybrid_every = 2, c.options.beta_range = 2; });
+  for (const int64_t wrong : {0, 9}) {
+    refused([=](auto& c) { c.mixer = "delta", c.options.beta_range = wrong; });
+    refused([=](auto& c) { c.mixer = "delta", c.options.delta_steps = wrong; });
+  }
   refused([](auto& c) { c.mixer = "softmax", c.options.bias_positions = 3; });
   refused([](auto& c) { c.mixer = "softmax", c.hybrid_every = 2, c.options.gate = true; });
   refused([](auto& c) { c.mixer = "none", c.hybrid_every = 2, c.options.decay = "learned"; });

@@ -79,11 +79,11 @@ void expect_same_weights(const fs::path& a, const fs::path& b) {
   for (const auto& [name, value] : x) EXPECT_TRUE(torch::equal(value, y.at(name))) << name;
 }
 
-TEST(LanguageRun, ResumedEqualsUninterrupted) {
+void expect_resumes_exactly(const json& changes) {
   const testing::TempDir dir;
   const fs::path whole = dir.path() / "whole", parts = dir.path() / "parts";
   json values = tiny_values(write_text(dir, cyclic_text(400, 1)));
-  values["accumulate"] = 2;
+  values.update(changes);
   EXPECT_EQ(run(whole, values).step, 12);
   Watcher watcher;
   std::atomic<bool> stop = false;
@@ -97,6 +97,26 @@ TEST(LanguageRun, ResumedEqualsUninterrupted) {
   EXPECT_EQ(result.step, 12);
   EXPECT_FALSE(result.interrupted);
   expect_same_weights(whole, parts);
+}
+
+TEST(LanguageRun, ResumedEqualsUninterrupted) {
+  expect_resumes_exactly({{"accumulate", 2}});
+}
+
+TEST(LanguageRun, ResumedWithMuonEqualsUninterrupted) {
+  const json muon{{"optimizer", "muon"}, {"clip", 0.5}, {"ema_decay", 0.9}};
+  for (json changes : {json{{"accumulate", 2}}, json{{"precision", "bf16"}}}) {
+    changes.update(muon);
+    expect_resumes_exactly(changes);
+  }
+}
+
+TEST(LanguageRun, MuonRefusesShards) {
+  const testing::TempDir dir;
+  json values = tiny_values(write_text(dir, cyclic_text(400, 1)));
+  values.update({{"optimizer", "muon"}, {"shard_optimizer", true}});
+  EXPECT_EQ(error_of(dir.path() / "run", values),
+            "shard_optimizer divides AdamW's moments alone; leave it out with optimizer muon.");
 }
 
 TEST(LanguageRun, WritesAModelFileThatSpeaks) {

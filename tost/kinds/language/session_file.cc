@@ -159,7 +159,9 @@ TextSession SessionFormat::read(const SafetensorsFile& content, const std::strin
   const json head = metadata_json(content.metadata, kSessionKey, where);
   expect_keys(head, {"position", "draws", "config", "weight_sum"}, where);
   return read_from(where, [&] {
-    if (head["config"] != config_ || head["weight_sum"] != weight_sum_) {
+    // Settings that came later have their usual values in older files.
+    if (to_json(language_config_from_json(head["config"])) != config_ ||
+        head["weight_sum"] != weight_sum_) {
       fail_data("it was written with another model; use that one, or start a new session.");
     }
     TextSession session;

@@ -27,6 +27,7 @@ std::vector<SplitCase> split_cases() {
           {"delta"},
           {"delta", {.conv = 4, .decay = "learned", .gate = true}},
           {"delta", {.conv = 3, .gate = true}, true, "tssa"},
+          {"delta", {.decay = "fixed", .beta_range = 2, .delta_steps = 2}},
           {"linear", {.conv = 4}}};
 }
 

@@ -62,6 +62,8 @@ const std::vector<std::pair<const char*, const char*>>& language_shorthand_help(
       {"gate", "output gate"},
       {"window", "tokens that softmax sees (0: all)"},
       {"attention_dropout", "dropout of the weights of softmax (-1: as dropout)"},
+      {"beta_range", "upper end of delta's beta: 1, or 2, with which its state can count"},
+      {"delta_steps", "updates of delta's memory by each token"},
       {"hybrid_every", "every how many blocks the hybrid mixer stands (0: nowhere)"},
       {"hybrid_mixer", "mixer of those blocks"},
   };
