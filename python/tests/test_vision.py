@@ -56,7 +56,7 @@ def test_presets_are_the_programs(program):
         model = timm.create_model(name, device="meta")
         assert sum(p.numel() for p in model.parameters()) == int(parameters.replace(",", "")), name
         assert model.default_cfg["input_size"] == (3, int(side), int(side))
-        assert (model.patch_side, model.embed_dim, len(model.blocks)) == (int(patch), int(dim), int(depth))
+        assert (model.patch_embed.patch, model.embed_dim, len(model.blocks)) == (int(patch), int(dim), int(depth))
         assert model.blocks[0].attn.num_heads == int(heads)
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from . import _files
 from .nn import TSSA
 
 
@@ -97,22 +98,26 @@ def hidden_width(dim, ratio):
 
 
 class Branches(nn.Module):
-    """The parts of both kinds of blocks: attention and MLP, each with a norm before it and a scale after it."""
+    """The parts of both kinds of blocks: attention and MLP, each with a norm before it and a scale after it.
 
-    def __init__(self, dim, attention, mlp_ratio, layer_scale):
+    `c`: the program's settings, here and below.
+    """
+
+    def __init__(self, c, attention):
         super().__init__()
+        dim, scale = c["dim"], float(c["layer_scale"])
         self.norm1 = nn.LayerNorm(dim, eps=1e-6)
         self.attn = attention
         self.norm2 = nn.LayerNorm(dim, eps=1e-6)
-        self.mlp = Mlp(dim, hidden_width(dim, mlp_ratio))
-        self.gamma1 = nn.Parameter(torch.full((dim,), float(layer_scale)))
-        self.gamma2 = nn.Parameter(torch.full((dim,), float(layer_scale)))
+        self.mlp = Mlp(dim, hidden_width(dim, c["mlp_ratio"]))
+        self.gamma1 = nn.Parameter(torch.full((dim,), scale))
+        self.gamma2 = nn.Parameter(torch.full((dim,), scale))
 
 
 class Block(Branches):
-    def __init__(self, dim, heads, mlp_ratio=4.0, qkv_bias=True, layer_scale=1.0, drop_path=0.0):
-        super().__init__(dim, TSSA(dim, heads, qkv_bias=qkv_bias), mlp_ratio, layer_scale)
-        self.drop_path = DropPath(drop_path)
+    def __init__(self, c, attention):
+        super().__init__(c, attention)
+        self.drop_path = DropPath(c["drop_path"])
 
     def forward(self, x):
         x = x + self.drop_path(self.gamma1 * self.attn(self.norm1(x)))
@@ -122,7 +127,7 @@ class Block(Branches):
 class ClassAttention(nn.Module):
     """Softmax attention in which the class token, the first one, alone asks."""
 
-    def __init__(self, dim, heads, qkv_bias=True):
+    def __init__(self, dim, heads, qkv_bias):
         super().__init__()
         self.num_heads = heads
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
@@ -135,9 +140,9 @@ class ClassAttention(nn.Module):
 
 
 class ClassAttentionBlock(Branches):
-    def __init__(self, dim, heads, mlp_ratio=4.0, qkv_bias=True, layer_scale=1.0, tokens_norm=True):
-        super().__init__(dim, ClassAttention(dim, heads, qkv_bias), mlp_ratio, layer_scale)
-        self.tokens_norm = tokens_norm
+    def __init__(self, c):
+        super().__init__(c, ClassAttention(c["dim"], c["heads"], c["qkv_bias"]))
+        self.tokens_norm = c["tokens_norm"]
 
     def forward(self, x):
         normed = self.norm1(x)
@@ -155,37 +160,20 @@ class VisionParts:
 
     block, class_block = Block, ClassAttentionBlock
 
-    def make_parts(
-        self,
-        in_channels,
-        patch,
-        dim,
-        depth,
-        heads,
-        classes,
-        stem_depth=1,
-        class_blocks=2,
-        mlp_ratio=4.0,
-        layer_scale=1.0,
-        drop_path=0.0,
-        registers=0,
-        qkv_bias=True,
-        tokens_norm=True,
-    ):
-        self.patch_side = patch
+    def make_parts(self, config, mixer=TSSA):
+        """`mixer(dim, heads, qkv_bias=bias)` makes the attention of a block."""
+        c = {**_files.usual("vision"), **config}
+        dim, self.num_registers = c["dim"], c["registers"]
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
-        if registers > 0:
-            self.registers = nn.Parameter(torch.zeros(1, registers, dim))
-        self.num_registers = registers
-        self.patch_embed = PatchStem(in_channels, dim, patch, stem_depth)
+        if self.num_registers > 0:
+            self.registers = nn.Parameter(torch.zeros(1, self.num_registers, dim))
+        self.patch_embed = PatchStem(c["in_channels"], dim, c["patch"], c["stem_depth"])
         self.pos_embeder = FourierPosition(dim)
-        common = {"mlp_ratio": mlp_ratio, "qkv_bias": qkv_bias, "layer_scale": layer_scale}
-        self.blocks = nn.ModuleList(self.block(dim, heads, drop_path=drop_path, **common) for _ in range(depth))
-        self.cls_attn_blocks = nn.ModuleList(
-            self.class_block(dim, heads, tokens_norm=tokens_norm, **common) for _ in range(class_blocks)
-        )
+        mixers = (mixer(dim, c["heads"], qkv_bias=c["qkv_bias"]) for _ in range(c["depth"]))
+        self.blocks = nn.ModuleList(self.block(c, attention) for attention in mixers)
+        self.cls_attn_blocks = nn.ModuleList(self.class_block(c) for _ in range(c["class_blocks"]))
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.head = nn.Linear(dim, classes) if classes > 0 else nn.Identity()
+        self.head = nn.Linear(dim, c["classes"]) if c["classes"] > 0 else nn.Identity()
 
     def embed(self, images):
         """Patches with their positions and the registers [B, N + R, C], and the grid."""

@@ -5,6 +5,7 @@ Reads the JSON of `tost explain` (docs/explain.md) and of `tost bench scaling`. 
 
 import argparse
 import base64
+import contextlib
 import io
 import json
 import math
@@ -62,17 +63,23 @@ class Figures:
         self.out.mkdir(parents=True, exist_ok=True)
         self.names = []
 
-    def axes(self, rows=1, columns=1, width=4.2, height=3.0, **options):
+    @contextlib.contextmanager
+    def axes(self, name, rows=1, columns=1, width=4.2, height=3.0, **options):
+        """The axes [rows, columns] of a figure to draw on, which is written after that."""
         figure, axes = self.plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options)
-        return figure, axes
-
-    def save(self, figure, name):
+        yield axes
         figure.tight_layout()
         for ending in ("png", "svg"):
             metadata = {"Date": None} if ending == "svg" else {"Software": None}
             figure.savefig(self.out / f"{name}.{ending}", dpi=200, metadata=metadata)
         self.plt.close(figure)
         self.names.append(name)
+
+    @contextlib.contextmanager
+    def one(self, name, **options):
+        """The axes of a figure that has only one."""
+        with self.axes(name, **options) as axes:
+            yield axes[0][0]
 
 
 def line(axes, layers, pick, label, **style):
@@ -88,13 +95,12 @@ def line(axes, layers, pick, label, **style):
         axes.fill_between(x, low, [a + b for a, b in zip(y, band)], color=drawn.get_color(), alpha=0.15, linewidth=0)
 
 
-def by_layer(axes, title, label, legend=True):
+def by_layer(axes, title, label):
     from matplotlib.ticker import MaxNLocator
 
     axes.set(title=title, xlabel="layer", ylabel=label)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if legend:
-        axes.legend(fontsize=7)
+    axes.legend(fontsize=7)
 
 
 def matrix(axes, rows, title="", **style):
@@ -109,12 +115,11 @@ def curves(figures, name, found, **settings):
     """A figure of values at 1, 2, ... by their labels; none where there are no values."""
     if not found:
         return
-    figure, axes = figures.axes()
-    for label, values in found.items():
-        axes[0][0].plot(range(1, len(values) + 1), [number(value) for value in values], label=label)
-    axes[0][0].set(**settings)
-    axes[0][0].legend(fontsize=7)
-    figures.save(figure, name)
+    with figures.one(name) as axes:
+        for label, values in found.items():
+            axes.plot(range(1, len(values) + 1), [number(value) for value in values], label=label)
+        axes.set(**settings)
+        axes.legend(fontsize=7)
 
 
 def last_layers(report, key):
@@ -126,28 +131,26 @@ def compression(figures, report):
     splits = [split for split in report["splits"] if any("compression" in layer for layer in split["layers"])]
     if not splits:
         return
-    figure, axes = figures.axes(1, len(splits), sharey=True)
-    for place, split in zip(axes[0], splits):
-        for key, label in (("input", "input of the layer"), ("output_before_residual", "output, before residual"),
-                           ("after_residual", "after residual")):
-            line(place, split["layers"], lambda layer, key=key: layer.get("compression", {}).get(key), label)
-        place.axhline(report["compression_ceiling"], color="grey", linestyle=":", label="ceiling")
-        by_layer(place, f"Compression, {split['split']}", "R_var, unit-norm heads")
-    figures.save(figure, "compression")
+    with figures.axes("compression", 1, len(splits), sharey=True) as axes:
+        for place, split in zip(axes[0], splits):
+            for key, label in (("input", "input of the layer"), ("output_before_residual", "output, before residual"),
+                               ("after_residual", "after residual")):
+                line(place, split["layers"], lambda layer, key=key: layer.get("compression", {}).get(key), label)
+            place.axhline(report["compression_ceiling"], color="grey", linestyle=":", label="ceiling")
+            by_layer(place, f"Compression, {split['split']}", "R_var, unit-norm heads")
 
 
 def bound(figures, report):
     layers = last_layers(report, "bound")
     if not layers:
         return
-    figure, axes = figures.axes(1, 2)
-    for i, title in enumerate(("f = log(1 + x), as released", "f = log(1 + d/ε² x), as in the theory")):
-        for key, label in (("bound", "bound R_var"), ("exact_in_heads", "exact, in the heads"),
-                           ("exact_in_space", "exact, whole space")):
-            if key in layers[0]["bound"][i]:
-                line(axes[0][i], layers, lambda layer, i=i, key=key: layer["bound"][i][key], label)
-        by_layer(axes[0][i], title, "nats")
-    figures.save(figure, "bound")
+    with figures.axes("bound", 1, 2) as axes:
+        for i, title in enumerate(("f = log(1 + x), as released", "f = log(1 + d/ε² x), as in the theory")):
+            for key, label in (("bound", "bound R_var"), ("exact_in_heads", "exact, in the heads"),
+                               ("exact_in_space", "exact, whole space")):
+                if key in layers[0]["bound"][i]:
+                    line(axes[0][i], layers, lambda layer, i=i, key=key: layer["bound"][i][key], label)
+            by_layer(axes[0][i], title, "nats")
 
 
 def correlations(figures, report):
@@ -156,33 +159,29 @@ def correlations(figures, report):
     for key, name in (("absolute", "correlations"), ("centered", "correlations-centered")):
         if not layers or key not in layers[0]["correlation"]["matrices"][0]:
             continue
-        columns = len(layers[0]["correlation"]["matrices"])
-        figure, axes = figures.axes(len(layers), columns, width=1.5, height=1.6)
-        for row, layer in zip(axes, layers):
-            for place, found in zip(row, layer["correlation"]["matrices"]):
-                matrix(place, found[key], f"layer {layer['layer']}, head {found['head']}", vmin=0, vmax=1)
-        figures.save(figure, name)
+        with figures.axes(name, len(layers), len(layers[0]["correlation"]["matrices"]), width=1.5, height=1.6) as axes:
+            for row, layer in zip(axes, layers):
+                for place, found in zip(row, layer["correlation"]["matrices"]):
+                    matrix(place, found[key], f"layer {layer['layer']}, head {found['head']}", vmin=0, vmax=1)
 
 
 def spectra(figures, report):
     if report["kind"] == "vision":
-        found = {layer["layer"]: layer for layer in report["spectra"] if layer["singular_values"]}
+        found = {layer["layer"]: layer for layer in report["spectra"]}
     else:
-        found = {layer["layer"]: layer["subspaces"] for layer in report["layers"]
-                 if layer.get("subspaces") and layer["subspaces"]["singular_values"]}
-    chosen = [layer for layer in report["chosen_layers"] if layer in found]
+        found = {layer["layer"]: layer["subspaces"] for layer in report["layers"] if layer.get("subspaces")}
+    chosen = [layer for layer in report["chosen_layers"] if layer in found and found[layer]["singular_values"]]
     if not chosen:
         return
-    figure, axes = figures.axes(2, len(chosen), width=2.8, height=2.6)
-    for column, layer in enumerate(chosen):
-        for head in report["chosen_heads"][:8]:
-            values = found[layer]["singular_values"][head - 1]
-            axes[0][column].plot(range(1, len(values) + 1), values, label=f"head {head}")
-        axes[0][column].set(title=f"layer {layer}", xlabel="direction", ylabel="singular value of Uₖ", ylim=(0, None))
-        shown = matrix(axes[1][column], found[layer]["overlap"], "overlap of heads", vmin=0, vmax=1)
-        figure.colorbar(shown, ax=axes[1][column], shrink=0.8)
-    axes[0][0].legend(fontsize=6)
-    figures.save(figure, "spectra")
+    with figures.axes("spectra", 2, len(chosen), width=2.8, height=2.6) as axes:
+        for column, layer in enumerate(chosen):
+            for head in report["chosen_heads"][:8]:
+                values = found[layer]["singular_values"][head - 1]
+                axes[0][column].plot(range(1, len(values) + 1), values, label=f"head {head}")
+            axes[0][column].set(title=f"layer {layer}", xlabel="direction", ylabel="singular value of Uₖ", ylim=(0, None))
+            shown = matrix(axes[1][column], found[layer]["overlap"], "overlap of heads", vmin=0, vmax=1)
+            shown.figure.colorbar(shown, ax=axes[1][column], shrink=0.8)
+        axes[0][0].legend(fontsize=6)
     curves(figures, "sum-spectra", {f"layer {layer}": found[layer]["sum_singular_values"] for layer in chosen},
            title="Singular values of [U₁ … U_H]", xlabel="direction", ylabel="singular value", ylim=(0, None))
 
@@ -191,105 +190,92 @@ def entropy(figures, report):
     splits = [split for split in report["splits"] if split["layers"] and split["layers"][0].get("has_memberships")]
     if not splits:
         return
-    figure, axes = figures.axes()
     means = [layer["entropy"]["mean"] for layer in splits[-1]["layers"]]
-    close = all(value is not None and 0.99 < value < 1 for value in means)
-    for split in splits:
-        if close:
-            line(axes[0][0], split["layers"], lambda layer: {"mean": 1 - layer["entropy"]["mean"]}, split["split"])
-        else:
-            line(axes[0][0], split["layers"], lambda layer: layer["entropy"], split["split"])
-    if close:
-        axes[0][0].set_yscale("log")
-    by_layer(axes[0][0], "Entropy of Π over heads", "1 − entropy / log H" if close else "entropy / log H")
-    figures.save(figure, "entropy")
+    close = all(value is not None and 0.99 < value < 1 for value in means)  # to 1, which shows only on a log axis
+    with figures.one("entropy") as axes:
+        for split in splits:
+            line(axes, split["layers"], lambda layer: {"mean": 1 - layer["entropy"]["mean"]} if close else layer["entropy"],
+                 split["split"])
+        axes.set_yscale("log" if close else "linear")
+        by_layer(axes, "Entropy of Π over heads", "1 − entropy / log H" if close else "entropy / log H")
 
 
 def norms(figures, report):
     layers = last_layers(report, "norms")
     if not layers:
         return
-    figure, axes = figures.axes()
-    if "histogram" in layers[0]["norms"]:
+    with figures.one("norms") as axes:
+        if "histogram" not in layers[0]["norms"]:
+            for split in report["splits"]:
+                line(axes, split["layers"], lambda layer: layer["norms"], split["split"])
+            by_layer(axes, "Token norms after each layer", "|x|")
+            return
         for layer in layers:
             n = layer["norms"]
             if layer["layer"] in report["chosen_layers"] and n["histogram"]:
                 bins = len(n["histogram"])
-                axes[0][0].plot([(i + 0.5) * n["max"] / bins for i in range(bins)],
-                                [count / n["tokens"] for count in n["histogram"]], label=f"layer {layer['layer']}")
-        axes[0][0].set(title="Token norms after a layer", xlabel="norm", ylabel="share of tokens")
-        axes[0][0].legend(fontsize=7)
-    else:
-        for split in report["splits"]:
-            line(axes[0][0], split["layers"], lambda layer: layer["norms"], split["split"])
-        by_layer(axes[0][0], "Token norms after each layer", "|x|")
-    figures.save(figure, "norms")
+                axes.plot([(i + 0.5) * n["max"] / bins for i in range(bins)],
+                          [count / n["tokens"] for count in n["histogram"]], label=f"layer {layer['layer']}")
+        axes.set(title="Token norms after a layer", xlabel="norm", ylabel="share of tokens")
+        axes.legend(fontsize=7)
 
 
 def segmentation(figures, report):
     scores = report["splits"][-1].get("segmentation") if report["splits"] else None
     if not scores or scores["pictures"] < 2:
         return
-    figure, axes = figures.axes()
-    place = axes[0][0]
-    for key, value, label, style in (("best_hard", "iou", "most likely head", "-"), ("best_soft", "iou", "membership above its mean", "-"),
-                                     ("k_means_on_projected", "iou", "k-means, projected tokens", "-"),
-                                     ("k_means_on_output", "iou", "k-means, layer output", "-"),
-                                     ("best_hard", "chance", "most likely head's size at random", "--")):
-        line(place, scores["layers"], lambda layer, key=key, value=value: layer[key] and {"mean": layer[key][value]}, label, linestyle=style)
-    if scores["average_object"]:
-        place.axhline(number(scores["average_object"]["iou"]), color="grey", linestyle=":", label="average object")
-    by_layer(place, "Match with the object", "IoU")
-    place.set_ylim(0, None)
-    figures.save(figure, "segmentation")
+    with figures.one("segmentation") as axes:
+        for key, value, label, style in (("best_hard", "iou", "most likely head", "-"), ("best_soft", "iou", "membership above its mean", "-"),
+                                         ("k_means_on_projected", "iou", "k-means, projected tokens", "-"),
+                                         ("k_means_on_output", "iou", "k-means, layer output", "-"),
+                                         ("best_hard", "chance", "most likely head's size at random", "--")):
+            line(axes, scores["layers"], lambda layer, key=key, value=value: layer[key] and {"mean": layer[key][value]}, label, linestyle=style)
+        if scores["average_object"]:
+            axes.axhline(number(scores["average_object"]["iou"]), color="grey", linestyle=":", label="average object")
+        by_layer(axes, "Match with the object", "IoU")
+        axes.set_ylim(0, None)
 
 
 def picture(figures, report, index):
     """The picture, and for each layer the memberships of the chosen heads and the most likely head."""
     from matplotlib.colors import ListedColormap
 
-    maps = report["pictures"][index]
+    maps, heads = report["pictures"][index], report["chosen_heads"]
     image = figures.plt.imread(io.BytesIO(base64.b64decode(maps["image"].split(",", 1)[1])))
     layers = [layer for layer in maps["layers"] if layer["memberships"] and layer["layer"] in report["chosen_layers"]]
     if layers:
-        heads, total = report["chosen_heads"], len(layers[0]["memberships"])
-        figure, axes = figures.axes(len(layers), len(heads) + 2, width=1.2, height=1.3)
-        for row, layer in zip(axes, layers):
-            row[0].imshow(image, cmap="gray")
-            row[0].set_title(f"layer {layer['layer']}", fontsize=7)
-            row[0].axis("off")
-            for place, head in zip(row[1:], heads):
-                matrix(place, layer["memberships"][head - 1], f"head {head}")
-            matrix(row[-1], layer["likeliest_head"], "most likely", vmin=1, vmax=max(total, 2),
-                   cmap=ListedColormap([GROUPS[head % len(GROUPS)] for head in range(total)]))
-        figures.save(figure, f"memberships-{index + 1}")
-    blocks = maps["class_attention"]
+        total = len(layers[0]["memberships"])
+        colors = ListedColormap([GROUPS[head % len(GROUPS)] for head in range(total)])
+        with figures.axes(f"memberships-{index + 1}", len(layers), len(heads) + 2, width=1.2, height=1.3) as axes:
+            for row, layer in zip(axes, layers):
+                row[0].imshow(image, cmap="gray")
+                row[0].set_title(f"layer {layer['layer']}", fontsize=7)
+                row[0].axis("off")
+                for place, head in zip(row[1:], heads):
+                    matrix(place, layer["memberships"][head - 1], f"head {head}")
+                matrix(row[-1], layer["likeliest_head"], "most likely", vmin=1, vmax=max(total, 2), cmap=colors)
+    blocks, heads = maps["class_attention"], heads or [1]
     if blocks:
-        figure, axes = figures.axes(len(blocks), len(report["chosen_heads"]) or 1, width=1.4, height=1.5)
-        for row, block in zip(axes, blocks):
-            for place, head in zip(row, report["chosen_heads"] or [1]):
-                matrix(place, block["attention"][head - 1], f"block {block['block']}, head {head}")
-        figures.save(figure, f"class-attention-{index + 1}")
+        with figures.axes(f"class-attention-{index + 1}", len(blocks), len(heads), width=1.4, height=1.5) as axes:
+            for row, block in zip(axes, blocks):
+                for place, head in zip(row, heads):
+                    matrix(place, block["attention"][head - 1], f"block {block['block']}, head {head}")
 
 
-def entropy_by_position(figures, report):
-    split = report["splits"][-1] if report["splits"] else None
-    found = {}
+def by_distance(figures, report):
+    """Curves of the chosen layers of a text, over positions and over distances."""
+    measured = report["splits"][-1]["layers"] if report["splits"] else None
+    entropies, influences = {}, {}
     for at in report["chosen_layers"]:
         layer = report["layers"][at - 1]
-        measured = split["layers"][at - 1].get("entropy_by_position") if split else None
-        values = measured["mean"] if measured else layer["entropy"]
-        if values:
-            found[f"layer {at} ({layer['mixer']})"] = values
-    curves(figures, "entropy-by-position", found, title="Entropy of membership by position", xlabel="position of the token",
+        label = f"layer {at} ({layer['mixer']})"
+        means = measured[at - 1].get("entropy_by_position") if measured else None
+        for found, values in ((entropies, means["mean"] if means else layer["entropy"]), (influences, layer.get("influence_by_distance"))):
+            if values:
+                found[label] = values
+    curves(figures, "entropy-by-position", entropies, title="Entropy of membership by position", xlabel="position of the token",
            ylabel="entropy / log H", xscale="log", ylim=(0, 1.05))
-
-
-def influence(figures, report):
-    layers = [report["layers"][at - 1] for at in report["chosen_layers"]]
-    found = {f"layer {layer['layer']} ({layer['mixer']})": layer["influence_by_distance"]
-             for layer in layers if layer.get("influence_by_distance")}
-    curves(figures, "influence-by-distance", found, title="Influence by distance", xlabel="tokens later", ylabel="relative change",
+    curves(figures, "influence-by-distance", influences, title="Influence by distance", xlabel="tokens later", ylabel="relative change",
            xscale="log", yscale="log")
 
 
@@ -297,64 +283,64 @@ def mean_membership(figures, report):
     layers = last_layers(report, "mean_membership")
     if not layers:
         return
-    figure, axes = figures.axes()
-    shown = axes[0][0].imshow([[number(v) for v in layer["mean_membership"]] for layer in layers], cmap="viridis", aspect="auto")
-    axes[0][0].set(title="Mean membership of each head", xlabel="head", ylabel="layer",
-                   xticks=range(len(layers[0]["mean_membership"])), yticks=range(len(layers)))
-    axes[0][0].set_xticklabels([head + 1 for head in range(len(layers[0]["mean_membership"]))])
-    axes[0][0].set_yticklabels([layer["layer"] for layer in layers])
-    axes[0][0].grid(False)
-    figure.colorbar(shown)
-    figures.save(figure, "mean-membership")
+    rows = [[number(v) for v in layer["mean_membership"]] for layer in layers]
+    with figures.one("mean-membership") as axes:
+        shown = axes.imshow(rows, cmap="viridis", aspect="auto")
+        axes.set(title="Mean membership of each head", xlabel="head", ylabel="layer")
+        axes.set_xticks(range(len(rows[0])), [head + 1 for head in range(len(rows[0]))])
+        axes.set_yticks(range(len(rows)), [layer["layer"] for layer in layers])
+        axes.grid(False)
+        axes.figure.colorbar(shown)
 
 
 def surprisal(figures, report):
     losses = report["passage"]["token_loss"]
     if not losses:
         return
-    figure, axes = figures.axes(width=8)
-    axes[0][0].bar(range(2, len(losses) + 2), [number(v) for v in losses], color="#d94f2a")
-    axes[0][0].set(title="Surprisal of each token", xlabel="place in the passage", ylabel="−log p, nats")
-    if len(losses) <= 60:
-        axes[0][0].set_xticks(range(2, len(losses) + 2))
-        axes[0][0].set_xticklabels([token.replace("$", r"\$") for token in report["passage"]["tokens"][1:]], rotation=90, fontsize=6)
-    figures.save(figure, "surprisal")
+    with figures.one("surprisal", width=8) as axes:
+        places = range(2, len(losses) + 2)
+        axes.bar(places, [number(v) for v in losses], color="#d94f2a")
+        axes.set(title="Surprisal of each token", xlabel="place in the passage", ylabel="−log p, nats")
+        if len(losses) <= 60:
+            tokens = [token.replace("$", r"\$") for token in report["passage"]["tokens"][1:]]
+            axes.set_xticks(places, tokens, rotation=90, fontsize=6)
 
 
 def exponent(points, shortest=4096):
     """", n^1.02": least squares on logarithms over (tokens, cost) from `shortest` on; "" for fewer than two lengths."""
+    import numpy
+
     logs = [(math.log(n), math.log(cost)) for n, cost in points if n >= shortest]
-    if len(logs) < 2:
-        return ""
-    (n, cost), size = map(sum, zip(*logs)), len(logs)
-    return ", n^%.2f" % (sum((x - n / size) * y for x, y in logs) / sum((x - n / size) ** 2 for x, _ in logs))
+    return f", n^{numpy.polyfit(*zip(*logs), 1)[0]:.2f}" if len(logs) > 1 else ""
 
 
 def scaling(figures, report):
     """Time and memory of a sequence against its tokens, a row for each mode, with the exponents from 4,096 tokens on."""
     points = report["points"]
     modes, mixers = dict.fromkeys(p["mode"] for p in points), dict.fromkeys(p["mixer"] for p in points)
-    figure, axes = figures.axes(len(modes) or 1, 2)
-    for row, mode in zip(axes, modes):
-        for place, (title, label, cost) in zip(row, (("Time", "ms a sequence", lambda p: p["ms_per_sequence"]),
-                                                     ("Memory", "MiB a sequence", lambda p: p["bytes"] and p["bytes"] / p["batch"] / 2**20))):
-            for mixer in mixers:
-                found = [(p["tokens"], cost(p)) for p in points if (p["mode"], p["mixer"]) == (mode, mixer) and cost(p)]
-                place.plot([x for x, _ in found], [y for _, y in found], marker="o", markersize=3, label=mixer + exponent(found))
-            place.set(title=f"{title}, {mode}", xlabel="tokens", ylabel=label, xscale="log", yscale="log")
-            place.legend(fontsize=7)
-    figures.save(figure, "scaling")
+    costs = (("Time", "ms a sequence", lambda p: p["ms_per_sequence"]),
+             ("Memory", "MiB a sequence", lambda p: p["bytes"] and p["bytes"] / p["batch"] / 2**20))
+    with figures.axes("scaling", len(modes) or 1, 2) as axes:
+        for row, mode in zip(axes, modes):
+            for place, (title, label, cost) in zip(row, costs):
+                for mixer in mixers:
+                    found = [(p["tokens"], cost(p)) for p in points if (p["mode"], p["mixer"]) == (mode, mixer) and cost(p)]
+                    place.plot([x for x, _ in found], [y for _, y in found], marker="o", markersize=3, label=mixer + exponent(found))
+                place.set(title=f"{title}, {mode}", xlabel="tokens", ylabel=label, xscale="log", yscale="log")
+                place.legend(fontsize=7)
+
+
+DRAWINGS = {
+    "scaling": (scaling,),
+    "vision": (compression, bound, correlations, spectra, norms, entropy, segmentation),
+    "language": (compression, bound, correlations, spectra, norms, surprisal, by_distance, mean_membership),
+}
 
 
 def draw_report(report, out):
     """Draws every figure that the report has numbers for; their names."""
     figures = Figures(out)
-    if report["kind"] == "scaling":
-        scaling(figures, report)
-        return figures.names
-    common = (compression, bound, correlations, spectra, norms)
-    own = (entropy, segmentation) if report["kind"] == "vision" else (surprisal, entropy_by_position, mean_membership, influence)
-    for draw in (*common, *own):
+    for draw in DRAWINGS[report["kind"]]:
         draw(figures, report)
     for index in range(len(report.get("pictures", []))):
         picture(figures, report, index)

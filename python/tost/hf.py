@@ -430,9 +430,7 @@ class TostForImageClassification(VisionParts, TostPreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
-        described = config.described("vision")
-        parts = {key: described[key] for key in described if key not in ("name", "mixer", "architecture", "image_size")}
-        self.make_parts(**parts)
+        self.make_parts(config.described("vision"))
         self.post_init()
 
     def get_input_embeddings(self):

@@ -4,6 +4,7 @@ load() reads a run folder, a checkpoint or a model file. A language model takes 
 one dictionary of tensors for each layer, so that it can be traced and exported. Nothing here needs timm or transformers.
 """
 
+import functools
 import math
 from typing import Dict, List, Optional, Tuple
 
@@ -396,7 +397,7 @@ class LanguageModel(nn.Module):
 class Means(CausalMeans):
     """Group means that forget, of pictures: half of the heads read from the first token, the others from the last."""
 
-    def __init__(self, dim, heads, qkv_bias=True):
+    def __init__(self, dim, heads, qkv_bias):
         super().__init__({"dim": dim, "heads": heads, "bias": qkv_bias, "conv": 0, "gate": True, "decay": "learned"})
 
     def _turned(self, x):
@@ -416,7 +417,7 @@ class Means(CausalMeans):
 class Attention(nn.Module):
     """softmax, xca (cross-covariance) and linear attention of pictures."""
 
-    def __init__(self, dim, heads, qkv_bias=True, kind="softmax"):
+    def __init__(self, dim, heads, qkv_bias, kind):
         super().__init__()
         self.heads, self.kind = heads, kind
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)
@@ -443,7 +444,7 @@ class Attention(nn.Module):
 class Subspaces(nn.Module):
     """MSSA of CRATE (arXiv 2306.01129), CBSA (2509.16875), uniform membership and no mixing: one projection in and out."""
 
-    def __init__(self, dim, heads, qkv_bias=True, kind="mssa"):
+    def __init__(self, dim, heads, qkv_bias, kind):
         super().__init__()
         self.heads, self.kind = heads, kind
         self.add_module("proj" if kind == "cbsa" else "qkv", nn.Linear(dim, dim, bias=qkv_bias))
@@ -470,7 +471,7 @@ class Subspaces(nn.Module):
 class TiedTssa(nn.Module):
     """TSSA exactly as in the paper: orthonormal subspaces, used in and out."""
 
-    def __init__(self, dim, heads, qkv_bias=True):
+    def __init__(self, dim, heads, qkv_bias):
         super().__init__()
         self.basis = nn.Parameter(torch.randn(heads, dim, dim // heads))
         self.log_eta = nn.Parameter(torch.zeros(1))
@@ -491,17 +492,21 @@ class TiedTssa(nn.Module):
         return (y.transpose(1, 2).flatten(2) @ u.t()).to(x.dtype)
 
 
-def picture_mixer(name, dim, heads, qkv_bias=True):
-    """The token mixer `name` of image models; ValueError for one that is not here."""
+_PICTURE = {
+    "tssa": TSSA,
+    "means": Means,
+    "tssa-tied": TiedTssa,
+    **{name: functools.partial(Attention, kind=name) for name in ("softmax", "xca", "linear")},
+    **{name: functools.partial(Subspaces, kind=name) for name in ("mssa", "cbsa", "uniform", "none")},
+}
+
+
+def picture_mixer(name):
+    """What makes the token mixer `name` of image models; ValueError for one that is not here."""
     name = _ALIASES["vision"].get(name, name)
-    if name in ("softmax", "xca", "linear"):
-        return Attention(dim, heads, qkv_bias, name)
-    if name in ("mssa", "cbsa", "uniform", "none"):
-        return Subspaces(dim, heads, qkv_bias, name)
-    found = {"tssa": TSSA, "means": Means, "tssa-tied": TiedTssa}.get(name)
-    if found is None:
+    if name not in _PICTURE:
         raise ValueError(f"its mixer is '{name}', which the package does not have; the program has it.")
-    return found(dim, heads, qkv_bias=qkv_bias)
+    return _PICTURE[name]
 
 
 class PictureModel(_vision.VisionParts, nn.Module):
@@ -511,14 +516,8 @@ class PictureModel(_vision.VisionParts, nn.Module):
         super().__init__()
         if c.get("architecture", "transformer") != "transformer":
             raise ValueError(f"it is a {c['architecture']!r:.40} model, and no transformer.")
-        names = (
-            "in_channels", "patch", "dim", "depth", "heads", "classes", "stem_depth", "class_blocks", "mlp_ratio",
-            "layer_scale", "drop_path", "registers", "qkv_bias", "tokens_norm",
-        )  # fmt: skip
         self.config = c
-        self.make_parts(**{name: c[name] for name in names if name in c})
-        for block in self.blocks:
-            block.attn = picture_mixer(c["mixer"], c["dim"], c["heads"], c.get("qkv_bias", True))
+        self.make_parts(c, picture_mixer(c["mixer"]))
 
     def forward(self, pictures):
         x, (rows, columns) = self.embed(pictures)

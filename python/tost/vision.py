@@ -61,9 +61,9 @@ class Tost(VisionParts, nn.Module):
         self.num_prefix_tokens = 1
         self.grad_checkpointing = False
         self._set_pool(global_pool)
-        self.settings = {ours: given[theirs] for ours, theirs in _NAMES.items() if ours not in ("image_size", "in_channels", "classes")}
+        self.settings = {ours: given[theirs] for ours, theirs in _NAMES.items()}
         with contextlib.nullcontext() if device is None else torch.device(device):
-            self.make_parts(in_channels=in_chans, classes=num_classes, **self.settings)
+            self.make_parts(self.settings)
         self.head_drop = nn.Dropout(drop_rate)
         self.feature_info = [dict(num_chs=embed_dim, reduction=patch_size, module=f"blocks.{i}") for i in range(depth)]
         self.apply(draw_vision_weights)
@@ -276,10 +276,9 @@ def save(model, path, classes=None):
         "name": cfg.get("architecture") or "custom",
         "architecture": "transformer",
         "mixer": "tssa",
-        "in_channels": channels,
+        **model.settings,
         "image_size": side,
         "classes": model.num_classes,
-        **model.settings,
     }
     config = _files.check_config("vision", config, "tost.vision.save")
     metadata = _files.describe("vision", config, classes=list(classes), preprocess=prepare)

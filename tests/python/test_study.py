@@ -113,7 +113,7 @@ def test_tables_equal_those_of_the_program_before():
         runs = plan.reported_runs(spec, {})
         records = {run.folder: {"corrupted": {}, "scored_by": {"split": case["split"]}, "error": "", "settings": {},
                                 **case["records"][f"{run.variant} {run.seed}"]} for run in runs}
-        summaries = summarize(spec, runs, records)
+        summaries = summarize(spec, runs, records, {})
         text = "\n".join(tables.to_markdown(table) for table in tables.tables_of(summaries[0]))
         assert text.replace("Accuracy % by group", "Accuracy % by length, or length/pairs") == case["tables"]
 
@@ -189,6 +189,15 @@ def test_single_runs_of_a_scheduler(fake, capsys):
         study(fake, "--index", index)
     assert not (fake / "out" / "results.md").exists()
     assert [run["state"] for run in study(fake, "--tables")["runs"]] == ["done", "planned", "planned", "done"]
+
+
+def test_a_reader_may_stop_early(fake):
+    """As `head` does: no traceback."""
+    arguments = [sys.executable, "-m", "tost.study", write(fake, seeds=list(range(200))), "--out", str(fake / "out"), "--dry-run"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait(60) == 0
 
 
 def test_generated_data_moves_with_the_study(fake):

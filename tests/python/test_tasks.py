@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 from tost import tasks  # noqa: E402
-from tost.tasks import files, stamps  # noqa: E402
+from tost.tasks import files  # noqa: E402
 from tost.tasks.__main__ import main  # noqa: E402
 from tost.tasks.pathfinder import Artist  # noqa: E402
 from tost.tasks.recall import Case, begin_of_sentence  # noqa: E402
@@ -114,7 +114,7 @@ def test_refusals(tmp_path, capsys):
 
 
 def test_pathfinder(tmp_path):
-    artist = Artist(stamps.rules_of(32, 6))
+    artist = Artist(32, 6)
     central = 0
     for i in range(24):
         image, label, discs = artist.draw(np.random.default_rng(i))

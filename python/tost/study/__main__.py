@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -19,7 +18,7 @@ from . import plan, tables
 from .plan import PlannedRun
 from .plot import write_plots
 from .runs import GENERATED, Program, Runner, read_record, rule_of, run_all
-from .spec import MOST_SEED, Study, StudyError, Task, check_integers, each_once, merge, read_study
+from .spec import MOST_SEED, Fields, StudyError, check_integers, each_once, merge, need, read_study
 from .summary import best_values, summarize
 
 EXIT_INTERRUPTED = 130
@@ -75,40 +74,35 @@ def _program(path: str) -> str:
 def _pairs(texts: List[str]) -> Dict[str, str]:
     data = {}
     for text in texts:
-        task, equals, path = text.partition("=")
-        if not equals or not path:
-            raise StudyError(f"--data takes TASK=PATH, not '{text}'.")
-        if not os.path.exists(path):
-            raise StudyError(f"There is no '{path}', which is to be the data of {task}.")
+        task, _, path = text.partition("=")
+        need(path, f"--data takes TASK=PATH, not '{text}'.")
+        need(os.path.exists(path), f"There is no '{path}', which is to be the data of {task}.")
         data[task] = path
     return data
 
 
-def _study(args: argparse.Namespace) -> Tuple[Study, List[str]]:
+def _study(args: argparse.Namespace) -> Tuple[Fields, List[str]]:
+    """The study that the file and the options describe, and what is to be said of it."""
     study = read_study(args.file)
     if args.seeds is not None:
         seeds = _list(args.seeds, "--seeds", "0,1,2")
-        study = study.changed(seeds=check_integers(seeds, 0, MOST_SEED, "--seeds"))
+        study.seeds = check_integers(seeds, 0, MOST_SEED, "--seeds")
     if args.tune is not None:
-        if study.tuning is None:
-            raise StudyError("--tune does not go with this study, which tunes no setting.")
-        study = study.changed(tuning=type(study.tuning)(study.tuning.key, _list(args.tune, "--tune", "0.001,0.003"), study.tuning.seed))
-    if study.tuning and study.tuning.seed in study.seeds:
-        raise StudyError(f"Seed {study.tuning.seed} chooses {study.tuning.key}; report other seeds.")
+        need(study.tune, "--tune does not go with this study, which tunes no setting.")
+        study.tune.values = _list(args.tune, "--tune", "0.001,0.003")
+    if study.tune:
+        need(study.tune.seed not in study.seeds, f"Seed {study.tune.seed} chooses {study.tune.key}; report other seeds.")
     study, notes = plan.choose(study, each_once(args.task), _pairs(args.data))
     study, equal = plan.without_equal(study)
-    return plan.with_settings(study, args.set), notes + equal
+    study = plan.with_settings(study, args.set)
+    for task in study.tasks:
+        if task.generate:  # the data is below the study's folder, wherever that is
+            task.settings = merge(task.settings, {"data": GENERATED + _data_folder(task).as_posix()})
+    return study, notes + equal
 
 
-def _data_folder(out: Path, task: Task) -> Path:
-    return out / "data" / (task.name or "task")
-
-
-def _with_data(study: Study) -> Study:
-    """The study whose generated tasks name the folders of their data, below the study's wherever that is."""
-    tasks = [replace(task, settings=merge(task.settings, {"data": GENERATED + _data_folder(Path(), task).as_posix()}))
-             if task.generate is not None else task for task in study.tasks]
-    return study.changed(tasks=tasks)
+def _data_folder(task: Fields) -> Path:
+    return Path("data", task.name or "task")
 
 
 def _check_place(out: Path) -> None:
@@ -120,16 +114,16 @@ def _check_place(out: Path) -> None:
         raise StudyError(f"'{out}' is there and is no study's folder, whose files would be overwritten; choose another --out.")
 
 
-def _begin(out: Path, study: Study) -> None:
+def _begin(out: Path, study: Fields) -> None:
     """Makes the folder ours, and the data that is generated."""
     out.mkdir(parents=True, exist_ok=True)
     text = {"schema": tables.SCHEMA, "title": study.title, "command": sys.argv[1:]}
     write_atomic(out / MARK, [(json.dumps(text, indent=2) + "\n").encode()])
     for task in study.tasks:
-        if task.generate is not None:
+        if task.generate:
             from ..tasks import make  # numpy, which other studies do without
             try:
-                make(_data_folder(out, task), task.generate)
+                make(out / _data_folder(task), task.generate)
             except ValueError as error:
                 raise StudyError(f"The data of {task.name or study.title} cannot be made: {error}") from None
 
@@ -137,11 +131,10 @@ def _begin(out: Path, study: Study) -> None:
 class _Work:
     """A study with what is known of its runs."""
 
-    def __init__(self, study: Study, args: argparse.Namespace, notes: List[str], program: Program):
+    def __init__(self, study: Fields, args: argparse.Namespace, notes: List[str], program: Program):
         self.study, self.args, self.notes, self.program = study, args, notes, program
         self.out = Path(args.out)
         self.variants = plan.only(study, each_once(args.only))
-        self.tuned = study.tuning is not None and len(study.tuning.values) > 1
         self.runner = Runner(program, self.out, self._rules(), args.overwrite)
 
     def _rules(self) -> Dict[str, Any]:
@@ -159,14 +152,20 @@ class _Work:
                         self.program.check(merge(settings, self.study.pretrain))
                 except StudyError as error:
                     raise StudyError(f"Variant '{variant.name}' cannot be trained: {error}", error.code) from None
-                rule = rule_of(found, task.split, self.study.corrupted)
-                if rules.setdefault(task.name, rule)["kind"] != rule["kind"]:
-                    raise StudyError(f"Variant '{variant.name}' trains a {rule['kind']} model and the first one a "
-                                     f"{rules[task.name]['kind']} model; a study compares models of one kind.")
+                rule = rule_of(found, task.split, self.study.corruptions)
+                need(rules.setdefault(task.name, rule)["kind"] == rule["kind"],
+                     f"Variant '{variant.name}' trains a {rule['kind']} model and the first one a "
+                     f"{rules[task.name]['kind']} model; a study compares models of one kind.")
         return rules
 
     def tuning_runs(self) -> List[PlannedRun]:
-        return plan.tuning_runs(self.study, self.study.tuning) if self.tuned else []
+        return plan.tuning_runs(self.study) if self.study.tune and len(self.study.tune.values) > 1 else []
+
+    def reported_runs(self) -> List[PlannedRun]:
+        return plan.reported_runs(self.study, self.chosen())
+
+    def wanted_runs(self) -> List[PlannedRun]:
+        return [run for run in self.tuning_runs() + self.reported_runs() if run.variant in self.variants]
 
     def records(self, runs: List[PlannedRun]) -> Dict[Any, Dict[str, Any]]:
         """Of the plan's settings; records of another study's settings are left where they are."""
@@ -178,25 +177,37 @@ class _Work:
         return found
 
     def chosen(self) -> Dict[Tuple[str, str], Any]:
-        if self.study.tuning is None:
+        if not self.study.tune:
             return {}
-        if not self.tuned:
-            value = self.study.tuning.values[0]
-            return {(t.name, v.name): value for t in self.study.tasks for v in self.study.variants}
         runs = self.tuning_runs()
+        if not runs:
+            return {(t.name, v.name): self.study.tune.values[0] for t in self.study.tasks for v in self.study.variants}
         return best_values(runs, self.records(runs))
 
-    def due(self, runs: List[PlannedRun]) -> List[PlannedRun]:
-        return [run for run in runs if run.variant in self.variants and self.runner.action(run) != "keep"]
+    def do(self, runs: List[PlannedRun], jobs: int) -> Dict[str, Any]:
+        due = [run for run in runs if run.variant in self.variants and self.runner.action(run) != "keep"]
+        return run_all(self.runner, due, jobs, self.args.quiet)
+
+    def do_all(self) -> Dict[str, Any]:
+        total = self.do(self.tuning_runs(), self.args.jobs)
+        if not total["interrupted"]:
+            done = self.do(self.reported_runs(), self.args.jobs)
+            total = {"failed": total["failed"] + done["failed"], "interrupted": done["interrupted"]}
+        return total
+
+    def show_plan(self) -> None:
+        for index, run in enumerate(self.wanted_runs()):
+            action = self.runner.action(run)
+            if self.args.list or self.args.json:
+                print(json.dumps({"index": index, "task": run.task, "variant": run.variant, "seed": run.seed,
+                                  "folder": str(run.folder), "action": action, "settings": run.settings}))
+            else:
+                print(f"{index:5d}  {action:12s} {run.folder}")
 
     def write(self) -> Tuple[str, Dict[str, Any]]:
-        chosen = self.chosen()
-        runs = plan.reported_runs(self.study, chosen)
+        runs = self.reported_runs()
         records = self.records(runs)
-        summaries = summarize(self.study, runs, records)
-        for summary in summaries:
-            for variant in summary.variants:
-                variant.chosen = chosen.get((summary.task.name, variant.variant))
+        summaries = summarize(self.study, runs, records, self.chosen())
         text = tables.markdown(self.study, summaries, runs, records, self.notes)
         results = tables.results_json(self.study, summaries, runs, records)
         for name, content in (("results.md", text), ("results.json", json.dumps(results, indent=2, allow_nan=False) + "\n"),
@@ -208,35 +219,8 @@ class _Work:
         return text, results
 
 
-def _listed(work: _Work) -> List[PlannedRun]:
-    runs = work.tuning_runs() + plan.reported_runs(work.study, work.chosen())
-    return [run for run in runs if run.variant in work.variants]
-
-
-def _show_plan(work: _Work) -> None:
-    for index, run in enumerate(_listed(work)):
-        action = work.runner.action(run)
-        if work.args.list or work.args.json:
-            print(json.dumps({"index": index, "task": run.task, "variant": run.variant, "seed": run.seed,
-                              "folder": str(run.folder), "action": action, "settings": run.settings}))
-        else:
-            print(f"{index:5d}  {action:12s} {run.folder}")
-
-
-def _run_stages(work: _Work) -> Dict[str, Any]:
-    total = {"failed": 0, "interrupted": False}
-    for stage in (work.tuning_runs, lambda: plan.reported_runs(work.study, work.chosen())):
-        found = run_all(work.runner, work.due(stage()), work.args.jobs, work.args.quiet)
-        total["failed"] += found["failed"]
-        total["interrupted"] = found["interrupted"]
-        if found["interrupted"]:
-            break
-    return total
-
-
 def _run(args: argparse.Namespace) -> int:
-    if args.jobs < 1 or args.threads < 0:
-        raise StudyError("--jobs is at least 1, and --threads at least 0.")
+    need(args.jobs >= 1 and args.threads >= 0, "--jobs is at least 1, and --threads at least 0.")
     if args.jobs > 1 and args.threads == 0:
         args.threads = max(1, (os.cpu_count() or 1) // args.jobs)
     program = Program(_program(args.tost), args.threads)
@@ -247,18 +231,17 @@ def _run(args: argparse.Namespace) -> int:
         print(f"note: {note}", file=sys.stderr)
     out = Path(args.out)
     _check_place(out)
-    work = _Work(_with_data(study), args, notes, program)
+    work = _Work(study, args, notes, program)
     if args.dry_run or args.list:
-        _show_plan(work)
+        work.show_plan()
         return 0
     _begin(out, study)
     if args.index is not None:
-        runs = _listed(work)
-        if not 0 <= args.index < len(runs):
-            raise StudyError(f"There is no run {args.index}; there are {len(runs)} now, numbered from 0.")
-        done = run_all(work.runner, work.due([runs[args.index]]), 1, args.quiet)
+        runs = work.wanted_runs()
+        need(0 <= args.index < len(runs), f"There is no run {args.index}; there are {len(runs)} now, numbered from 0.")
+        done = work.do([runs[args.index]], 1)
         return EXIT_INTERRUPTED if done["interrupted"] else int(done["failed"] > 0)
-    done = {"failed": 0, "interrupted": False} if args.tables else _run_stages(work)
+    done = {"failed": 0, "interrupted": False} if args.tables else work.do_all()
     text, results = work.write()
     if done["interrupted"]:
         print(f"stopped; the same command resumes. What is done: {work.out / 'results.md'}")
@@ -269,10 +252,15 @@ def _run(args: argparse.Namespace) -> int:
 
 def main(arguments=None) -> int:
     try:
-        return _run(_parser().parse_args(arguments))
+        code = _run(_parser().parse_args(arguments))
+        sys.stdout.flush()
+        return code
     except StudyError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.code
+    except BrokenPipeError:  # the reader has seen enough, as `head` has; what Python writes at its end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 if __name__ == "__main__":

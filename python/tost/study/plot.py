@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 from typing import List
 
-from .spec import Study
-from .summary import MeanSpread, TaskSummary
+from .spec import Fields
+from .summary import MeanSpread
 from .tables import view
 
 
@@ -13,14 +13,13 @@ def _spread(value: MeanSpread, scale: float) -> float:
     return scale * value.spread if math.isfinite(value.spread) else 0.0
 
 
-def _dots(axes, summary: TaskSummary) -> None:
+def _dots(axes, summary: Fields) -> None:
     _, label, scale, _ = view(summary.metric)
     for i, variant in enumerate(summary.variants):
         if variant.score.n:
             axes.errorbar(i, scale * variant.score.mean, _spread(variant.score, scale), fmt="o", capsize=4)
-    axes.set_xticks(range(len(summary.variants)))
-    axes.set_xticklabels([variant.variant for variant in summary.variants], rotation=30, ha="right")
-    axes.set_ylabel(label)
+    axes.set_xticks(range(len(summary.variants)), [variant.variant for variant in summary.variants], rotation=30, ha="right")
+    axes.set(title=summary.task.title, ylabel=label)
 
 
 def _line(axes, name: str, x: List[float], values: List[MeanSpread], scale: float) -> None:
@@ -32,30 +31,27 @@ def _line(axes, name: str, x: List[float], values: List[MeanSpread], scale: floa
         axes.fill_between(xs, low, high, alpha=0.15, color=line.get_color())
 
 
-def _curve(axes, summary: TaskSummary) -> None:
+def _curve(axes, summary: Fields) -> None:
     _, label, scale, _ = view(summary.metric)
-    epochs = summary.metric == "top1"
+    unit = "epoch" if summary.metric == "top1" else "step"
     for variant in summary.variants:
-        _line(axes, variant.variant, variant.epochs if epochs else variant.steps, variant.curve, scale)
-    axes.set_xlabel("epoch" if epochs else "step")
-    axes.set_ylabel(f"{label} (validation)")
+        _line(axes, variant.variant, getattr(variant, f"{unit}s"), variant.curve, scale)
+    axes.set(title=summary.task.title, xlabel=unit, ylabel=f"{label} (validation)")
     axes.legend(fontsize="small")
 
 
-def _strengths(axes, summary: TaskSummary, kind: str) -> None:
+def _strengths(axes, summary: Fields, kind: str) -> None:
     corrupted = summary.corrupted
     for variant in summary.variants:
         x, values = list(corrupted.strengths), list(variant.corrupted[kind])
         if corrupted.split == summary.split:  # pictures of another split do not begin the line
             x, values = [0] + x, [variant.score] + values
         _line(axes, variant.variant, x, values, 100)
-    axes.set_title(kind)
-    axes.set_xlabel("strength")
-    axes.set_ylabel("top-1, %")
+    axes.set(title=kind, xlabel="strength", ylabel="top-1, %")
     axes.legend(fontsize="small")
 
 
-def write_plots(study: Study, summaries: List[TaskSummary], out: Path) -> str:
+def write_plots(study: Fields, summaries: List[Fields], out: Path) -> str:
     """Writes plot.svg and plot.png below `out`; a sentence where matplotlib is missing."""
     try:
         import matplotlib
@@ -73,7 +69,6 @@ def write_plots(study: Study, summaries: List[TaskSummary], out: Path) -> str:
         if kind:
             _strengths(axis, summary, kind)
         else:
-            axis.set_title(summary.task.title)
             (_curve if study.plot == "curve" else _dots)(axis, summary)
     figure.suptitle(study.title)
     figure.tight_layout()

@@ -8,6 +8,7 @@ locked while one of them trains it.
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,12 +17,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from .._write import write_atomic
 from .plan import PlannedRun
-from .spec import Corrupted, StudyError, merge
+from .spec import Fields, StudyError, merge, need
 from .summary import CASE
 
 try:
@@ -75,13 +77,13 @@ def difference(there: Any, now: Any, before: str = "") -> str:
     return f"{before}{key} is {words[0]} there and {words[1]} now"
 
 
-def choose_action(record: Optional[Dict[str, Any]], run: PlannedRun, rule: Dict[str, Any], overwrite: bool,
-                  where: str) -> str:
+def choose_action(folder: Path, run: PlannedRun, rule: Dict[str, Any], overwrite: bool) -> str:
     """train, resume, train again, score or keep.
 
     What failed resumes from its last checkpoint, since a full disk fails too; what failed and now has other settings, and
     with `overwrite` what failed or was made with others, begins again. Other settings are refused otherwise.
     """
+    record = read_record(folder)
     if record is None:
         return "train"
     failed = record["state"] == "failed"
@@ -91,7 +93,7 @@ def choose_action(record: Optional[Dict[str, Any]], run: PlannedRun, rule: Dict[
         same = record["settings"] == run.settings
         what = difference(record["pretrain"], run.pretrain, "pretrain: ") if same else \
             difference(record["settings"], run.settings)
-        raise StudyError(f"The run in '{where}' was made with other settings ({what}); train it again with --overwrite, "
+        raise StudyError(f"The run in '{folder}' was made with other settings ({what}); train it again with --overwrite, "
                          "or choose another --out.")
     if (failed and overwrite) or record["state"] == "replacing":  # killed while the old run may still have been there
         return "train again"
@@ -100,15 +102,11 @@ def choose_action(record: Optional[Dict[str, Any]], run: PlannedRun, rule: Dict[
     return "keep" if record["state"] == "done" and record["scored_by"] == rule else "score"
 
 
-def metrics_of(folder: Path) -> List[Dict[str, Any]]:
-    """The evaluations in a run's log, in order."""
-    found = []
+def evaluations_of(folder: Path) -> List[Dict[str, Any]]:
+    """Those in a run's log, in order."""
     with open(folder / "metrics.jsonl", encoding="utf-8") as file:
-        for line in file:
-            value = json.loads(line)
-            if isinstance(value, dict) and value.get("kind") == "eval":
-                found.append(value)
-    return found
+        values = map(json.loads, file)
+        return [value for value in values if isinstance(value, dict) and value.get("kind") == "eval"]
 
 
 def finite(value: Any) -> Optional[float]:
@@ -125,14 +123,14 @@ def logged_scores(evaluation: Dict[str, Any]) -> Dict[str, Optional[float]]:
     return scores
 
 
-def add_heads(folder: Path, record: Dict[str, Any]) -> None:
-    """Mixers without heads have them in their configuration all the same."""
+def heads_of(folder: Path) -> Dict[str, int]:
+    """The heads of a mixer that has some; those without have them in their configuration all the same."""
     config = json.loads((folder / "model.json").read_text(encoding="utf-8")).get("config", {})
     dim, heads = config.get("dim"), config.get("heads")
-    if config.get("mixer") in ("none", "ssm") or config.get("architecture") == "linear":
-        return
-    if isinstance(dim, int) and isinstance(heads, int) and 1 <= heads <= dim:
-        record["heads"], record["head_width"] = heads, dim // heads
+    without = config.get("mixer") in ("none", "ssm") or config.get("architecture") == "linear"
+    if without or not (isinstance(dim, int) and isinstance(heads, int) and 1 <= heads <= dim):
+        return {}
+    return {"heads": heads, "head_width": dim // heads}
 
 
 class Program:
@@ -177,9 +175,7 @@ class Program:
             raise Interrupted(out)
         if process.returncode != 0:
             lines = err.decode("utf-8", "replace").strip().splitlines() or [f"ended with {process.returncode}"]
-            message = lines[-1]
-            message = message[len("error: "):] if message.startswith("error: ") else message
-            raise StudyError(message, 2 if process.returncode == 2 else 1)
+            raise StudyError(re.sub("^error: ", "", lines[-1]), 2 if process.returncode == 2 else 1)
         try:
             return json.loads(out)
         except ValueError:
@@ -187,10 +183,16 @@ class Program:
 
     def check(self, settings: Dict[str, Any]) -> Dict[str, Any]:
         """Kind, metric, whether runs are scored, and the whole configuration. Refuses what no run can have."""
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "config.json")
-            file.write_text(json.dumps(settings), encoding="utf-8")
-            return self.call("train", "--dry-run", "--config", file, "--out", Path(folder, "run"))
+        with config_file(settings) as file:
+            return self.call("train", "--dry-run", "--config", file, "--out", file.parent / "run")
+
+
+@contextmanager
+def config_file(settings: Dict[str, Any]):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "config.json")
+        file.write_text(json.dumps(settings), encoding="utf-8")
+        yield file
 
 
 @contextmanager
@@ -209,13 +211,10 @@ def locked(folder: Path, stop: threading.Event):
 
 
 class Runner:
-    """Trains and scores single runs below `out`."""
+    """Trains and scores single runs below `out`. `rules`: by task what rule_of() says."""
 
     def __init__(self, program: Program, out: Path, rules: Dict[str, Dict[str, Any]], overwrite: bool):
-        self.program = program
-        self.out = out
-        self.rules = rules  # by task: kind, metric, rule
-        self.overwrite = overwrite
+        self.program, self.out, self.rules, self.overwrite = program, out, rules, overwrite
 
     def rule(self, run: PlannedRun) -> Dict[str, Any]:
         """What is scored. Trials are scored on the validation split, so that no reported score takes part in a choice."""
@@ -223,8 +222,7 @@ class Runner:
         return rule if run.tried is None else {"split": "validation", "corruptions": None}
 
     def action(self, run: PlannedRun) -> str:
-        folder = self.out / run.folder
-        return choose_action(read_record(folder), run, self.rule(run), self.overwrite, str(folder))
+        return choose_action(self.out / run.folder, run, self.rule(run), self.overwrite)
 
     def run(self, run: PlannedRun) -> Dict[str, Any]:
         """The run's record. Raises Interrupted; failures are in the record."""
@@ -236,48 +234,46 @@ class Runner:
                 return record
             try:
                 if action != "score":
-                    record = self._train_both(run, folder, record, action, lock)
-                self._score(run, folder, record)
+                    record = self._train(run, self._first_stage(run, lock), action, lock)
+                record = {**record, **self._scores(run, folder), **heads_of(folder), "state": "done", "error": ""}
             except (StudyError, OSError, ValueError, KeyError) as error:
                 trained = record is not None and record["state"] in ("trained", "done")
                 if not trained:
-                    record = merge(EMPTY, {"settings": run.settings, "pretrain": run.pretrain, "state": "failed"})
+                    record = {**EMPTY, "settings": run.settings, "pretrain": run.pretrain}
                 record = {**record, "state": "trained" if trained else "failed", "error": str(error) or repr(error)}
             write_record(folder, record)
             return record
 
-    def _train_both(self, run: PlannedRun, folder: Path, record: Optional[Dict[str, Any]], action: str,
-                    lock: int) -> Dict[str, Any]:
+    def _first_stage(self, run: PlannedRun, lock: int) -> Dict[str, Any]:
+        """The settings to train with, which begin from the first stage's model, trained here unless it is there."""
         settings = dict(run.settings)
-        if run.pretrain is not None:
-            first = self.out / run.pretrain_folder
-            done = read_record(first)
-            stage = PlannedRun(run.task, run.variant, run.seed, run.pretrain, None, run.pretrain_folder)
-            if done is None or done["state"] != "trained" or done["settings"] != run.pretrain:
-                found = choose_action(done, stage, {}, self.overwrite, str(first))
-                self._train(run.pretrain, merge(EMPTY, {"settings": run.pretrain}), first, done, found, lock)
-            settings.pop("model", None)  # the first stage's file says what it is
-            settings["from"] = str(first / "checkpoints" / last_checkpoint(first))
-        new = merge(EMPTY, {"settings": run.settings, "pretrain": run.pretrain})
-        return self._train(settings, new, folder, record, action, lock)
+        if run.pretrain is None:
+            return settings
+        stage = replace(run, settings=run.pretrain, pretrain=None, folder=run.folder.parent / (run.folder.name + "-pretrain"))
+        folder = self.out / stage.folder
+        done = read_record(folder)
+        if done is None or done["state"] != "trained" or done["settings"] != stage.settings:
+            self._train(stage, stage.settings, choose_action(folder, stage, {}, self.overwrite), lock)
+        checkpoints = sorted(p.name for p in (folder / "checkpoints").glob("step-*") if p.is_dir())
+        if not checkpoints:
+            raise StudyError(f"'{folder}' has no checkpoint.", 1)
+        settings.pop("model", None)  # the first stage's file says what it is
+        return {**settings, "from": str(folder / "checkpoints" / checkpoints[-1])}
 
-    def _train(self, settings: Dict[str, Any], new: Dict[str, Any], folder: Path, record: Optional[Dict[str, Any]],
-               action: str, lock: int) -> Dict[str, Any]:
-        resume = action == "resume" and (folder / "config.json").exists()
-        replace = action == "train again" and (folder / "config.json").exists()
-        record = record if resume else new
+    def _train(self, run: PlannedRun, settings: Dict[str, Any], action: str, lock: int) -> Dict[str, Any]:
+        folder = self.out / run.folder
+        there = (folder / "config.json").exists()
+        resume, again = action == "resume" and there, action == "train again" and there
+        record = read_record(folder) if resume else {**EMPTY, "settings": run.settings, "pretrain": run.pretrain}
         known = (record["seconds"], record["cpu_seconds"])
         # What a killed process spent is not known: until a training ends by itself, the record does not claim to know.
-        state = "replacing" if replace else "started"
-        record = {**record, "state": state, "error": "", "seconds": None, "cpu_seconds": None}
+        record = {**record, "state": "replacing" if again else "started", "error": "", "seconds": None, "cpu_seconds": None}
         write_record(folder, record)
-        with tempfile.TemporaryDirectory() as place:
-            file = Path(place, "config.json")
-            data = str(settings.get("data", ""))
-            if data.startswith(GENERATED):
-                settings = {**settings, "data": str((self.out / data[len(GENERATED):]).resolve())}
-            file.write_text(json.dumps(settings), encoding="utf-8")
-            how = ["--resume"] if resume else ["--config", file] + ["--overwrite"] * replace
+        data = str(settings.get("data", ""))
+        if data.startswith(GENERATED):
+            settings = {**settings, "data": str((self.out / data[len(GENERATED):]).resolve())}
+        with config_file(settings) as file:
+            how = ["--resume"] if resume else ["--config", file] + ["--overwrite"] * again
             try:
                 report = self.program.call("train", "--out", folder, "--quiet", *how, keep_open=lock,
                                            threads=self.program.threads)
@@ -294,54 +290,41 @@ class Runner:
             raise Interrupted()
         return record
 
-    def _score(self, run: PlannedRun, folder: Path, record: Dict[str, Any]) -> None:
+    def _scores(self, run: PlannedRun, folder: Path) -> Dict[str, Any]:
+        """What a record says of the scores."""
         found, rule = self.rules[run.task], self.rule(run)
-        metric = found["metric"]
-        evaluations = metrics_of(folder)
+        metric, evaluations = found["metric"], evaluations_of(folder)
+        record = {"metric": metric, "scored_by": rule}
         if found["scored"]:
-            threads = self.program.threads or run.settings.get("threads", 0)
-            scores = self._eval(folder, threads, rule["split"])
+            record["scores"] = self._eval(run, folder, rule["split"])
             corrupted = rule["corruptions"] or {"kinds": [], "strengths": []}
             record["corrupted"] = {
-                kind: [self._eval(folder, threads, corrupted["split"], kind, s)["top1"] for s in corrupted["strengths"]]
+                kind: [self._eval(run, folder, corrupted["split"], kind, s)["top1"] for s in corrupted["strengths"]]
                 for kind in corrupted["kinds"]}
         else:
             if not evaluations:
                 raise StudyError(f"'{folder}' has no evaluation to read the {metric} from.", 1)
-            scores = logged_scores(evaluations[-1])
+            record["scores"] = logged_scores(evaluations[-1])
             sizes = [group.get("state_bytes") for group in evaluations[-1].get("groups", [])]
             record["state_bytes"] = max(filter(None, sizes), default=None)
-        record["scores"], record["metric"], record["scored_by"] = scores, metric, rule
         record["curve"] = {"steps": [e["step"] for e in evaluations], "epochs": [e["epoch"] for e in evaluations],
                            "values": [finite(e.get(metric)) for e in evaluations]}
-        add_heads(folder, record)
-        record["state"], record["error"] = "done", ""
+        return record
 
-    def _eval(self, folder: Path, threads: int, split: str, kind: str = "", strength: int = 0) -> Dict[str, Any]:
+    def _eval(self, run: PlannedRun, folder: Path, split: str, kind: str = "", strength: int = 0) -> Dict[str, Any]:
         damage = ["--corrupt", kind, "--strength", strength] if kind else []
+        threads = self.program.threads or run.settings.get("threads", 0)
         report = self.program.call("eval", folder, "--split", split, *damage, threads=threads)
         return {key: finite(report[key]) for key in ("top1", "top5", "loss") if key in report}
 
 
-def last_checkpoint(folder: Path) -> str:
-    names = sorted(p.name for p in (folder / "checkpoints").glob("step-*") if p.is_dir())
-    if not names:
-        raise StudyError(f"'{folder}' has no checkpoint.", 1)
-    return names[-1]
-
-
-def rule_of(check: Dict[str, Any], split: str, corrupted: Optional[Corrupted]) -> Dict[str, Any]:
+def rule_of(check: Dict[str, Any], split: str, corrupted: Optional[Fields]) -> Dict[str, Any]:
     """What is scored, from what the program says of a run of these settings."""
-    if corrupted and not check["corruptible"]:
-        raise StudyError("Corruptions are for pictures; leave them out.")
-    if not check["scored"]:
-        if split not in ("", "validation"):
-            raise StudyError("Language models are scored by the validation split that training reports; leave score out, "
-                             "or set its split to validation.")
-        rule: Dict[str, Any] = {"split": "validation", "corruptions": None}
-    else:
-        damage = corrupted and {"kinds": corrupted.kinds, "strengths": corrupted.strengths, "split": corrupted.split}
-        rule = {"split": split or "test", "corruptions": damage or None}
+    need(not corrupted or check["corruptible"], "Corruptions are for pictures; leave them out.")
+    need(check["scored"] or split in ("", "validation"), "Language models are scored by the validation split that training "
+         "reports; leave score out, or set its split to validation.")
+    split = (split or "test") if check["scored"] else "validation"
+    rule = {"split": split, "corruptions": vars(corrupted) if corrupted and check["scored"] else None}
     return {"kind": check["kind"], "metric": check["metric"], "scored": check["scored"], "rule": rule}
 
 
@@ -350,7 +333,7 @@ def _show_time(seconds: float) -> str:
 
 
 def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> Dict[str, Any]:
-    """The runs that are not kept, `jobs` at a time; counts of failed ones, and whether the user stopped it."""
+    """Does the runs, `jobs` at a time; counts of failed ones, and whether the user stopped it."""
     result = {"failed": 0, "interrupted": False}
     begin, lock, finished = time.monotonic(), threading.Lock(), 0
 
@@ -371,11 +354,10 @@ def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> D
             words = f"failed: {record['error']}" if record["error"] else \
                 f"{record['metric']} {'not finite' if score is None else format(score, '.4f')}"
             if not quiet:
-                print(f"[{finished}/{len(runs)}] {run.label}: {words}, {_show_time(now - start)}"
+                print(f"[{finished}/{len(runs)}] {run.label()}: {words}, {_show_time(now - start)}"
                       + (f", about {_show_time(left)} left" if finished < len(runs) else ""), file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        futures = [pool.submit(one, run) for run in runs]
-        for future in futures:
+        for future in [pool.submit(one, run) for run in runs]:
             future.result()
     return result

@@ -3,9 +3,9 @@
 import difflib
 import json
 import re
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from types import SimpleNamespace
+from typing import Any, Dict, List
 
 CORRUPTIONS = ["noise", "blur", "occlusion", "contrast"]
 STRENGTHS = 5
@@ -25,54 +25,11 @@ class StudyError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class Variant:
-    name: str
-    settings: Dict[str, Any] = field(default_factory=dict)
-    pretrained: bool = True
+class Fields(SimpleNamespace):
+    """An object of a study file: its keys, with the usual values of those that are not there."""
 
-
-@dataclass(frozen=True)
-class Tuning:
-    """The best of `values` for the setting `key`, found by one run each, of a seed that is not reported."""
-
-    key: str
-    values: List[Any]
-    seed: int = 1000
-
-
-@dataclass(frozen=True)
-class Corrupted:
-    kinds: List[str]
-    strengths: List[int]
-    split: str = "test"
-
-
-@dataclass(frozen=True)
-class Task:
-    name: str = ""  # empty: the only task of a study without a list of tasks
-    title: str = ""
-    settings: Dict[str, Any] = field(default_factory=dict)
-    needs: str = ""  # what the user must give by --data
-    generate: Optional[Dict[str, Any]] = None  # arguments of tost.tasks.make
-    split: str = ""
-
-
-@dataclass(frozen=True)
-class Study:
-    title: str
-    note: str
-    settings: Dict[str, Any]
-    tasks: List[Task]
-    variants: List[Variant]
-    seeds: List[int]
-    tuning: Optional[Tuning]
-    pretrain: Optional[Dict[str, Any]]
-    corrupted: Optional[Corrupted]
-    plot: str
-
-    def changed(self, **values) -> "Study":
-        return replace(self, **values)
+    def changed(self, **values) -> "Fields":
+        return Fields(**{**vars(self), **values})
 
 
 def shown(value: Any) -> str:
@@ -104,7 +61,7 @@ def need(condition: Any, message: str) -> None:
         raise StudyError(message)
 
 
-def read(value: Any, where: str, **usual: Any) -> Any:
+def read(value: Any, where: str, **usual: Any) -> Fields:
     """The fields of an object, those of `usual` and no others, each of the type of its usual value."""
     need(isinstance(value, dict), f"{where} must be an object, found {shown(value)}.")
     for key, found in value.items():
@@ -112,7 +69,7 @@ def read(value: Any, where: str, **usual: Any) -> Any:
         kind = type(usual[key])
         right = type(found) is kind and (kind is not list or 1 <= len(found) <= MOST_ENTRIES)
         need(right, f"{where}: '{key}' must be {TYPES[kind]}, found {shown(found)}.")
-    return type("Fields", (), {**usual, **value})
+    return Fields(**{**usual, **value})
 
 
 def check_integers(values: List[Any], low: int, high: int, where: str) -> List[int]:
@@ -121,31 +78,32 @@ def check_integers(values: List[Any], low: int, high: int, where: str) -> List[i
     return each_once(values)
 
 
-def _split(value: Any, where: str, usual: str = "") -> str:
+def _split(value: Any, where: str) -> str:
     """Of an object with the field split alone."""
-    split = read(value, where, split=usual).split
+    split = read(value, where, split="").split
     need(split in ("", "test", "validation"), f"{where}: split is '{split}' but must be test or validation.")
     return split
 
 
-def _check_names(items: List[Any], where: str) -> None:
+def _named(items: List[Fields], where: str) -> List[Fields]:
     names = [item.name for item in items]
     for name in names:
         need(NAME.fullmatch(name), f"{where}: '{name[:100]}' cannot be a name: letters, digits and . _ - + are possible, at "
                                    "most 80, with a letter or digit first.")
         need(names.count(name) == 1, f"{where}: '{name}' is there twice; give each a different name.")
+    return items
 
 
-def _variant(value: Any, where: str) -> Variant:
+def _variant(value: Any, where: str) -> Fields:
     found = read(value, where, name="", settings={}, pretrain=True)
     need("pretrain" not in value or not found.pretrain, f"{where}: 'pretrain' must be false, or left out.")
-    return Variant(found.name, found.settings, found.pretrain)
+    return found
 
 
-def _task(value: Any, where: str) -> Task:
+def _task(value: Any, where: str) -> Fields:
+    """`needs`: what --data must give; `generate`: arguments of tost.tasks.make. A study without tasks has one without a name."""
     found = read(value, where, name="", title="", settings={}, needs="", generate={}, score={})
-    return Task(found.name, found.title or found.name, found.settings, found.needs, found.generate or None,
-                _split(found.score, f"{where}, score"))
+    return found.changed(title=found.title or found.name, split=_split(found.score, f"{where}, score"))
 
 
 def setting(key: str, value: Any) -> Dict[str, Any]:
@@ -156,7 +114,7 @@ def setting(key: str, value: Any) -> Dict[str, Any]:
     return {first: {rest: value} if rest else value}
 
 
-def _times(variants: List[Variant], key: str, values: Any, where: str) -> List[Variant]:
+def _times(variants: List[Fields], key: str, values: Any, where: str) -> List[Fields]:
     need(isinstance(values, list) and 1 <= len(values) <= MOST_ENTRIES,
          f"{where}: the values of '{key}' must be a list of 1 to {MOST_ENTRIES}, found {shown(values)}.")
     points = []
@@ -165,49 +123,49 @@ def _times(variants: List[Variant], key: str, values: Any, where: str) -> List[V
             text = re.sub(r"[^A-Za-z0-9._+-]", "-", value if isinstance(value, str) else json.dumps(value))
             point = text if key == "mixer" else f"{key.split('.')[-1]}-{text}"
             name = "_".join(filter(None, [variant.name, point]))
-            points.append(replace(variant, name=name, settings=merge(variant.settings, setting(key, value))))
+            points.append(variant.changed(name=name, settings=merge(variant.settings, setting(key, value))))
     need(len(points) <= 10 * MOST_ENTRIES, f"{where} has more than {10 * MOST_ENTRIES} points; make it smaller.")
     return points
 
 
-def _corrupted(value: Any, where: str) -> Corrupted:
+def _corruptions(value: Any, where: str) -> Fields:
     found = read(value, where, kinds=CORRUPTIONS, strengths=list(range(1, STRENGTHS + 1)), split="test")
     for kind in found.kinds:
         need(kind in CORRUPTIONS, f"{where}: unknown kind {shown(kind)} (known: {', '.join(CORRUPTIONS)}).")
-    return Corrupted(each_once(found.kinds), check_integers(found.strengths, 1, STRENGTHS, f"{where}: 'strengths'"),
-                     _split({"split": found.split}, where))
+    _split({"split": found.split}, where)
+    strengths = check_integers(found.strengths, 1, STRENGTHS, f"{where}: 'strengths'")
+    return found.changed(kinds=each_once(found.kinds), strengths=strengths)
 
 
-def _tuning(value: Any, where: str) -> Tuning:
+def _tune(value: Any, where: str) -> Fields:
+    """The best of `values` for the setting `key` is found by one run each, of a seed that is not reported."""
     found = read(value, where, key="", values=[], seed=1000)
     need(found.key and found.values and 0 <= found.seed <= MOST_SEED,
          f"{where} must have a key, such as \"lr\", values to try, and no seed or one of at least 0.")
-    return Tuning(found.key, each_once(found.values), found.seed)
+    return found.changed(values=each_once(found.values))
 
 
-def study_from_json(value: Any, where: str) -> Study:
-    found = read(value, where, title="", note="", settings={}, tasks=[], variants=[], grid={}, seeds=[], tune={}, pretrain={},
+def study_from_json(value: Any, where: str) -> Fields:
+    """The study, its tasks, variants, tune (or None), pretrain (or None) and corruptions (or None) checked; docs/ablations.md."""
+    study = read(value, where, title="", note="", settings={}, tasks=[], variants=[], grid={}, seeds=[], tune={}, pretrain={},
                  corruptions={}, generate={}, score={}, plot="")
-    seeds = check_integers(found.seeds, 0, MOST_SEED, f"{where}: 'seeds'")
-    need(found.variants or found.grid, f"{where} compares nothing; add variants or a grid.")
-    need(not (found.tasks and found.generate), f"{where} has tasks and generate; put generate into the tasks.")
-    variants = [_variant(v, f"{where}, variant {i + 1}") for i, v in enumerate(found.variants)]
-    _check_names(variants, f"{where}, variants")
-    for key, values in found.grid.items():
-        variants = _times(variants or [Variant("")], key, values, f"{where}, grid")
-    _check_names(variants, f"{where}, variants that the grid makes")
-    split = _split(found.score, f"{where}, score")
-    tasks = [_task(v, f"{where}, task {i + 1}") for i, v in enumerate(found.tasks)]
-    _check_names(tasks, f"{where}, tasks")
-    tasks = [replace(task, split=task.split or split) for task in tasks]
-    corrupted = _corrupted(found.corruptions, f"{where}, corruptions") if "corruptions" in value else None
-    plot = found.plot or ("lines" if corrupted else "dots")
-    need(plot in ("dots", "curve", "lines"), f"{where}: plot is '{plot}' but must be dots, curve or lines.")
-    need(plot != "lines" or corrupted, f"{where}: plot \"lines\" needs corruptions; add them.")
-    return Study(found.title, found.note, found.settings,
-                 tasks or [Task(generate=found.generate or None, split=split)], variants, seeds,
-                 _tuning(found.tune, f"{where}, tune") if "tune" in value else None,
-                 found.pretrain if "pretrain" in value else None, corrupted, plot)
+    study.seeds = check_integers(study.seeds, 0, MOST_SEED, f"{where}: 'seeds'")
+    need(study.variants or study.grid, f"{where} compares nothing; add variants or a grid.")
+    need(not (study.tasks and study.generate), f"{where} has tasks and generate; put generate into the tasks.")
+    study.variants = _named([_variant(v, f"{where}, variant {i}") for i, v in enumerate(study.variants, 1)], f"{where}, variants")
+    for key, values in study.grid.items():
+        study.variants = _times(study.variants or [_variant({}, where)], key, values, f"{where}, grid")
+    _named(study.variants, f"{where}, variants that the grid makes")
+    split = _split(study.score, f"{where}, score")
+    study.tasks = _named([_task(v, f"{where}, task {i}") for i, v in enumerate(study.tasks, 1)], f"{where}, tasks")
+    study.tasks = study.tasks or [_task({"generate": study.generate}, where)]
+    study.tasks = [task.changed(split=task.split or split) for task in study.tasks]
+    for key, check in (("corruptions", _corruptions), ("tune", _tune), ("pretrain", lambda stage, _: stage)):
+        setattr(study, key, check(getattr(study, key), f"{where}, {key}") if key in value else None)
+    study.plot = study.plot or ("lines" if study.corruptions else "dots")
+    need(study.plot in ("dots", "curve", "lines"), f"{where}: plot is '{study.plot}' but must be dots, curve or lines.")
+    need(study.plot != "lines" or study.corruptions, f"{where}: plot \"lines\" needs corruptions; add them.")
+    return study
 
 
 def _distinct(pairs):
@@ -230,7 +188,7 @@ def parse_json(text: str, where: str) -> Any:
         raise StudyError(f"{where} is not JSON: {error}.") from None
 
 
-def read_study(path: str) -> Study:
+def read_study(path: str) -> Fields:
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -238,4 +196,4 @@ def read_study(path: str) -> Study:
         raise StudyError(f"'{path}' cannot be read: {error.strerror}.", 1) from None
     need(len(data) <= MOST_BYTES, f"'{path}' is larger than 1 MiB; a study file is a page of text.")
     study = study_from_json(parse_json(data.decode("utf-8", "replace"), f"'{path}'"), f"'{path}'")
-    return study if study.title else study.changed(title=Path(path).stem)
+    return study.changed(title=study.title or Path(path).stem)

@@ -1,17 +1,15 @@
 """Means and spreads over seeds, and differences seed by seed."""
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, NamedTuple
 
 from .plan import PlannedRun
-from .spec import Corrupted, Study, Task
+from .spec import Fields
 
 CASE = "accuracy "  # the name of a group's score begins so
 
 
-@dataclass(frozen=True)
-class MeanSpread:
+class MeanSpread(NamedTuple):
     """`spread`: the sample standard deviation (divisor n - 1); NaN below n = 2."""
 
     n: int = 0
@@ -25,12 +23,8 @@ def mean_spread(values: Iterable[float]) -> MeanSpread:
     if n == 0:
         return MeanSpread()
     mean = sum(values) / n
-    if n == 1:
-        return MeanSpread(1, mean)
-    squares = 0.0
-    for value in values:
-        squares += (value - mean) * (value - mean)
-    return MeanSpread(n, mean, math.sqrt(squares / (n - 1)))
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1)) if n > 1 else math.nan
+    return MeanSpread(n, mean, spread)
 
 
 def paired_difference(values: Dict[int, float], base: Dict[int, float]) -> MeanSpread:
@@ -38,128 +32,81 @@ def paired_difference(values: Dict[int, float], base: Dict[int, float]) -> MeanS
     return mean_spread(value - base[seed] for seed, value in sorted(values.items()) if seed in base)
 
 
-@dataclass
-class VariantSummary:
-    variant: str
-    by_seed: Dict[int, float] = field(default_factory=dict)  # the metric, of the runs that are done
-    parameters: int = 0
-    heads: Optional[int] = None
-    head_width: Optional[int] = None
-    state_bytes: Optional[int] = None
-    chosen: Any = None  # the value of the tuned setting
-    score: MeanSpread = MeanSpread()
-    difference: MeanSpread = MeanSpread()  # to the first variant; n = 0 for the first itself
-    scores: Dict[str, MeanSpread] = field(default_factory=dict)
-    corrupted: Dict[str, List[MeanSpread]] = field(default_factory=dict)  # by kind, one a strength
-    corrupted_mean: Dict[str, MeanSpread] = field(default_factory=dict)
-    seconds: MeanSpread = MeanSpread()
-    cpu_seconds: MeanSpread = MeanSpread()
-    steps: List[int] = field(default_factory=list)  # evaluations that all runs have
-    epochs: List[int] = field(default_factory=list)
-    curve: List[MeanSpread] = field(default_factory=list)
-    failed: int = 0
-
-
-@dataclass
-class TaskSummary:
-    task: Task
-    metric: str
-    split: str
-    corrupted: Optional[Corrupted]
-    variants: List[VariantSummary]
-
-
 def number(value: Any) -> float:
     return math.nan if value is None else float(value)
 
 
-def _known(records: List[Dict[str, Any]], key: str) -> MeanSpread:
-    return mean_spread(r[key] for r in records if r[key] is not None)
+def _corrupted(records: List[Dict[str, Any]], study: Fields) -> Dict[str, List[List[float]]]:
+    """By kind, a row of scores for each run; records of an earlier rule have other strengths."""
+    kinds, count = (study.corruptions.kinds, len(study.corruptions.strengths)) if study.corruptions else ([], 0)
+    return {kind: [r["corrupted"][kind] for r in records if len(r["corrupted"].get(kind, [])) == count] for kind in kinds}
 
 
-def _add_corrupted(records: List[Dict[str, Any]], corrupted: Corrupted, summary: VariantSummary) -> None:
-    count = len(corrupted.strengths)
-    for kind in corrupted.kinds:
-        # Records of an earlier rule have other strengths.
-        rows = [r["corrupted"][kind] for r in records if len(r["corrupted"].get(kind, [])) == count]
-        summary.corrupted[kind] = [mean_spread(row[s] for row in rows) for s in range(count)]
-        summary.corrupted_mean[kind] = mean_spread(mean_spread(row).mean for row in rows)
+def _curve(records: List[Dict[str, Any]]) -> List[Any]:
+    """Step, epoch and score of the evaluations that all runs have."""
+    curves = [dict(zip(r["curve"]["steps"], r["curve"]["values"])) for r in records]
+    first = records[0]["curve"] if records else {"steps": [], "epochs": []}
+    return [(step, epoch, mean_spread(number(curve[step]) for curve in curves))
+            for step, epoch in zip(first["steps"], first["epochs"]) if all(step in curve for curve in curves)]
 
 
-def _add_curve(records: List[Dict[str, Any]], summary: VariantSummary) -> None:
-    curves = [r["curve"] for r in records]
-    for i, step in enumerate(curves[0]["steps"] if curves else []):
-        values = [number(c["values"][c["steps"].index(step)]) for c in curves if step in c["steps"]]
-        if len(values) < len(curves):
-            continue
-        summary.steps.append(step)
-        summary.epochs.append(curves[0]["epochs"][i])
-        summary.curve.append(mean_spread(values))
-
-
-def _summarize_variant(name: str, found: Dict[int, Dict[str, Any]], metric: str, study: Study) -> VariantSummary:
-    summary = VariantSummary(name)
+def _summarize_variant(name: str, found: Dict[int, Dict[str, Any]], metric: str, study: Fields) -> Fields:
+    """`by_seed`: the metric, of the runs that are done. `corrupted`: by kind, one a strength. `difference`: to the first variant."""
     done = {seed: record for seed, record in sorted(found.items()) if record["state"] == "done"}
     records = list(done.values())
-    summary.failed = sum(bool(record["error"]) for record in found.values())
-    for seed, record in done.items():
-        summary.parameters = record["parameters"]
-        summary.heads, summary.head_width = record["heads"], record["head_width"]
-        summary.state_bytes = record.get("state_bytes")
-        if metric in record["scores"]:
-            summary.by_seed[seed] = number(record["scores"][metric])
-    for score in sorted({name for record in records for name in record["scores"]}):
-        summary.scores[score] = mean_spread(number(r["scores"][score]) for r in records if score in r["scores"])
-    if study.corrupted:
-        _add_corrupted(records, study.corrupted, summary)
-    _add_curve(records, summary)
-    summary.score = summary.scores.get(metric, MeanSpread())
-    summary.seconds, summary.cpu_seconds = _known(records, "seconds"), _known(records, "cpu_seconds")
-    return summary
+    last = records[-1] if records else {}
+    names = sorted({name for record in records for name in record["scores"]})
+    scores = {score: mean_spread(number(r["scores"][score]) for r in records if score in r["scores"]) for score in names}
+    damaged, curve = _corrupted(records, study), _curve(records)
+    return Fields(
+        variant=name,
+        by_seed={seed: number(record["scores"][metric]) for seed, record in done.items() if metric in record["scores"]},
+        parameters=last.get("parameters", 0),
+        heads=last.get("heads"),
+        head_width=last.get("head_width"),
+        state_bytes=last.get("state_bytes"),
+        chosen=None,
+        score=scores.get(metric, MeanSpread()),
+        difference=MeanSpread(),
+        scores=scores,
+        corrupted={kind: [mean_spread(row[s] for row in rows) for s in range(len(study.corruptions.strengths))]
+                   for kind, rows in damaged.items()},
+        corrupted_mean={kind: mean_spread(mean_spread(row).mean for row in rows) for kind, rows in damaged.items()},
+        seconds=mean_spread(r["seconds"] for r in records if r["seconds"] is not None),
+        cpu_seconds=mean_spread(r["cpu_seconds"] for r in records if r["cpu_seconds"] is not None),
+        steps=[step for step, _, _ in curve],
+        epochs=[epoch for _, epoch, _ in curve],
+        curve=[score for _, _, score in curve],
+        failed=sum(bool(record["error"]) for record in found.values()),
+    )
 
 
-def summarize(study: Study, runs: List[PlannedRun], records: Dict[Any, Dict[str, Any]]) -> List[TaskSummary]:
-    """`records` by the run's folder."""
+def summarize(study: Fields, runs: List[PlannedRun], records: Dict[Any, Dict[str, Any]], chosen: Dict[Any, Any]) -> List[Fields]:
+    """A summary of each task. `records` by the run's folder; `chosen`: the tuned setting by task and variant."""
     summaries = []
     for task in study.tasks:
-        own = [run for run in runs if run.task == task.name]
-        kept = [records[run.folder] for run in own if run.folder in records]
-        metric = next((r["metric"] for r in kept if r["metric"]), "loss")
-        split = next((r["scored_by"]["split"] for r in kept if r["scored_by"]), task.split or "test")
-        variants = []
+        own = [(run, records[run.folder]) for run in runs if run.task == task.name and run.folder in records]
+        metric = next((record["metric"] for _, record in own if record["metric"]), "loss")
+        split = next((record["scored_by"]["split"] for _, record in own if record["scored_by"]), task.split or "test")
+        variants: List[Fields] = []
         for variant in study.variants:
-            found = {run.seed: records[run.folder] for run in own
-                     if run.variant == variant.name and run.folder in records}
-            variants.append(_summarize_variant(variant.name, found, metric, study))
-            if len(variants) > 1:
-                variants[-1].difference = paired_difference(variants[-1].by_seed, variants[0].by_seed)
-        summaries.append(TaskSummary(task, metric, split, study.corrupted, variants))
+            found = {run.seed: record for run, record in own if run.variant == variant.name}
+            summary = _summarize_variant(variant.name, found, metric, study)
+            if variants:
+                summary.difference = paired_difference(summary.by_seed, variants[0].by_seed)
+            variants.append(summary.changed(chosen=chosen.get((task.name, variant.name))))
+        summaries.append(Fields(task=task, metric=metric, split=split, corrupted=study.corruptions, variants=variants))
     return summaries
-
-
-def lower_is_better(metric: str) -> bool:
-    return metric == "loss"
 
 
 def best_values(runs: List[PlannedRun], records: Dict[Any, Dict[str, Any]]) -> Dict[Any, Any]:
     """By task and variant: the tried value with the best score, the first of equal ones."""
     best: Dict[Any, Any] = {}
     for run in runs:
-        record = records.get(run.folder)
-        if record is None or record["state"] != "done":
-            continue
-        score = number(record["scores"].get(record["metric"]))
-        if not math.isfinite(score):
-            continue
-        score = -score if lower_is_better(record["metric"]) else score
-        key = (run.task, run.variant)
-        if key not in best or score > best[key][0]:
-            best[key] = (score, run.tried)
-    return {key: value for key, (_, value) in best.items()}
-
-
-def mean_over_tasks(summaries: List[TaskSummary], variant: int) -> MeanSpread:
-    """Of the seeds that all tasks have, where all have the same metric."""
-    scores = [summary.variants[variant].by_seed for summary in summaries]
-    seeds = set(scores[0]).intersection(*scores[1:])
-    return mean_spread(sum(score[seed] for score in scores) / len(scores) for seed in sorted(seeds))
+        record = records.get(run.folder, {"state": ""})
+        if record["state"] == "done":
+            score = number(record["scores"].get(record["metric"])) * (-1 if record["metric"] == "loss" else 1)
+            place = run.task, run.variant
+            if math.isfinite(score) and (place not in best or score > best[place][0]):
+                best[place] = score, run.tried
+    return {place: value for place, (_, value) in best.items()}

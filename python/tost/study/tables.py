@@ -3,12 +3,11 @@
 import csv
 import io
 import math
-from dataclasses import fields, is_dataclass
 from typing import Any, Dict, List, Tuple
 
 from .plan import PlannedRun
-from .spec import Study
-from .summary import CASE, MeanSpread, TaskSummary, VariantSummary, mean_over_tasks
+from .spec import Fields
+from .summary import CASE, MeanSpread, mean_spread
 
 NONE = "–"
 SCHEMA = "tost.study/1"
@@ -28,35 +27,30 @@ def show(value: MeanSpread, scale: float, digits: int, sign: bool = False) -> st
     return f"{mean} ± {scale * value.spread:.{digits}f}" if math.isfinite(value.spread) else mean
 
 
-def _seconds(value: MeanSpread) -> str:
-    return show(MeanSpread(value.n, value.mean), 1, 0)
-
-
-def _count(variant: VariantSummary) -> str:
-    done = len(variant.by_seed)
-    return f"{done} ({variant.failed} failed)" if variant.failed else str(done)
-
-
-def main_table(summary: TaskSummary, tuned: str = "") -> Table:
+def main_table(summary: Fields, tuned: str = "") -> Table:
     heading, _, scale, digits = view(summary.metric)
-    pictures = summary.metric == "top1"
-    variants = summary.variants
+    pictures, variants = summary.metric == "top1", summary.variants
     heads, states = (any(getattr(v, key) is not None for v in variants) for key in ("heads", "state_bytes"))
-    header = ["variant", "parameters"] + ["heads", "p"] * heads + ["state, bytes"] * states + [tuned] * bool(tuned)
-    header += [heading, f"difference to {variants[0].variant}"] + ["loss"] * pictures + ["seeds", "seconds", "CPU s"]
-    rows = []
-    for v in variants:
-        row = [v.variant, f"{v.parameters:,}" if v.parameters else NONE]
-        row += [str(v.heads or NONE), str(v.head_width or NONE)] * heads
-        row += [f"{v.state_bytes:,}" if v.state_bytes is not None else NONE] * states
-        row += [NONE if v.chosen is None else str(v.chosen)] * bool(tuned)
-        row += [show(v.score, scale, digits), show(v.difference, scale, digits, sign=True)]
-        row += [show(v.scores.get("loss", MeanSpread()), 1, 4)] * pictures
-        rows.append(row + [_count(v), _seconds(v.seconds), _seconds(v.cpu_seconds)])
-    return "", header, rows
+    # Heading, whether there is such a column, and its cell of a variant.
+    columns = [
+        ("variant", True, lambda v: v.variant),
+        ("parameters", True, lambda v: f"{v.parameters:,}" if v.parameters else NONE),
+        ("heads", heads, lambda v: str(v.heads or NONE)),
+        ("p", heads, lambda v: str(v.head_width or NONE)),
+        ("state, bytes", states, lambda v: f"{v.state_bytes:,}" if v.state_bytes is not None else NONE),
+        (tuned, bool(tuned), lambda v: NONE if v.chosen is None else str(v.chosen)),
+        (heading, True, lambda v: show(v.score, scale, digits)),
+        (f"difference to {variants[0].variant}", True, lambda v: show(v.difference, scale, digits, sign=True)),
+        ("loss", pictures, lambda v: show(v.scores.get("loss", MeanSpread()), 1, 4)),
+        ("seeds", True, lambda v: f"{len(v.by_seed)} ({v.failed} failed)" if v.failed else str(len(v.by_seed))),
+        ("seconds", True, lambda v: show(v.seconds._replace(spread=math.nan), 1, 0)),
+        ("CPU s", True, lambda v: show(v.cpu_seconds._replace(spread=math.nan), 1, 0)),
+    ]
+    columns = [(name, cell) for name, there, cell in columns if there]
+    return "", [name for name, _ in columns], [[cell(v) for _, cell in columns] for v in variants]
 
 
-def corruption_table(summary: TaskSummary) -> Table:
+def corruption_table(summary: Fields) -> Table:
     caption = "Top-1 % under corruption, mean over the strengths"
     if summary.corrupted.split != summary.split:
         caption += f" ({summary.corrupted.split}; whole pictures: {summary.split})"
@@ -76,7 +70,7 @@ def _case_order(name: str) -> Tuple[List[float], str]:
     return numbers, name
 
 
-def case_table(summary: TaskSummary) -> Table:
+def case_table(summary: Fields) -> Table:
     names = {name[len(CASE):] for v in summary.variants for name in v.scores if name.startswith(CASE)}
     ordered = sorted(names, key=_case_order)
     rows = [[v.variant] + [show(v.scores.get(CASE + name, MeanSpread()), 100, 2) for name in ordered]
@@ -84,23 +78,22 @@ def case_table(summary: TaskSummary) -> Table:
     return "Accuracy % by group", ["variant"] + ordered, rows
 
 
-def tasks_table(summaries: List[TaskSummary]) -> Table:
-    """Variants by tasks, with the mean where all tasks have the same metric."""
+def tasks_table(summaries: List[Fields]) -> Table:
+    """Variants by tasks, with the mean over the seeds that all tasks have where all have the same metric."""
     same = len({summary.metric for summary in summaries}) == 1
     header = ["variant"] + [f"{s.task.title}, {view(s.metric)[0]}" for s in summaries] + ["mean"] * same
     rows = []
-    for i, variant in enumerate(summaries[0].variants):
-        row = [variant.variant]
-        for summary in summaries:
-            _, _, scale, digits = view(summary.metric)
-            row.append(show(summary.variants[i].score, scale, digits))
+    for of_tasks in zip(*(summary.variants for summary in summaries)):
+        row = [show(v.score, *view(summary.metric)[2:]) for v, summary in zip(of_tasks, summaries)]
         if same:
-            row.append(show(mean_over_tasks(summaries, i), *view(summaries[0].metric)[2:]))
-        rows.append(row)
+            seeds = sorted(set.intersection(*(set(v.by_seed) for v in of_tasks)))
+            means = mean_spread(sum(v.by_seed[seed] for v in of_tasks) / len(of_tasks) for seed in seeds)
+            row.append(show(means, *view(summaries[0].metric)[2:]))
+        rows.append([of_tasks[0].variant] + row)
     return "", header, rows
 
 
-def tables_of(summary: TaskSummary, tuned: str = "") -> List[Table]:
+def tables_of(summary: Fields, tuned: str = "") -> List[Table]:
     tables = [main_table(summary, tuned)]
     if summary.corrupted:
         tables.append(corruption_table(summary))
@@ -122,42 +115,31 @@ def to_markdown(table: Table) -> str:
     return text + "".join("|" + "".join(f" {escape(cell)} |" for cell in row) + "\n" for row in rows)
 
 
-def spread_words(summaries: List[TaskSummary]) -> str:
-    if not any(math.isfinite(v.score.spread) for summary in summaries for v in summary.variants):
-        return ""
-    return ("± is the sample standard deviation over seeds, whose mean errs by ± / √seeds; differences are taken seed "
-            "by seed.")
-
-
-def markdown(study: Study, summaries: List[TaskSummary], runs: List[PlannedRun], records: Dict[Any, Dict[str, Any]],
+def markdown(study: Fields, summaries: List[Fields], runs: List[PlannedRun], records: Dict[Any, Dict[str, Any]],
              notes: List[str]) -> str:
-    tuned = study.tuning.key if study.tuning else ""
-    text = f"# {escape(study.title)}\n"
+    several = len(summaries) > 1
+    parts = [f"# {escape(study.title)}\n"]
     if study.note:
-        text += f"\n{escape(study.note)}\n"
-    if len(summaries) > 1:
-        text += "\n" + to_markdown(tasks_table(summaries))
+        parts.append(f"{escape(study.note)}\n")
+    if several:
+        parts.append(to_markdown(tasks_table(summaries)))
     for summary in summaries:
-        if len(summaries) > 1:
-            text += f"\n## {escape(summary.task.title)}\n"
-        for table in tables_of(summary, tuned):
-            text += "\n" + to_markdown(table)
-    words = spread_words(summaries)
-    text += f"\n{words}\n" if words else ""
-    for note in notes:
-        text += f"\n{escape(note)}\n"
+        parts += [f"## {escape(summary.task.title)}\n"] * several
+        parts += map(to_markdown, tables_of(summary, study.tune.key if study.tune else ""))
+    if any(math.isfinite(v.score.spread) for summary in summaries for v in summary.variants):
+        parts.append("± is the sample standard deviation over seeds, whose mean errs by ± / √seeds; differences are taken seed "
+                     "by seed.\n")
+    parts += [f"{escape(note)}\n" for note in notes]
     for run in runs:
-        record = records.get(run.folder)
-        if record and record["error"]:
-            label = ", ".join(filter(None, [run.task, run.variant, f"seed {run.seed}"]))
-            text += f"\nFailed: {label}: {escape(record['error'])}\n"
-    return text
+        error = records.get(run.folder, {}).get("error")
+        parts += [f"Failed: {run.label(', ')}: {escape(error)}\n"] if error else []
+    return "\n".join(parts)
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as objects; numbers that are not finite as null."""
-    if is_dataclass(value):
-        value = {item.name: getattr(value, item.name) for item in fields(value)}
+    """Objects and tuples with names as dictionaries; numbers that are not finite as null."""
+    if isinstance(value, (Fields, MeanSpread)):
+        value = vars(value) if isinstance(value, Fields) else value._asdict()
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -165,7 +147,7 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def results_json(study: Study, summaries: List[TaskSummary], runs: List[PlannedRun],
+def results_json(study: Fields, summaries: List[Fields], runs: List[PlannedRun],
                  records: Dict[Any, Dict[str, Any]]) -> Dict[str, Any]:
     listed = []
     for run in runs:
@@ -173,7 +155,7 @@ def results_json(study: Study, summaries: List[TaskSummary], runs: List[PlannedR
         listed.append({**record, "task": run.task, "variant": run.variant, "seed": run.seed, "folder": str(run.folder)})
     tasks = [{"task": s.task.name, "title": s.task.title, "metric": s.metric, "split": s.split,
               "variants": plain(s.variants)} for s in summaries]
-    strengths = study.corrupted.strengths if study.corrupted else []
+    strengths = study.corruptions.strengths if study.corruptions else []
     return {"schema": SCHEMA, "title": study.title, "note": study.note, "seeds": study.seeds, "strengths": strengths,
             "tasks": tasks, "runs": listed}
 
@@ -190,6 +172,5 @@ def results_csv(runs: List[PlannedRun], records: Dict[Any, Dict[str, Any]]) -> s
     for run in runs:
         record = records.get(run.folder, {"state": "planned", "scores": {}})
         values = [record.get(key) for key in keys] + [record["scores"].get(name) for name in scores]
-        cells = ["" if value is None else value for value in values]
-        writer.writerow([run.task, run.variant, run.seed] + cells + [str(run.folder)])
+        writer.writerow([run.task, run.variant, run.seed, *values, str(run.folder)])  # None is an empty cell
     return file.getvalue()

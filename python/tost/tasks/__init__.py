@@ -23,6 +23,7 @@ LENGTHS = {"recall": [64], "needle": [128, 256, 512, 1024], "copying": [64], "pa
            "s3": [8, 16, 32, 64], "selective-copying": [256], "memorization": [32], "compression": [32]}
 SPLITS = ["train", "validation", "test"]
 MOST_BYTES = 1 << 36  # of one file
+PATHFINDER = {"side": 32, "contour_length": 14}
 DEFAULTS = {"seed": 0, "train": 20_000, "validation": 256, "test": 256}
 
 
@@ -65,23 +66,22 @@ def draw(task: Task, cases: List[Case], split: str, count: int, seed: int) -> Di
 
 
 def _picture(arguments) -> Tuple[np.ndarray, int]:
-    artist, seed, split, i = arguments
-    image, label, _ = artist.draw(np.random.default_rng([seed, SPLITS.index(split), i]))
-    return image, label
+    artist, *seed = arguments
+    return artist.draw(np.random.default_rng(seed))[:2]
 
 
-def _make_pathfinder(part: Path, side: int, contour_length: int, sizes: Dict[str, int], seed: int, jobs: int) -> None:
-    from .pathfinder import Artist
-    from .stamps import rules_of
-    artist = Artist(rules_of(side, contour_length))
+def _make_pathfinder(part: Path, sizes: Dict[str, int], jobs: int) -> None:
+    from .pathfinder import Artist  # Pillow, which other tasks do without
+
+    artist = Artist(sizes["side"], sizes["contour_length"])
     # The picture readers hold the validation split out of the training pictures.
-    for split, name, count in (("train", "train", sizes["train"]), ("test", "t10k", sizes["test"])):
-        arguments = ((artist, seed, split, i) for i in range(count))
+    for split, name in (("train", "train"), ("test", "t10k")):
+        arguments = [(artist, sizes["seed"], SPLITS.index(split), i) for i in range(sizes[split])]
         if jobs > 1:
             with multiprocessing.Pool(jobs) as pool:
                 pictures = pool.map(_picture, arguments, chunksize=64)
         else:
-            pictures = [_picture(one) for one in arguments]
+            pictures = list(map(_picture, arguments))
         files.write_idx(part / f"{name}-images-idx3-ubyte", np.stack([image for image, _ in pictures]))
         files.write_idx(part / f"{name}-labels-idx1-ubyte", np.array([label for _, label in pictures]))
 
@@ -96,32 +96,25 @@ def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
     name = given.pop("task", None)
     if name not in names():
         raise ValueError(f"Unknown task '{name}' (known: {', '.join(names())}).")
+    cases, own = ([], PATHFINDER) if name == "pathfinder" else (["lengths", "pairs", "depths"], TASKS[name].defaults)
+    known = [*cases, *DEFAULTS, *own]
+    for key in given:
+        if key not in known:
+            raise ValueError(f"{name} has no option {key} (known: {', '.join(known)}).")
     common = {key: given.pop(key, usual) for key, usual in DEFAULTS.items()}
     for key, value in common.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < (key != "seed"):
             raise ValueError(f"{key} is {json.dumps(value)}; it must be an integer of at least {int(key != 'seed')}.")
-    folder = Path(out)
     if name == "pathfinder":
-        sizes = {"side": 32, "contour_length": 14, **given}
-        if set(sizes) != {"side", "contour_length"}:
-            raise ValueError(f"pathfinder has no option {sorted(set(sizes) - {'side', 'contour_length'})[0]}.")
-        made = {"task": name, **common, **sizes}
-        if not files.made_before(folder, made):
-            files.write_folder(folder, made, lambda part: _make_pathfinder(
-                part, sizes["side"], sizes["contour_length"], common, common["seed"], jobs))
+        made = {"task": name, **common, **own, **given}
+        files.write_folder(Path(out), made, lambda part: _make_pathfinder(part, made, jobs))
         return
-    cases = cases_of(name, *(given.pop(key, None) for key in ("lengths", "pairs", "depths")))
-    for key in given:
-        if key not in TASKS[name].defaults:
-            known = ["lengths", "pairs", "depths"] + list(DEFAULTS) + list(TASKS[name].defaults)
-            raise ValueError(f"{name} has no option {key} (known: {', '.join(known)}).")
+    cases = cases_of(name, *(given.pop(key, None) for key in cases))
     task = TASKS[name](**given)
     for case in cases:
         task.check(case)
-    made = {"task": name, **common, "cases": [case.name for case in cases], **TASKS[name].defaults, **given}
-    if files.made_before(folder, made):
-        return
-    metadata = {"task": name, "vocabulary": str(task.vocabulary), "groups": json.dumps([case.name for case in cases]),
+    groups = [case.name for case in cases]
+    metadata = {"task": name, "vocabulary": str(task.vocabulary), "groups": json.dumps(groups),
                 "restores": json.dumps(task.restores), "tokenizer": task.tokenizer}
 
     def write(part: Path) -> None:
@@ -129,4 +122,4 @@ def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
             tensors = draw(task, cases, split, common[split], common["seed"])
             files.write_safetensors(part / f"{split}.safetensors", tensors, {**metadata, "split": split})
 
-    files.write_folder(folder, made, write)
+    files.write_folder(Path(out), {"task": name, **common, "cases": groups, **own, **given}, write)

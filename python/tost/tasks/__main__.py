@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any, List
 
-from . import DEFAULTS, TASKS, make, names
+from . import DEFAULTS, PATHFINDER, TASKS, make, names
 
 EXAMPLES = """examples:
   python -m tost.tasks recall --out mqar --lengths 16,32,64,64 --pairs 2,4,8,16 --vocab 64
@@ -52,7 +52,7 @@ def main(arguments=None) -> int:
         add(f"--{split}", type=int, default=DEFAULTS[split], help=f"samples of every group (default: {DEFAULTS[split]})")
     add("--seed", type=int, default=0)
     add("--jobs", type=int, default=1, help="processes that draw (pathfinder)")
-    for key in sorted({key for task in TASKS.values() for key in task.defaults} | {"side", "contour_length"}):
+    for key in sorted({key for task in TASKS.values() for key in task.defaults} | set(PATHFINDER)):
         tasks = [name for name, task in TASKS.items() if key in task.defaults] or ["pathfinder"]
         add(f"--{key.replace('_', '-')}", type=_number, default=None, help=f"of {', '.join(tasks)}")
     values = vars(parser.parse_args(arguments))

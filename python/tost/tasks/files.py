@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 import tempfile
 from pathlib import Path
@@ -26,22 +27,16 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     _write.write_atomic(path, [header, array.astype(np.uint8).tobytes()])
 
 
-def made_before(folder: Path, options: Dict[str, Any]) -> bool:
-    """Whether `folder` was made from these options. Refuses a folder that holds anything else."""
-    mark = folder / "made.json"
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return False
-    try:
-        found = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ValueError(f"'{folder}' is there and was not made by tost.tasks; choose another folder.") from None
-    if found != options:
-        raise ValueError(f"'{folder}' holds a task with other settings; choose another folder, or remove it.")
-    return True
-
-
 def write_folder(folder: Path, options: Dict[str, Any], write: Callable[[Path], None]) -> None:
-    """Makes the folder in one step: it is there when it is complete."""
+    """Makes the folder in one step, unless it was made from these options. Refuses one that holds anything else."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        try:
+            found = json.loads((folder / "made.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise ValueError(f"'{folder}' is there and was not made by tost.tasks; choose another folder.") from None
+        if found != options:
+            raise ValueError(f"'{folder}' holds a task with other settings; choose another folder, or remove it.")
+        return
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=str(folder.parent)))
     try:
@@ -52,7 +47,5 @@ def write_folder(folder: Path, options: Dict[str, Any], write: Callable[[Path], 
             folder.rmdir()  # it is empty
         part.replace(folder)
     except BaseException:
-        for path in part.iterdir():
-            path.unlink()
-        part.rmdir()
+        shutil.rmtree(part)
         raise

@@ -1,16 +1,18 @@
 """Pathfinder (arXiv 1805.08315): two discs, dashed contours, and whether one contour joins the discs.
 
 Sizes and contrasts are those of the Long Range Arena; the pictures follow the description and parameters of the reference
-generator, whose rounding decides the look at 32 pixels.
+generator, whose rounding decides the look at 32 pixels. Dashes and discs are small pictures (stamps): a dash starts at a
+whole pixel and points to one of few directions.
 """
 
 import math
-from typing import List, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
+from PIL import Image, ImageDraw
 
-from .stamps import Rules, Stamps, reach_out, rounded
-
+FINE = 2  # fine pixels a pixel: the antialiasing of every official size
+FAR = 1000  # added before rounding: a place that is a rounding error off an integer becomes that integer
 TRIES = 3  # of one dash
 DISTRACTOR_TRIES = 5
 ATTEMPTS = 100_000
@@ -18,223 +20,293 @@ FREE = np.float32(0.3)  # rooms have soft edges
 COLLISION = 1.8
 
 
-class _Tip:
+class Rules(NamedTuple):
+    """Lengths are pixels; a contour is a chain of straight dashes."""
+
+    padding: int  # border that target contours keep out of
+    distractor_dashes: int  # of all distractors
+    dash_length: int
+    gaps: Tuple[int, ...]  # half the gap between dashes, one drawn a picture
+    thickness: float
+    continuity: float  # larger: straighter
+    seed_distance: int  # between the beginnings of both target contours
+    marker_radius: float
+    target_contrast: float
+    distractor_contrast: float
+
+
+# Of the Long Range Arena (arXiv 2011.04006) by side; 128 is its Path-X.
+SIZES = {
+    32: Rules(1, 20, 2, (1,), 0.5, 1, 7, 1.5, 1.5, 2),
+    64: Rules(1, 22, 5, (1,), 1, 1.8, 12, 2.5, 0.8, 0.8),
+    128: Rules(1, 35, 5, (2, 3), 1.5, 1.8, 20, 3, 0.9, 0.9),
+    256: Rules(22, 30, 5, (3,), 2, 1.8, 27, 5, 1, 1),
+}
+
+
+def rounded(value: float) -> int:
+    """Half away from zero, as C rounds."""
+    return int(math.copysign(math.floor(abs(value) + 0.5), value))
+
+
+def reach_out(angle: float, distance: float) -> np.ndarray:
+    """Row and column of the whole pixel reached in this direction, rounded up."""
+    return np.array([math.ceil(FAR + distance * turn(angle)) - FAR for turn in (math.sin, math.cos)])
+
+
+def opposite(angle: float) -> float:
+    return angle + (math.pi if angle < 0 else -math.pi)
+
+
+def _shrink(fine: np.ndarray, reach: int) -> np.ndarray:
+    side = 2 * reach + 1
+    return np.asarray(Image.fromarray(fine.astype(np.uint8)).resize((side, side), Image.LANCZOS)) / 255
+
+
+def _fine_line(side: int, to: np.ndarray, width: int) -> np.ndarray:
+    """A line from the middle of the picture."""
+    middle = side // 2
+    if width <= 1:
+        image = Image.new("L", (side, side))
+        ImageDraw.Draw(image).line([(middle, middle), (middle + to[1], middle + to[0])], fill=255)
+        return np.array(image)
+    length = math.hypot(*to)
+    dy, dx = np.mgrid[:side, :side] - middle
+    along, across = (dy * to[0] + dx * to[1]) / length, (dy * to[1] - dx * to[0]) / length
+    return np.where((along >= -0.5) & (along <= length + 0.5) & (np.abs(across) <= width / 2), 255, 0)
+
+
+def _disc(radius: int) -> np.ndarray:
+    offsets = np.indices((2 * radius + 1,) * 2).reshape(2, -1).T - radius
+    return offsets[(offsets**2).sum(1) <= radius * radius]
+
+
+def _over_offsets(plane: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The largest value at these offsets from each pixel; nothing is outside of the plane."""
+    most, side = int(np.abs(offsets).max()), len(plane)
+    padded = np.pad(plane, most)
+    return np.max([padded[most + dy : most + dy + side, most + dx : most + dx + side] for dy, dx in offsets.tolist()], axis=0)
+
+
+def make_dash(rules: Rules, gap: int, angle: float) -> Tuple[np.ndarray, np.ndarray]:
+    """The line, and its room: the line with the gap around it, which no other dash may enter."""
+    reach = rules.dash_length + math.ceil(rules.thickness) + gap
+    fine = _fine_line(2 * FINE * reach + 1, reach_out(angle, rules.dash_length * FINE), rounded(rules.thickness * FINE))
+    return _shrink(fine, reach), _shrink(_over_offsets(fine, _disc(gap * FINE)), reach)
+
+
+def _make_marker(radius: float) -> np.ndarray:
+    reach = math.ceil(radius) + 3
+    y, x = np.mgrid[: FINE * (2 * reach + 1), : FINE * (2 * reach + 1)] - FINE * reach
+    return _shrink(np.where(np.hypot(y, x) <= radius * FINE, 255.0, 0.0), reach)
+
+
+def _circle(radius: int) -> np.ndarray:
+    """Whole pixels on a circle around a whole pixel, rounded down, in steps of one pixel; by rows, then columns."""
+    step = 360 / (2 * radius * math.pi)
+    found, degrees = set(), 0.0
+    while degrees < 360:
+        angle = degrees * math.pi / 180
+        found.add((int(FAR + radius * math.sin(angle)) - FAR, int(FAR + radius * math.cos(angle)) - FAR))
+        degrees += step
+    return np.array(sorted(found))
+
+
+class Direction:
+    """A first dash of one of 360 angles (x to the right, y down)."""
+
+    def __init__(self, rules: Rules, gap: int, degree: int):
+        self.angle = degree * math.pi / 180
+        self.line, self.room = make_dash(rules, gap, self.angle)
+        self.head = reach_out(self.angle, rules.dash_length)
+        self.pivot = self.head + reach_out(opposite(self.angle), rules.dash_length + gap)
+        # Pixels that must be free for a dash to start here. The reference centres its kernel one pixel off.
+        kernel = np.argwhere(self.room >= 1) - len(self.room) // 2 + 1
+        self.kernel = kernel[np.abs(kernel).max(1) <= rules.dash_length + gap]
+        # The reference finds no place for directions whose kernel lies off the picture at a corner; those that are
+        # left point up and to the left, which every released picture shows.
+        self.usable = all((self.kernel * corner >= 0).all(1).any() for corner in ((1, 1), (1, -1), (-1, 1), (-1, -1)))
+
+
+class Stamps:
+    """All stamps of one gap. Later dashes end on a circle around a pivot and lie back towards it."""
+
+    def __init__(self, rules: Rules, gap: int):
+        self.gap = gap
+        self.degrees = [Direction(rules, gap, degree) for degree in range(-180, 180)]
+        self.circle = _circle(rules.dash_length + gap)
+        self.angles = np.array([math.atan2(dy, dx) for dy, dx in self.circle.tolist()])
+        self.dashes = [make_dash(rules, gap, angle + (1 if angle < 0 else -1) * math.pi) for angle in self.angles.tolist()]
+        self.around = _disc(gap)
+        self.marker = _make_marker(rules.marker_radius)
+
+
+class Tip(NamedTuple):
     """The growing end of a contour."""
 
-    def __init__(self, pivot, angle: float, start, end, room: np.ndarray):
-        self.pivot, self.angle = pivot, angle  # the next dash is found from the pivot; angle of the last one
-        self.start, self.end = start, end  # where the contour begins, and where its last dash ends
-        self.room = room  # of the last dash, not yet taken
+    pivot: np.ndarray  # the next dash is found from here
+    angle: float  # of the last dash
+    start: np.ndarray  # where the contour begins
+    end: np.ndarray  # where its last dash ends
+    room: np.ndarray  # of the last dash, not yet taken
 
 
-class _Scene:
+class Scene:
     """A picture in the making: what is drawn, and where no other dash may go."""
 
-    def __init__(self, rules: Rules, stamps: Stamps):
-        self.rules, self.stamps, self.side = rules, stamps, rules.side
-        # A margin around the picture, so that stamps need no clipping; what is put there counts for nothing.
+    def __init__(self, side: int, rules: Rules, stamps: Stamps, random: np.random.Generator):
+        self.side, self.rules, self.stamps, self.random = side, rules, stamps, random
+        # A margin around the picture, so that stamps need no clipping; nothing is taken there.
         self.margin = max(len(stamps.dashes[0][1]), len(stamps.marker)) + rules.dash_length + 2 * stamps.gap
-        self._whole = np.zeros((self.side + 2 * self.margin,) * 2, np.float32)
-        self.taken = self._whole[self.margin:-self.margin, self.margin:-self.margin]
-        self.drawn: List[Tuple[np.ndarray, Tuple[int, int], float]] = []
+        self.picture = np.pad(np.ones((side, side), np.float32), self.margin)
+        self.taken = self.picture.copy()
+        self._inner(self.taken)[rules.padding : side - rules.padding, rules.padding : side - rules.padding] = 0
+        self.drawn: List[Tuple[np.ndarray, np.ndarray, float]] = []
 
-    def copy(self) -> "_Scene":
-        other = object.__new__(_Scene)
-        other.__dict__.update(self.__dict__)
-        other._whole = self._whole.copy()
-        other.taken = other._whole[self.margin:-self.margin, self.margin:-self.margin]
-        other.drawn = list(self.drawn)
-        return other
+    def state(self):
+        return self.taken.copy(), list(self.drawn)
 
-    def close_border(self, border: int) -> None:
-        taken = self.taken
-        taken[:border], taken[len(taken) - border:] = 1, 1
-        taken[:, :border], taken[:, len(taken) - border:] = 1, 1
+    def reset(self, state) -> None:
+        self.taken, self.drawn = state[0].copy(), list(state[1])
 
-    def _window(self, whole: np.ndarray, at: Tuple[int, int], stamp: np.ndarray) -> np.ndarray:
-        reach = len(stamp) // 2
-        y, x = at[0] + self.margin - reach, at[1] + self.margin - reach
-        return whole[y:y + len(stamp), x:x + len(stamp)]
+    def _inner(self, plane: np.ndarray) -> np.ndarray:
+        return plane[self.margin : -self.margin, self.margin : -self.margin]
 
-    def inside(self, at) -> bool:
-        return 0 <= at[0] < self.side and 0 <= at[1] < self.side
+    def _window(self, plane: np.ndarray, at, stamp: np.ndarray) -> np.ndarray:
+        y, x = (int(place) + self.margin - len(stamp) // 2 for place in at)
+        return plane[y : y + len(stamp), x : x + len(stamp)]
 
-    def take(self, tip: _Tip) -> None:
-        window = self._window(self._whole, tip.end, tip.room)
-        np.maximum(window, tip.room.astype(np.float32), out=window)
-        self._clear_margin()
+    def take(self, tip: Tip) -> None:
+        window = self._window(self.taken, tip.end, tip.room)
+        room = tip.room.astype(np.float32) * self._window(self.picture, tip.end, tip.room)
+        np.maximum(window, room, out=window)
 
-    def _clear_margin(self) -> None:
-        margin = self.margin
-        self._whole[:margin], self._whole[-margin:] = 0, 0
-        self._whole[:, :margin], self._whole[:, -margin:] = 0, 0
-
-    def _collides(self, room: np.ndarray, at) -> bool:
-        """Within the picture alone: in the margin nothing is taken, and a room is at most 1."""
-        return bool((self._window(self._whole, at, room) + room.astype(np.float32) >= COLLISION).any())
-
-    def _place_first(self, direction, at, contrast: float) -> Optional[_Tip]:
-        length = self.rules.dash_length
-        back = direction.angle + (math.pi if direction.angle < 0 else -math.pi)
-        step = reach_out(direction.angle, length)
-        head = (at[0] + step[0], at[1] + step[1])
-        step = reach_out(back, length + self.stamps.gap)
-        pivot = (head[0] + step[0], head[1] + step[1])
-        if not self.inside(head) or not self.inside(pivot):
-            return None
-        self.drawn.append((direction.line, at, contrast))
-        return _Tip(pivot, direction.angle, at, at, direction.room)
-
-    def _any_place(self, kernel: np.ndarray, random: np.random.Generator):
+    def any_place(self, direction: Direction):
+        """A free pixel off the edge, of which no dash in this direction would leave what is free."""
         taken = np.ones((self.side,) * 2, bool)
-        taken[1:-1, 1:-1] = self.taken[1:-1, 1:-1] > FREE
-        most = int(np.abs(kernel).max())
-        padded = np.pad(taken, most)  # off the picture nothing is taken
-        blocked = np.zeros_like(taken)
-        for dy, dx in kernel.tolist():
-            blocked |= padded[most + dy:most + dy + self.side, most + dx:most + dx + self.side]
-        free = np.flatnonzero(~blocked)
-        if len(free) == 0:
-            return None
-        return divmod(int(free[int(random.integers(len(free)))]), self.side)
+        taken[1:-1, 1:-1] = self._inner(self.taken)[1:-1, 1:-1] > FREE
+        free = np.flatnonzero(~_over_offsets(taken, direction.kernel)) if direction.usable else ()
+        return np.array(divmod(int(free[int(self.random.integers(len(free)))]), self.side)) if len(free) else None
 
-    def _any_central_place(self, kernel: np.ndarray, random: np.random.Generator):
-        """On an empty picture the free places are a rectangle."""
-        border = 2 * self.rules.seed_distance
+    def central_place(self, direction: Direction):
+        """Of an empty picture, away from its edge: there the free places are a rectangle."""
+        border, kernel = 2 * self.rules.seed_distance, direction.kernel
         low = np.maximum(border, (border - kernel).max(0))
         high = np.minimum(self.side - 1 - border, (self.side - 1 - border - kernel).min(0))
-        if (low > high).any():
+        if not direction.usable or (low > high).any():
             return None
-        return tuple(int(random.integers(a, b + 1)) for a, b in zip(low, high))
+        return np.array([int(self.random.integers(a, b + 1)) for a, b in zip(low, high)])
 
-    def begin(self, central: bool, contrast: float, random: np.random.Generator) -> Optional[_Tip]:
-        """A first dash out of what is taken and off the edge; `central`: on an empty picture, away from the edge."""
+    def place_beside(self, start: np.ndarray):
+        """At the rules' distance from where the other contour begins."""
+        around, distance = int(self.random.integers(360)) * math.pi / 180, self.rules.seed_distance
+        return start + [rounded(distance * math.sin(around)), rounded(distance * math.cos(around))]
+
+    def begin(self, find_place, contrast: float) -> Optional[Tip]:
+        """A first dash in a random direction; None where there is no place."""
         for _ in range(TRIES):
-            direction = self.stamps.degrees[int(random.integers(360))]
-            find = self._any_central_place if central else self._any_place
-            at = find(direction.kernel, random) if direction.usable else None
+            direction = self.stamps.degrees[int(self.random.integers(360))]
+            at = find_place(direction)
             if at is None:
                 return None
-            tip = self._place_first(direction, at, contrast)
-            if tip:
-                return tip
+            ends = np.stack([at + direction.head, at + direction.pivot])
+            if ((ends >= 0) & (ends < self.side)).all():
+                self.drawn.append((direction.line, at, contrast))
+                return Tip(ends[1], direction.angle, at, at, direction.room)
         return None
 
-    def begin_beside(self, first: _Tip, contrast: float, random: np.random.Generator) -> Optional[_Tip]:
-        """A first dash at the rules' distance from where `first` begins."""
-        distance = self.rules.seed_distance
-        for _ in range(TRIES):
-            direction = self.stamps.degrees[int(random.integers(360))]
-            around = int(random.integers(360)) * math.pi / 180
-            at = (first.start[0] + rounded(distance * math.sin(around)), first.start[1] + rounded(distance * math.cos(around)))
-            tip = self._place_first(direction, at, contrast)
-            if tip:
-                return tip
-        return None
-
-    def extend(self, tip: _Tip, contrast: float, random: np.random.Generator) -> Optional[_Tip]:
+    def extend(self, tip: Tip, contrast: float) -> Optional[Tip]:
         """The tip after one more dash; None where there is no room."""
         stamps = self.stamps
-        step = reach_out(tip.angle, self.rules.dash_length + 2 * stamps.gap)
-        pivot = (tip.pivot[0] + step[0], tip.pivot[1] + step[1])
-        ends = stamps.circle + np.array(pivot)
+        pivot = tip.pivot + reach_out(tip.angle, self.rules.dash_length + 2 * stamps.gap)
+        ends = stamps.circle + pivot
         apart = np.abs(stamps.angles - tip.angle)
         turn = np.minimum(np.minimum(apart, 2 * math.pi - apart) * self.rules.continuity, math.pi / 2)
         weights = np.maximum(np.cos(turn), 0) ** 2
-        inside = ((ends >= 0) & (ends < self.side)).all(1)
-        weights = np.where(inside, weights, 0)
+        weights = np.where(((ends >= 0) & (ends < self.side)).all(1), weights, 0)
         live = weights > 0
-        if live.any():
-            around = ends[live][:, None] + stamps.around + self.margin
-            weights[live] *= 1 - self._whole[around[..., 0], around[..., 1]].max(1)
+        around = ends[live][:, None] + stamps.around + self.margin
+        weights[live] *= 1 - self.taken[around[..., 0], around[..., 1]].max(1)
         sums = np.cumsum(weights)
         if sums[-1] < 1e-4:
             return None
         for _ in range(TRIES):
-            k = min(int(np.searchsorted(sums, random.random() * sums[-1], side="right")), len(sums) - 1)
-            end = (int(ends[k, 0]), int(ends[k, 1]))
+            k = min(int(np.searchsorted(sums, self.random.random() * sums[-1], side="right")), len(sums) - 1)
             line, room = stamps.dashes[k]
-            if self._collides(room, end):
+            if (self._window(self.taken, ends[k], room) + room.astype(np.float32) >= COLLISION).any():
                 continue
-            self.drawn.append((line, end, contrast))
+            self.drawn.append((line, ends[k], contrast))
             self.take(tip)
-            return _Tip(pivot, float(stamps.angles[k]), tip.start, end, room)
+            return Tip(pivot, float(stamps.angles[k]), tip.start, ends[k], room)
         return None
 
-    def nearly_full(self) -> bool:
-        return int((self.taken <= FREE).sum()) * 100 < self.side * self.side
+    def draw_targets(self, dashes: int) -> Optional[List[Tip]]:
+        """Both target contours, dash by dash in turn."""
+        contrast = self.rules.target_contrast
+        first = self.begin(self.central_place, contrast)
+        tips = [first, first and self.begin(lambda direction: self.place_beside(first.start), contrast)]
+        for i in range(2 * (dashes - 1)):
+            if None in tips:
+                return None
+            tips[i % 2] = self.extend(tips[i % 2], contrast)
+        if None in tips:
+            return None
+        self.take(tips[1])  # the reference leaves the room of the first one's last dash free
+        return tips
+
+    def draw_distractor(self, dashes: int) -> bool:
+        if int((self._inner(self.taken) <= FREE).sum()) * 100 < self.side * self.side:
+            return False
+        contrast = self.rules.distractor_contrast
+        tip = self.begin(self.any_place, contrast)
+        for _ in range(1, dashes):
+            tip = tip and self.extend(tip, contrast)
+        if tip:
+            self.take(tip)
+        return tip is not None
 
     def image(self) -> np.ndarray:
         """uint8 [side, side], the brightest pixel 255."""
-        whole = np.zeros(self._whole.shape)
+        whole = np.zeros(self.taken.shape)
         for stamp, at, contrast in self.drawn:
             window = self._window(whole, at, stamp)
             np.maximum(window, stamp * contrast, out=window)
-        values = whole[self.margin:-self.margin, self.margin:-self.margin]
+        values = self._inner(whole)
         return (values / values.max() * 255 + 0.5).astype(np.uint8)
 
 
-def _draw_targets(rules: Rules, scene: _Scene, random: np.random.Generator) -> Optional[List[_Tip]]:
-    """Both target contours, dash by dash in turn."""
-    contrast = rules.target_contrast
-    first = scene.begin(True, contrast, random)
-    second = scene.begin_beside(first, contrast, random) if first else None
-    if second is None:
-        return None
-    tips = [first, second]
-    for _ in range(1, rules.contour_length):
-        for i, tip in enumerate(tips):
-            grown = scene.extend(tip, contrast, random)
-            if grown is None:
-                return None
-            tips[i] = grown
-    scene.take(tips[1])  # the reference leaves the room of the first one's last dash free
-    return tips
-
-
-def _draw_distractor(rules: Rules, scene: _Scene, random: np.random.Generator) -> bool:
-    if scene.nearly_full():
-        return False
-    contrast = rules.distractor_contrast
-    tip = scene.begin(False, contrast, random)
-    for _ in range(1, rules.distractor_length):
-        if tip is None:
-            return False
-        tip = scene.extend(tip, contrast, random)
-    if tip is None:
-        return False
-    scene.take(tip)
-    return True
-
-
 class Artist:
-    """Draws pictures of one set of rules."""
+    """Draws pictures of one size: contours of 3 to 20 dashes (6 easy, 9 intermediate, 14 hard), distractors a third as long."""
 
-    def __init__(self, rules: Rules):
-        self.rules = rules
-        self.stamps = [Stamps(rules, gap) for gap in rules.gaps]
+    def __init__(self, side: int, contour_length: int):
+        if side not in SIZES:
+            raise ValueError(f"Pathfinder is made with 32, 64, 128 or 256 pixels a side, not {side}.")
+        if not 3 <= contour_length <= 20:
+            raise ValueError("The contours of Pathfinder have 3 to 20 dashes (6 easy, 9 intermediate, 14 hard), not "
+                             f"{contour_length}.")
+        self.side, self.contour_length, self.rules = side, contour_length, SIZES[side]
+        self.stamps = [Stamps(self.rules, gap) for gap in self.rules.gaps]
 
     def draw(self, random: np.random.Generator):
         """A picture, its label (1: one contour joins the discs), and row and column of both discs."""
-        rules = self.rules
         label = int(random.integers(2))
-        empty = _Scene(rules, self.stamps[int(random.integers(len(self.stamps)))])
-        empty.close_border(rules.padding)
+        scene = Scene(self.side, self.rules, self.stamps[int(random.integers(len(self.stamps)))], random)
+        empty, short = scene.state(), self.contour_length // 3
         for _ in range(ATTEMPTS):
-            scene = empty.copy()
-            tips = _draw_targets(rules, scene, random)
+            scene.reset(empty)
+            tips = scene.draw_targets(self.contour_length)
             if tips is None:
                 continue
-            for _ in range(rules.distractors):
+            for _ in range(self.rules.distractor_dashes // short):
+                before = scene.state()
                 for _ in range(DISTRACTOR_TRIES):
-                    following = scene.copy()
-                    if _draw_distractor(rules, following, random):
-                        scene = following
+                    if scene.draw_distractor(short):
                         break
+                    scene.reset(before)
             origin = int(random.integers(2))
             discs = tips[origin].start, tips[origin if label == 1 else 1 - origin].end
             for at in discs:
                 scene.drawn.append((scene.stamps.marker, at, 1.0))
             return scene.image(), label, discs
-        raise ValueError(f"Two contours of {rules.contour_length} dashes found no room on {rules.side} x {rules.side} "
+        raise ValueError(f"Two contours of {self.contour_length} dashes found no room on {self.side} x {self.side} "
                          "pixels; ask for shorter ones.")
