@@ -12,11 +12,18 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "site-pages"
-LINK = re.compile(r"\[([^\]]*)\]\(([^)#]+)(#[^)]*)?\)")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)#]*)(#[^)]*)?\)")
 
 
 def page_of(target):
     return PAGES / ("index.md" if target == ROOT / "README.md" else target.relative_to(ROOT))
+
+
+def anchors(page):
+    """Of the headings of a page, as mkdocs and GitHub name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {"#" + re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
 
 def links_of_site(text, source, page):
@@ -24,9 +31,9 @@ def links_of_site(text, source, page):
         words, link, anchor = match.group(1), match.group(2), match.group(3) or ""
         if "://" in link:
             return match.group(0)
-        target = (source.parent / link).resolve()
-        if not target.exists():
-            sys.exit(f"{source.relative_to(ROOT)} links to {link}, which is not there.")
+        target = (source.parent / link).resolve() if link else source
+        if not target.exists() or target.suffix == ".md" and anchor and anchor not in anchors(target):
+            sys.exit(f"{source.relative_to(ROOT)} links to {link}{anchor}, which is not there.")
         if target.suffix not in {".md", ".png", ".svg"}:
             return f"{words} (`{target.relative_to(ROOT)}`)"
         up = "../" * len(page.parent.relative_to(PAGES).parts)
