@@ -21,7 +21,6 @@
 #include "tost/io/parse_json.h"
 #include "tost/kinds/kinds.h"
 #include "tost/kinds/train_run.h"
-#include "tost/nn/block.h"
 #include "tost/store/run_layout.h"
 #include "tost/train/config_form.h"
 
@@ -317,10 +316,6 @@ void add_train_command(CLI::App& app) {
   command->add_flag("--json", options->as_json, "One JSON object on stdout instead of text")
       ->group("What");
   command->add_flag("--quiet", options->quiet, "No progress")->group("What");
-  command
-      ->add_flag_callback(
-          "--verbose", [] { note_slow_blocks(true); }, "Say why blocks take a slower path")
-      ->group("What");
   command
       ->add_flag("--dry-run", options->dry_run,
                  "Check the settings and print them with the kind of run as JSON; train nothing")

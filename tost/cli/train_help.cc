@@ -193,7 +193,6 @@ class TrainHelp : public CLI::Formatter {
     const bool known =
         std::find(kind.recipes.begin(), kind.recipes.end(), asked) != kind.recipes.end();
     const std::string recipe = known ? asked : kind.recipes.front();
-    command_.get_option("--verbose")->group(all ? "What" : "");
     for (const auto& [key, option] : options_) {
       const FieldInfo* field = find_field(kind, key);
       const bool shown = field != nullptr && (all || is_usual(key));

@@ -1,15 +1,10 @@
 #include "tost/nn/block.h"
 
 #include <algorithm>
-#include <atomic>
-#include <iostream>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include "tost/base/error.h"
 #include "tost/base/text.h"
-#include "tost/nn/branch.h"
 #include "tost/nn/device_autocast.h"
 #include "tost/nn/token_sums_scope.h"
 #include "tost/ops/device.h"
@@ -46,8 +41,7 @@ torch::Tensor Block::dropped(const torch::Tensor& x) const {
   return is_training() && dropout_ > 0 ? torch::dropout(x, dropout_, /*train=*/true) : x;
 }
 
-torch::Tensor Block::layer_by_layer(const torch::Tensor& x, BlockTrace* trace,
-                                    const MixerCall& call) {
+torch::Tensor Block::layers(const torch::Tensor& x, BlockTrace* trace, const MixerCall& call) {
   const double drop_path = is_training() ? drop_path_ : 0;
   auto mixer_input = norm1->forward(x);
   auto mixer_output = attn->forward(mixer_input, call);
@@ -67,60 +61,13 @@ torch::Tensor Block::layer_by_layer(const torch::Tensor& x, BlockTrace* trace,
   return output;
 }
 
-torch::Tensor Block::in_branches(const torch::Tensor& x, const MixerCall& call) {
-  const double drop_path = is_training() ? drop_path_ : 0;
-  torch::Tensor mixed;
-  if (const MixerMaps maps = attn->maps(); maps.in != nullptr) {
-    auto [residual, w] = norm_and_map(x, *norm1, *maps.in);
-    auto y = attn->between(w, call);
-    w.reset();
-    mixed = map_and_add(residual, y, *maps.out, gamma1, keep_factors(x, drop_path));
-  } else {
-    mixed = add_scaled(x, gamma1, attn->forward(norm1->forward(x), call), drop_path);
-  }
-  const MlpBranch branch{.norm = *norm2,
-                         .in = *mlp->fc1,
-                         .out = *mlp->fc2,
-                         .gamma = gamma2,
-                         .tanh_gelu = mlp->tanh_gelu(),
-                         .recompute = recompute == Recompute::kMlp};
-  return mlp_branch(mixed, branch, keep_factors(x, drop_path));
-}
-
-namespace {
-
-std::atomic<bool> slow_blocks_noted = false;
-
-void note_slow(const char* why) {
-  static std::mutex mutex;
-  static std::set<std::string> noted;
-  if (!slow_blocks_noted) return;
-  const std::lock_guard lock(mutex);
-  if (noted.insert(why).second) std::cerr << "note: blocks run layer by layer: " << why << "\n";
-}
-
-}  // namespace
-
-void note_slow_blocks(bool on) {
-  slow_blocks_noted = on;
-}
-
-const char* Block::why_layer_by_layer(const torch::Tensor& x, const BlockTrace* trace,
-                                      const MixerCall& call) const {
-  if (trace != nullptr) return "its values are traced";
-  if (call.state != nullptr) return "it keeps a state";
-  return branches ? why_no_branches(x, *this, dropout_) : "it is set so";
-}
-
 torch::Tensor Block::forward(const torch::Tensor& x, BlockTrace* trace, MixerCall call) {
   if (trace != nullptr) call.trace = &trace->mixer;
-  const char* why = why_layer_by_layer(x, trace, call);
-  if (why != nullptr && is_training() && torch::GradMode::is_enabled()) note_slow(why);
-  const auto run = [this, trace, why, call](const torch::Tensor& input) {
-    return why == nullptr ? in_branches(input, call) : layer_by_layer(input, trace, call);
-  };
-  const bool again = recompute == Recompute::kBlock && trace == nullptr && call.state == nullptr;
-  return again ? recomputed(run, x) : run(x);
+  if (recompute != Recompute::kBlock || trace != nullptr || call.state != nullptr) {
+    return layers(x, trace, call);
+  }
+  return recomputed(
+      [this, call](const torch::Tensor& input) { return layers(input, nullptr, call); }, x);
 }
 
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model) {

@@ -40,7 +40,6 @@ class Mlp : public torch::nn::Module {
   explicit Mlp(const BlockConfig& config);
 
   torch::Tensor forward(const torch::Tensor& x) const;
-  bool tanh_gelu() const { return tanh_gelu_; }
 
   std::shared_ptr<Linear> fc1, fc2;
 
@@ -69,25 +68,15 @@ class Block : public torch::nn::Module {
   std::shared_ptr<TokenMixer> attn;
   std::shared_ptr<Mlp> mlp;
   torch::Tensor gamma1, gamma2;  // [C]
-  bool branches = true;          // false: layer by layer always, to compare
   // Where gradients are wanted, nothing is traced and no state is kept.
   Recompute recompute = Recompute::kNone;
 
  private:
   torch::Tensor dropped(const torch::Tensor& x) const;
-  // Why this call runs layer by layer; null where its branches run as joined functions, which store
-  // less for backward (branch.h).
-  const char* why_layer_by_layer(const torch::Tensor& x, const BlockTrace* trace,
-                                 const MixerCall& call) const;
-  // The definition, and the joined functions.
-  torch::Tensor layer_by_layer(const torch::Tensor& x, BlockTrace* trace, const MixerCall& call);
-  torch::Tensor in_branches(const torch::Tensor& x, const MixerCall& call);
+  torch::Tensor layers(const torch::Tensor& x, BlockTrace* trace, const MixerCall& call);
 
   double drop_path_, dropout_;
 };
-
-// Whether blocks that train layer by layer say why on stderr, once for each reason.
-void note_slow_blocks(bool on);
 
 // Of a model, in the order of its layers.
 std::vector<std::shared_ptr<Block>> blocks_of(const torch::nn::Module& model);

@@ -82,15 +82,6 @@ std::pair<Tensor, Tensor> CausalTssaMixer::forgetting(const Tensor& w,
   return {y.reshape(w.sizes()).to(w.scalar_type()), pi};
 }
 
-MixerMaps CausalTssaMixer::maps() const {
-  if (gate != nullptr || values != nullptr) return {};  // these read x as well
-  return {c_attn.get(), c_proj.get()};
-}
-
-Tensor CausalTssaMixer::between(const Tensor& w, const MixerCall&) {
-  return mix(convolved(conv, w, {}), {}, {});
-}
-
 Tensor CausalTssaMixer::forward(const Tensor& x, const MixerCall& call) {
   return project_out(mix(project_in(x, call), x, call), x, call.trace);
 }

@@ -37,8 +37,6 @@ class CausalTssaMixer : public CausalStatisticsMixer {
  public:
   explicit CausalTssaMixer(const CausalMixerConfig& config);
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  MixerMaps maps() const override;
-  torch::Tensor between(const torch::Tensor& w, const MixerCall& call) override;
 
   torch::Tensor temp;        // [H, 1], starts at 1
   torch::Tensor denom_bias;  // [H, bias_positions, 1], starts at 0

@@ -42,13 +42,9 @@ torch::Tensor LayerNorm::forward_doubled(const torch::Tensor& x) const {
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path) {
   if (drop_path <= 0) return torch::addcmul(x, gamma, branch);
-  return torch::addcmul(x, gamma * keep_factors(x, drop_path).view({-1, 1, 1}), branch);
-}
-
-torch::Tensor keep_factors(const torch::Tensor& x, double drop_path) {
-  if (drop_path <= 0) return {};
   const double keep = 1 - drop_path;
-  return torch::empty({x.size(0)}, x.options().dtype(torch::kFloat)).bernoulli_(keep).div_(keep);
+  const auto kept = torch::empty({x.size(0), 1, 1}, x.options().dtype(torch::kFloat));
+  return torch::addcmul(x, gamma * kept.bernoulli_(keep).div_(keep), branch);
 }
 
 void init_linears(torch::nn::Module& module) {

@@ -69,10 +69,6 @@ class LayerNorm : public torch::nn::Module {
 torch::Tensor add_scaled(const torch::Tensor& x, const torch::Tensor& gamma,
                          const torch::Tensor& branch, double drop_path = 0);
 
-// Its factors of the samples' branches [B] float32: 0 with probability `drop_path`, else
-// 1 / (1 - drop_path); undefined for 0.
-torch::Tensor keep_factors(const torch::Tensor& x, double drop_path);
-
 // Every Linear below `module`: weight normal with deviation 0.02, bias 0. (The official truncated
 // normal cuts at ±2, a hundred deviations, so it never truncates.) Draws from torch's default
 // generator, in registration order.

@@ -16,7 +16,6 @@ class TokenStatisticsMixer : public TokenMixer {
   explicit TokenStatisticsMixer(const MixerConfig& config);
 
   torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) override;
-  MixerMaps maps() const override { return {qkv.get(), out_.get()}; }
   torch::Tensor subspaces() const override;
   torch::Tensor project(const torch::Tensor& x) const override { return qkv->forward(x); }
 
@@ -24,6 +23,9 @@ class TokenStatisticsMixer : public TokenMixer {
   std::shared_ptr<torch::nn::Module> to_out;  // holds "0"
 
  protected:
+  // What goes into the second map from w, what came out of the first.
+  virtual torch::Tensor between(const torch::Tensor& w, const MixerCall& call) = 0;
+
   int64_t heads_;
 
  private:

@@ -56,12 +56,6 @@ struct MixerConfig {
   bool qkv_bias = true;  // bias of the projection into the mixer; the one out of it always has one
 };
 
-// The two maps of a mixer that is nothing but out(between(in(x))).
-struct MixerMaps {
-  const Linear* in = nullptr;
-  const Linear* out = nullptr;
-};
-
 class TokenMixer : public torch::nn::Module {
  public:
   // x [B, N, C] → [B, N, C], any floating dtype autocast allows. Of causal mixers (causal_mixer.h)
@@ -70,12 +64,6 @@ class TokenMixer : public torch::nn::Module {
   // which pools neighbours. What stands in padding changes no token of the sequence and gets no
   // gradient from one; what comes out there is finite where the input is, and means nothing.
   virtual torch::Tensor forward(const torch::Tensor& x, const MixerCall& call) = 0;
-
-  // Such mixers give their maps, so that a block can join them to what surrounds them, and
-  // between() then gives what goes into the second from w, what came out of the first, for calls
-  // without trace and state. Null for others.
-  virtual MixerMaps maps() const { return {}; }
-  virtual torch::Tensor between(const torch::Tensor& /*w*/, const MixerCall&) { return {}; }
 
   // U [H, C, P] of mixers that give w and pi: head k's projection is U_k^T, so that w's part in
   // head k is x U_k, plus a bias where the released projection has one (it is affine then, and

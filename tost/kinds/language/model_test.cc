@@ -237,7 +237,6 @@ TEST(LanguageModel, HasTheLossOfThePlainForm) {
     for (const auto& block : model->blocks()) {
       mixers.push_back(block->attn);
       block->attn = std::make_shared<PlainTssa>(*block->attn->as<CausalTssaMixer>());
-      block->branches = false;
     }
     const Tensor logits = model->forward(ids).flatten(0, 1);
     const double wanted = torch::cross_entropy_loss(logits, ids.flatten()).item<double>();

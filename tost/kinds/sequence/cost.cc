@@ -19,12 +19,11 @@ constexpr double kCopies = 4;
 struct Kept {
   const char* mixer;
   double per_token, per_layer;
-  bool joined = false;  // without dropout its maps are part of branch.h's functions
 };
-constexpr std::array kKept{Kept{"tssa", 3, 0, true}, Kept{"uniform", 5, 0, true},
-                           Kept{"none", 2, 0, true}, Kept{"softmax", 6, 0}, Kept{"xca", 9, 0},
-                           Kept{"linear", 9, 0}, Kept{"means", 5, 0}, Kept{"tssa-tied", 7, 0},
-                           Kept{"mssa", 4, 0}, Kept{"cbsa", 12, 0},
+constexpr std::array kKept{Kept{"tssa", 3, 0}, Kept{"uniform", 5, 0}, Kept{"none", 2, 0},
+                           Kept{"softmax", 6, 0}, Kept{"xca", 9, 0}, Kept{"linear", 9, 0},
+                           Kept{"means", 5, 0}, Kept{"tssa-tied", 7, 0}, Kept{"mssa", 4, 0},
+                           Kept{"cbsa", 12, 0},
                            // The Toeplitz matrices of its chunks, and what they are made of.
                            Kept{"ssm", 10, 21'000}};
 
@@ -33,9 +32,7 @@ double kept_by_mixer(const std::string& name, const SequenceConfig& c, double to
   for (const auto& entry : kKept) {
     if (name == entry.mixer) found = &entry;
   }
-  // A joined map keeps the input of the norm before it, which the block counts, not its own.
-  const double spared = found->joined && c.dropout == 0 ? 1 : 0;
-  return double(c.dim) * (tokens * (found->per_token - spared) + found->per_layer);
+  return double(c.dim) * (tokens * found->per_token + found->per_layer);
 }
 
 MixerConfig mixer_of(const SequenceConfig& c) {
@@ -58,12 +55,11 @@ double parameters_of(const SequenceConfig& c) {
   return total;
 }
 
-// Per token, what a block keeps in addition to its mixer: the inputs of both norms, the mixer's
-// output and the input of GELU. With dropout its parts are separate functions and also keep the
-// MLP's output, the inputs of its two maps, and what dropout kept.
+// Per token, what a block keeps in addition to its mixer: the inputs of both norms, the outputs of
+// mixer and MLP, the inputs of the MLP's maps and of GELU, and what dropout kept.
 double kept_by_block(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
-  return c.dropout > 0 ? 5.5 * dim + 2 * hidden : 3 * dim + hidden;
+  return (c.dropout > 0 ? 5.5 : 5) * dim + 2 * hidden;
 }
 
 }  // namespace
