@@ -247,6 +247,11 @@ def instruction_set():
     return kernels.isa() if kernels else "fused"  # of the C++ library
 
 
+def runs_triton(device):
+    """Whether they are those of Triton."""
+    return device.type in _limits
+
+
 def runs_on(device):
     """Whether the operators have a kernel for this device."""
     return device.type in _devices

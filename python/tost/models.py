@@ -36,7 +36,7 @@ def _heads_first(x, heads):
 
 def _guarded(x):
     """x without zeros, because float16 cannot hold the 1e-8 of the definition; what it divides is zero there."""
-    return torch.where(x > 0, x, torch.ones_like(x))
+    return x.masked_fill(x <= 0, 1)
 
 
 def running_sums(x, before=None, log_rates=None, positions=None):
@@ -106,7 +106,8 @@ class CausalMixer(nn.Module):
     Between the projections everything is float32 at least: sums of squares overflow in float16, and guards vanish.
     """
 
-    projections, gated_apart = 1, True
+    projections = convolved = 1  # times the width
+    gated_apart = True
 
     def __init__(self, c):
         super().__init__()
@@ -115,15 +116,12 @@ class CausalMixer(nn.Module):
         self.c_proj = nn.Linear(self.dim, self.dim, bias=c["bias"])
         self.taps = c["conv"]
         if self.taps:
-            self.conv = CausalConv(self.dim * self.convolved(), self.taps)
+            self.conv = CausalConv(self.dim * self.convolved, self.taps)
         self.gate = nn.Linear(self.dim, self.dim, bias=c["bias"]) if c["gate"] and self.gated_apart else None
-
-    def convolved(self):
-        return self.projections
 
     def sides(self) -> Dict[str, Tuple[int, ...]]:
         """Shapes of the state's parts, without the batch."""
-        return {"conv": (self.taps - 1, self.dim * self.convolved())} if self.taps > 1 else {}
+        return {"conv": (self.taps - 1, self.dim * self.convolved)} if self.taps > 1 else {}
 
     def convolve(self, w, state, after):
         if not self.taps:
@@ -183,17 +181,13 @@ class CausalTssa(CausalMixer):
 class CausalMeans(CausalMixer):
     gated_apart = False
 
-    def __init__(self, c, routed=True):
+    def __init__(self, c):
         self.projections = 3 if c["gate"] else 2
         super().__init__(c)
         self.means = GroupMeans(self.dim)
         self.rates = ForgettingRates(self.heads, c["decay"])
-        if routed:
-            self.router = nn.Linear(self.dim, self.heads)
-            self.temp = nn.Parameter(torch.ones(self.heads))
-
-    def convolved(self):
-        return 1
+        self.router = nn.Linear(self.dim, self.heads)
+        self.temp = nn.Parameter(torch.ones(self.heads))
 
     def sides(self):
         return {**super().sides(), "means": (self.heads, self.dim // self.heads + 1)}
@@ -223,7 +217,7 @@ def delta_rule(q, k, v, beta, decay, memory, positions) -> Tuple[torch.Tensor, t
 
 
 class CausalDelta(CausalMixer):
-    projections = 3
+    projections = convolved = 3
 
     def __init__(self, c):
         super().__init__(c)
@@ -245,18 +239,17 @@ class CausalDelta(CausalMixer):
         q, k, v = (_heads_first(part, self.heads) for part in qkv.split(self.dim, 2))
         q, k = (part * ((part * part).sum(-1, keepdim=True) + 1e-6).rsqrt() for part in (q, k))
         beta = self.beta(x).sigmoid().transpose(1, 2)
-        if self.kind == "none":
-            decay = torch.ones_like(beta)
-        else:
-            level = self.decay + self.forget(x) if self.kind == "learned" else self.decay + torch.zeros_like(self.beta(x))
-            decay = (-F.softplus(level)).exp().transpose(1, 2)
+        decay = torch.ones_like(beta)
+        if self.kind != "none":
+            level = self.forget(x).transpose(1, 2) if self.kind == "learned" else 0
+            decay = decay * (-F.softplus(self.decay.unsqueeze(1) + level)).exp()
         found, after["memory"] = delta_rule(q, k, v, beta, decay, state["memory"], positions)
         found = found * (found.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * self.norm
         return found.transpose(1, 2).flatten(2)
 
 
 class CausalLinear(CausalMixer):
-    projections = 3
+    projections = convolved = 3
 
     def sides(self):
         width = self.dim // self.heads
@@ -429,7 +422,7 @@ class Attention(nn.Module):
         else:
             q, k = F.elu(q) + 1, F.elu(k) + 1
             moments = torch.matmul((k / k.shape[2]).transpose(2, 3), v)
-            y = torch.matmul(q, moments) / torch.matmul(q, k.mean(2, keepdim=True).transpose(2, 3))
+            y = torch.matmul(q, moments) / _guarded(torch.matmul(q, k.mean(2, keepdim=True).transpose(2, 3)))
         return self.proj(y.transpose(1, 2).flatten(2).to(x.dtype))
 
 
@@ -524,15 +517,7 @@ def load(path, ema=False):
     """
     file = convert.read(path, ema)
     kinds = {"vision": PictureModel, "language": LanguageModel}
-    if file.kind not in kinds:
-        raise ValueError(f"'{path}' holds a {file.kind} model; image and language models can be loaded here.")
-    try:
-        model = kinds[file.kind](file.config)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"'{path}' cannot be loaded here: {error}") from None
-    missing, unknown = model.load_state_dict(file.state, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    if missing or unknown:
-        raise ValueError(f"'{path}' does not fit its own description: {(missing or unknown)[0]!r:.80}.")
+    _files.need(file.kind in kinds, f"'{path}' holds a {file.kind} model; image and language models can be loaded here.")
+    model = _files.build_and_load(lambda: kinds[file.kind](file.config), file, f"'{path}'")
     model.description = file.parts
-    return model.eval()
+    return model

@@ -14,6 +14,7 @@ from timm.models._features import feature_take_indices
 from torch import nn
 
 from . import _files
+from ._files import need
 from ._vision import FourierPosition, PatchStem, VisionParts, draw_vision_weights
 from .nn import TSSA
 
@@ -184,30 +185,16 @@ def _cfg(side=224, classes=1000):
     }
 
 
-_models = {
-    name: (
-        _cfg(preset["image_size"], preset["classes"]),
-        {theirs: preset[ours] for ours, theirs in _NAMES.items() if ours in preset},
-    )
-    for name, preset in _files.PRESETS.items()
-    if preset["mixer"] == "tssa"
-}
-default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _models.items()})
+_presets = {name: preset for name, preset in _files.PRESETS.items() if preset["mixer"] == "tssa"}
+default_cfgs = generate_default_cfgs({name: _cfg(p["image_size"], p["classes"]) for name, p in _presets.items()})
 
 
-def _build(name, pretrained=False, **kwargs):
-    return build_model_with_cfg(
-        Tost,
-        name,
-        pretrained,
-        feature_cfg=dict(out_indices=kwargs.pop("out_indices", 3), feature_cls="getter"),
-        **kwargs,
-    )
+def _register(name, preset):
+    args = {theirs: preset[ours] for ours, theirs in _NAMES.items() if ours in preset}
 
-
-def _register(name, args):
-    def make(pretrained=False, **kwargs):
-        return _build(name, pretrained, **{**args, **kwargs})
+    def make(pretrained=False, out_indices=3, **kwargs):
+        features = dict(out_indices=out_indices, feature_cls="getter")
+        return build_model_with_cfg(Tost, name, pretrained, feature_cfg=features, **{**args, **kwargs})
 
     make.__name__ = name
     make.__module__ = __name__
@@ -215,8 +202,8 @@ def _register(name, args):
     globals()[name] = register_model(make)
 
 
-for _name, (_, _args) in _models.items():
-    _register(_name, _args)
+for _name, _preset in _presets.items():
+    _register(_name, _preset)
 
 
 def load(path):
@@ -228,15 +215,11 @@ def load(path):
     file = _files.read(path, "vision")
     config, where = file.config, f"'{path}'"
     classes, prepare = _files.classes_of(file, where), _files.preprocess_of(file, where)
-    cfg = {
-        **_cfg(prepare["size"], config["classes"]),
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in _files.timm_cfg(config, prepare).items()},
-        "architecture": config["name"],
-        "label_names": tuple(classes),
-    }
+    cfg = {**_cfg(prepare["size"], config["classes"]), **_files.timm_cfg(config, prepare), "architecture": config["name"]}
+    cfg = {key: tuple(value) if isinstance(value, list) else value for key, value in {**cfg, "label_names": classes}.items()}
+    given = {theirs: config[ours] for ours, theirs in _NAMES.items()}
 
     def make():
-        given = {theirs: config[ours] for ours, theirs in _NAMES.items()}
         return build_model_with_cfg(Tost, config["name"], False, pretrained_cfg=cfg, **given)
 
     return _files.build_and_load(make, file, where)
@@ -244,42 +227,29 @@ def load(path):
 
 def save(model, path, classes=None):
     """Writes a model file of the program, `path` ending in .safetensors; `classes`: their names, by label."""
-    if not isinstance(model, Tost):
-        raise TypeError(f"tost.vision.save: the model must be a tost.vision.Tost, but is {type(model).__name__}.")
-    if model.global_pool != "token" or model.num_classes < 1 or model.cls_attn_blocks is None:
-        raise ValueError(
-            "tost.vision.save: the program's models pool the class token and have a classifier; this has not."
-        )
-    if model.img_size[0] != model.img_size[1]:
-        raise ValueError(
-            f"tost.vision.save: the program's models have square pictures, but img_size is {model.img_size}."
-        )
-    cfg = model.pretrained_cfg
+    where = "tost.vision.save"
+    need(isinstance(model, Tost), f"{where}: the model must be a tost.vision.Tost, but is {type(model).__name__}.", TypeError)
+    need(model.global_pool == "token" and model.num_classes > 0 and model.cls_attn_blocks is not None,
+         f"{where}: the program's models pool the class token and have a classifier; this has not.")
+    need(model.img_size[0] == model.img_size[1],
+         f"{where}: the program's models have square pictures, but img_size is {model.img_size}.")
+    cfg, count = model.pretrained_cfg, model.num_classes
     if classes is None:
         classes = cfg.get("label_names") or ()
-        classes = classes if len(classes) == model.num_classes else [str(k) for k in range(model.num_classes)]
-    if len(classes) != model.num_classes:
-        raise ValueError(f"tost.vision.save: {len(classes)} class names for a model of {model.num_classes} classes.")
+        classes = classes if len(classes) == count else [str(k) for k in range(count)]
+    need(len(classes) == count, f"{where}: {len(classes)} class names for a model of {count} classes.")
     side, channels = model.img_size[0], model.in_chans
-    prepare = {
-        "size": side,
-        "channels": channels,
-        "resize": "squeeze" if cfg.get("crop_mode") == "squash" else "crop",
-        "crop_ratio": cfg["crop_pct"],
-        "interpolation": cfg["interpolation"],
-        "mean": list(cfg["mean"]),
-        "std": list(cfg["std"]),
-    }
-    if len(prepare["mean"]) != channels:
-        prepare = _files.imagenet_preprocess(side, channels)
-    config = {
-        "name": cfg.get("architecture") or "custom",
-        "architecture": "transformer",
-        "mixer": "tssa",
-        **model.settings,
-        "image_size": side,
-        "classes": model.num_classes,
-    }
-    config = _files.check_config("vision", config, "tost.vision.save")
+    prepare = _files.imagenet_preprocess(side, channels)
+    if len(cfg["mean"]) == channels:
+        prepare.update(
+            resize="squeeze" if cfg.get("crop_mode") == "squash" else "crop",
+            crop_ratio=cfg["crop_pct"],
+            interpolation=cfg["interpolation"],
+            mean=list(cfg["mean"]),
+            std=list(cfg["std"]),
+        )
+    name = cfg.get("architecture") or "custom"
+    config = {**model.settings, "name": name, "architecture": "transformer", "mixer": "tssa", "image_size": side, "classes": count}
+    config = _files.check_config("vision", config, where)
     metadata = _files.describe("vision", config, classes=list(classes), preprocess=prepare)
     _files.save(path, model.state_dict(), metadata)

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Optional
 
 from .._write import write_atomic
 from .plan import PlannedRun
-from .spec import Fields, StudyError, merge, need
+from .spec import Fields, StudyError, need
 from .summary import CASE
 
 try:
