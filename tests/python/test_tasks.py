@@ -13,10 +13,10 @@ sys.path.insert(0, str(ROOT / "python"))
 from tost import tasks  # noqa: E402
 from tost.tasks import files  # noqa: E402
 from tost.tasks.__main__ import main  # noqa: E402
-from tost.tasks.pathfinder import Artist  # noqa: E402
 from tost.tasks.recall import Case, begin_of_sentence  # noqa: E402
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "studies")]
+from pathfinder import Artist  # noqa: E402
 from task_rules import check  # noqa: E402
 
 CASES = {"recall": [Case(64, 8), Case(16, 4)], "needle": [Case(256), Case(128, depth=0.0), Case(300, depth=1.0)],
@@ -126,3 +126,9 @@ def test_pathfinder(tmp_path):
     data = (tmp_path / "p" / "train-images-idx3-ubyte").read_bytes()
     assert len(data) == 16 + 4 * 1024 and data[:8] == bytes([0, 0, 8, 3, 0, 0, 0, 4])
     assert len((tmp_path / "p" / "t10k-labels-idx1-ubyte").read_bytes()) == 8 + 2
+
+
+def test_only_a_checkout_draws_pathfinder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tasks, "STUDIES", tmp_path)
+    assert main(["pathfinder", "--out", str(tmp_path / "p")]) == 2
+    assert "only a checkout" in capsys.readouterr().err and not list(tmp_path.iterdir())

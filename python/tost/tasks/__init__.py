@@ -1,12 +1,13 @@
-"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy (pathfinder: Pillow too), and no torch.
+"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy, and no torch.
 
 A task of tokens is a folder of train, validation and test.safetensors: `tokens` [n, T], `targets` [n, T] (the token that
 is asked for at this place, -1: none) and `group` [n], with the vocabulary's size and the names of the groups as metadata.
-Pathfinder is a folder of pictures, as Fashion-MNIST is (idx files).
+Pathfinder is a folder of pictures, as Fashion-MNIST is (idx files). A checkout draws it; that needs Pillow.
 """
 
 import json
 import multiprocessing
+import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -23,6 +24,7 @@ LENGTHS = {"recall": [64], "needle": [128, 256, 512, 1024], "copying": [64], "pa
            "s3": [8, 16, 32, 64], "selective-copying": [256], "memorization": [32], "compression": [32]}
 SPLITS = ["train", "validation", "test"]
 MOST_BYTES = 1 << 36  # of one file
+STUDIES = Path(__file__).resolve().parents[3] / "studies"
 PATHFINDER = {"side": 32, "contour_length": 14}
 DEFAULTS = {"seed": 0, "train": 20_000, "validation": 256, "test": 256}
 
@@ -71,7 +73,10 @@ def _picture(arguments) -> Tuple[np.ndarray, int]:
 
 
 def _make_pathfinder(part: Path, sizes: Dict[str, int], jobs: int) -> None:
-    from .pathfinder import Artist  # Pillow, which other tasks do without
+    if not (STUDIES / "pathfinder.py").is_file():
+        raise ValueError("Pathfinder is drawn by studies/pathfinder.py, which only a checkout of tost has.")
+    sys.path.append(str(STUDIES))
+    from pathfinder import Artist
 
     artist = Artist(sizes["side"], sizes["contour_length"])
     # The picture readers hold the validation split out of the training pictures.

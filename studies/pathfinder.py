@@ -1,4 +1,4 @@
-"""Pathfinder (arXiv 1805.08315): two discs, dashed contours, and whether one contour joins the discs.
+"""Pathfinder (arXiv 1805.08315): two discs, dashed contours, and whether one contour joins the discs. For tost.tasks.
 
 Sizes and contrasts are those of the Long Range Arena; the pictures follow the description and parameters of the reference
 generator, whose rounding decides the look at 32 pixels. Dashes and discs are small pictures (stamps): a dash starts at a
