@@ -275,8 +275,8 @@ def imagenet_preprocess(side, channels):
 
 
 def timm_cfg(config, prepare):
-    """How a picture becomes the input, in timm's form."""
-    channels, side = config["in_channels"], prepare["size"]
+    """What timm's config of a pretrained model says: how a picture becomes the input, and which layers depend on the data."""
+    channels, side = prepare["channels"], prepare["size"]
     return {
         "input_size": [channels, side, side],
         "interpolation": prepare["interpolation"],
@@ -284,6 +284,10 @@ def timm_cfg(config, prepare):
         "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
         "mean": prepare["mean"] or [0.0] * channels,
         "std": prepare["std"] or [1.0] * channels,
+        "fixed_input_size": False,
+        "num_classes": config["classes"],
+        "first_conv": "patch_embed.proj.0.0",
+        "classifier": "head",
     }
 
 

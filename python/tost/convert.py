@@ -346,13 +346,7 @@ def _folder_files(model, layout, dtype, card):
     """The small files of a folder by name."""
     config, kind = model.config, model.kind
     if layout == "timm":
-        trained = {
-            **_files.timm_cfg(config, model.parts["preprocess"]),
-            "fixed_input_size": False,
-            "num_classes": config["classes"],
-            "first_conv": "patch_embed.proj.0.0",
-            "classifier": "head",
-        }
+        trained = _files.timm_cfg(config, model.parts["preprocess"])
         said = {"architecture": config["name"], "num_classes": config["classes"], "num_features": config["dim"]}
         return {"config.json": {**said, "label_names": model.parts["classes"], "pretrained_cfg": trained}}
     if layout == "gpt2":

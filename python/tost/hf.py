@@ -265,17 +265,12 @@ class TostPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module):
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            init.normal_(module.weight, std=0.02)
-            if getattr(module, "bias", None) is not None:
-                init.zeros_(module.bias)
-        elif isinstance(module, nn.Conv2d):
+        super()._init_weights(module)  # which draws matrices and embeddings as the official code does, but not convolutions
+        if isinstance(module, nn.Conv2d):
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
             if module.bias is not None:
                 bound = 1 / math.sqrt(module.weight[0].numel())
                 init.uniform_(module.bias, -bound, bound)
-        else:
-            super()._init_weights(module)
         scale = self.config.described(self.kind)["layer_scale"]
         for name, parameter in module.named_parameters(recurse=False):
             if name in ("gamma1", "gamma2"):

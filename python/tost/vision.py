@@ -8,7 +8,6 @@ import contextlib
 from typing import List, Optional, Tuple, Union
 
 import torch
-from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_module
 from timm.models._features import feature_take_indices
 from torch import nn
@@ -166,27 +165,15 @@ class Tost(VisionParts, nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
-def _cfg(side=224, classes=1000):
-    return {
-        "url": "",
-        "num_classes": classes,
-        "input_size": (3, side, side),
-        "pool_size": None,
-        "crop_pct": 1.0,
-        "interpolation": "bicubic",
-        "fixed_input_size": False,
-        "mean": IMAGENET_DEFAULT_MEAN,
-        "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "patch_embed.proj.0.0",
-        "classifier": "head",
-        "license": "mit",
-        "paper_ids": "arXiv:2412.17810",
-        "paper_name": "Token Statistics Transformer: Linear-Time Attention via Variational Rate Reduction",
-    }
+def _cfg(config, prepare, **more):
+    cfg = {**_files.timm_cfg(config, prepare), **more}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in cfg.items()}
 
 
 _presets = {name: preset for name, preset in _files.PRESETS.items() if preset["mixer"] == "tssa"}
-default_cfgs = generate_default_cfgs({name: _cfg(p["image_size"], p["classes"]) for name, p in _presets.items()})
+default_cfgs = generate_default_cfgs(
+    {name: _cfg(p, _files.imagenet_preprocess(p["image_size"], 3)) for name, p in _presets.items()}
+)
 
 
 def _register(name, preset):
@@ -215,8 +202,7 @@ def load(path):
     file = _files.read(path, "vision")
     config, where = file.config, f"'{path}'"
     classes, prepare = _files.classes_of(file, where), _files.preprocess_of(file, where)
-    cfg = {**_cfg(prepare["size"], config["classes"]), **_files.timm_cfg(config, prepare), "architecture": config["name"]}
-    cfg = {key: tuple(value) if isinstance(value, list) else value for key, value in {**cfg, "label_names": classes}.items()}
+    cfg = _cfg(config, prepare, architecture=config["name"], label_names=classes)
     given = {theirs: config[ours] for ours, theirs in _NAMES.items()}
 
     def make():

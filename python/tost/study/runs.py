@@ -66,9 +66,8 @@ def write_record(folder: Path, record: Dict[str, Any]) -> None:
     write_atomic(record_path(folder), [(json.dumps(record, indent=2, allow_nan=False) + "\n").encode()])
 
 
-def difference(there: Any, now: Any, before: str = "") -> str:
+def difference(there: Dict[str, Any], now: Dict[str, Any], before: str = "") -> str:
     """"lr is 0.003 there and 0.001 now"."""
-    there, now = there or {}, now or {}
     key = next(key for key in sorted(set(there) | set(now)) if there.get(key) != now.get(key))
     a, b = there.get(key), now.get(key)
     if isinstance(a, dict) and isinstance(b, dict):
@@ -87,14 +86,12 @@ def choose_action(folder: Path, run: PlannedRun, rule: Dict[str, Any], overwrite
     if record is None:
         return "train"
     failed = record["state"] == "failed"
-    if record["settings"] != run.settings or record["pretrain"] != run.pretrain:
-        if overwrite or failed:
-            return "train again"
-        same = record["settings"] == run.settings
-        what = difference(record["pretrain"], run.pretrain, "pretrain: ") if same else \
-            difference(record["settings"], run.settings)
-        raise StudyError(f"The run in '{folder}' was made with other settings ({what}); train it again with --overwrite, "
-                         "or choose another --out.")
+    there, now = ({**settings, "pretrain": first} for settings, first in (
+        (record["settings"], record["pretrain"]), (run.settings, run.pretrain)))
+    if there != now:
+        need(overwrite or failed, f"The run in '{folder}' was made with other settings ({difference(there, now)}); train it "
+                                  "again with --overwrite, or choose another --out.")
+        return "train again"
     if (failed and overwrite) or record["state"] == "replacing":  # killed while the old run may still have been there
         return "train again"
     if failed or record["state"] == "started":

@@ -43,12 +43,10 @@ class InContextRecall(Task):
     noise = 0.0
     noise_vocab = 0
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= self.least_vocab, f"vocab is {self.vocab}; the task needs at least {self.least_vocab} tokens.")
         need(0 <= self.noise < 1, f"noise is {self.noise}; it must be at least 0 and below 1.")
         check_length(case, 4, "a pair with a query", even=True)
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         symbols = self.vocab - self.noise_vocab
         pairs, keys = case.length // 2, symbols // 2
         known: Dict[int, int] = {}
@@ -80,11 +78,9 @@ class FuzzyRecall(Task):
 
     defaults = {"vocab": 16}
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 2 * MOST + 2, f"vocab is {self.vocab}; the task needs at least {2 * MOST + 2} tokens.")
         check_length(case, 8 * MOST, "a key and a value of three tokens, twice,")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         symbols = self.vocab - 1
         keys = symbols // 2
         known: Dict[Tuple[int, ...], Tuple[int, ...]] = {}
@@ -122,12 +118,10 @@ class SelectiveCopying(Task):
     defaults = {"vocab": 16}
     has_pairs = True
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 3, f"vocab is {self.vocab}; the task needs at least 3 tokens.")
         need(case.pairs >= 1, f"There must be at least 1 symbol, not {case.pairs}.")
         check_length(case, 2 * case.pairs + 1, f"copying {case.pairs} symbols")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         count, sign = case.pairs, case.length - case.pairs - 1
         tokens, targets = blank(case, self.vocab - 2)
         before = np.bincount(random.integers(count, size=sign - count), minlength=count)  # blanks before each symbol
@@ -149,11 +143,9 @@ class Memorization(Task):
         keys = symbols // 2
         self.values = keys + np.random.default_rng(12345).permutation(symbols - keys)[:keys]
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 3, f"vocab is {self.vocab}; the task needs at least 3 tokens.")
         check_length(case, 2, "a key with its sign", even=True)
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         tokens, targets = blank(case, self.vocab - 1)
         keys = random.integers(len(self.values), size=case.length // 2)
         tokens[0::2], targets[1::2] = keys, self.values[keys]
@@ -166,11 +158,9 @@ class Compression(Task):
     defaults = {"vocab": 16}
     restores = True
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 3, f"vocab is {self.vocab}; the task needs at least 3 tokens.")
         check_length(case, 2, "a token with the sign")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         tokens, _ = blank(case, self.vocab - 1)
         tokens[:-1] = random.integers(self.vocab - 1, size=case.length - 1)
         return tokens, tokens.copy()
