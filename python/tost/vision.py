@@ -10,6 +10,7 @@ from typing import List, Optional, Tuple, Union
 import torch
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_module
 from timm.models._features import feature_take_indices
+from timm.models.xcit import Xcit
 from torch import nn
 
 from . import _files
@@ -24,8 +25,11 @@ for _part in (FourierPosition, PatchStem, TSSA):  # torch.fx cannot trace what d
     register_notrace_module(_part)
 
 
-class Tost(VisionParts, nn.Module):
-    """The official image classifier: TSSA over patches, then class attention. Any sides that `patch_size` divides."""
+class Tost(VisionParts, Xcit):
+    """The official image classifier: TSSA over patches, then class attention. Any sides that `patch_size` divides.
+
+    It descends from XCiT: what does not depend on the parts (classifier, pruning, class attention, pooling) is timm's.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Tost(VisionParts, nn.Module):
         dtype=None,
     ):
         given = dict(locals())
-        super().__init__()
+        nn.Module.__init__(self)  # the parts are not those of XCiT
         sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         if any(side % patch_size for side in sides):
             raise ValueError(f"Tost: img_size {img_size} is not divisible by patch_size {patch_size}.")
@@ -60,7 +64,7 @@ class Tost(VisionParts, nn.Module):
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dim
         self.num_prefix_tokens = 1
         self.grad_checkpointing = False
-        self._set_pool(global_pool)
+        self.global_pool = _checked_pool(global_pool)
         self.settings = {ours: given[theirs] for ours, theirs in _NAMES.items()}
         with contextlib.nullcontext() if device is None else torch.device(device):
             self.make_parts(self.settings)
@@ -69,39 +73,17 @@ class Tost(VisionParts, nn.Module):
         self.apply(draw_vision_weights)
         self.to(dtype=dtype)
 
-    def _set_pool(self, global_pool):
-        if global_pool not in ("", "avg", "token"):
-            raise ValueError(f"Tost: global_pool must be 'token', 'avg' or '', but is {global_pool!r}.")
-        self.global_pool = global_pool
-
     @torch.jit.ignore
     def no_weight_decay(self):
         return {"cls_token", "registers"}
 
     @torch.jit.ignore
     def group_matcher(self, coarse=False):
-        return dict(
-            stem=r"^cls_token|registers|pos_embeder|patch_embed",
-            blocks=r"^blocks\.(\d+)",
-            cls_attn_blocks=[(r"^cls_attn_blocks\.(\d+)", None), (r"^norm", (99999,))],
-        )
-
-    @torch.jit.ignore
-    def set_grad_checkpointing(self, enable=True):
-        self.grad_checkpointing = enable
-
-    @torch.jit.ignore
-    def get_classifier(self) -> nn.Module:
-        return self.head
+        return {**super().group_matcher(coarse), "stem": r"^cls_token|registers|pos_embeder|patch_embed"}
 
     def reset_classifier(self, num_classes: int, global_pool: Optional[str] = None):
-        if global_pool is not None:
-            self._set_pool(global_pool)
-        self.num_classes = num_classes
-        like = {"device": self.cls_token.device, "dtype": self.cls_token.dtype} if self.cls_token is not None else {}
-        self.head = nn.Linear(self.num_features, num_classes, **like) if num_classes > 0 else nn.Identity()
+        super().reset_classifier(num_classes, global_pool and _checked_pool(global_pool))
         self.head.apply(draw_vision_weights)
-        self.head.train(self.training)
 
     def forward_intermediates(
         self,
@@ -127,27 +109,8 @@ class Tost(VisionParts, nn.Module):
             return found
         return self._finish(x[:, :patches]), found
 
-    def prune_intermediate_layers(
-        self,
-        indices: Union[int, List[int]] = 1,
-        prune_norm: bool = False,
-        prune_head: bool = True,
-    ):
-        wanted, last = feature_take_indices(len(self.blocks), indices)
-        self.blocks = self.blocks[: last + 1]
-        if prune_norm:
-            self.norm = nn.Identity()
-        if prune_head:
-            self.reset_classifier(0, "")
-            self.cls_attn_blocks = None
-            self.cls_token = None
-            self.num_prefix_tokens = 0
-        return wanted
-
     def _finish(self, patches):
-        if self.cls_attn_blocks is not None:
-            patches = self.attend_class(patches, self.grad_checkpointing)
-        return self.norm(patches)
+        return self.norm(patches if self.cls_attn_blocks is None else self.forward_cls(patches))
 
     def forward_features(self, x):
         """[B, 1 + N, C]: the class token and the patches."""
@@ -155,14 +118,10 @@ class Tost(VisionParts, nn.Module):
         x, _ = self.run(self.blocks, x, self.grad_checkpointing)
         return self._finish(x[:, : rows * columns])
 
-    def forward_head(self, x, pre_logits: bool = False):
-        if self.global_pool:
-            x = x[:, self.num_prefix_tokens :].mean(1) if self.global_pool == "avg" else x[:, 0]
-        x = self.head_drop(x)
-        return x if pre_logits else self.head(x)
 
-    def forward(self, x):
-        return self.forward_head(self.forward_features(x))
+def _checked_pool(global_pool):
+    need(global_pool in ("", "avg", "token"), f"Tost: global_pool must be 'token', 'avg' or '', but is {global_pool!r}.")
+    return global_pool
 
 
 def _cfg(config, prepare, **more):

@@ -13,26 +13,14 @@ NOISE = 16  # the last tokens of the noisy task
 MOST = 3  # tokens of a fuzzy key or value
 
 
-class _Tokens:
-    """Tokens in their order, and which of them the score asks for."""
-
-    def __init__(self) -> None:
-        self.ids: List[int] = []
-        self.asked: List[bool] = []
-
-    def add(self, ids, asked: bool = False) -> None:
-        self.ids += [int(i) for i in ids]
-        self.asked += [asked] * len(ids)
-
-    def sample(self, length: int, training: bool, padding: int) -> Sample:
-        """Each answer is asked for at the token before it; padding on the left."""
-        tokens, targets = np.full(length, padding, np.int64), np.full(length, -1, np.int64)
-        missing = length - len(self.ids)
-        tokens[missing:] = self.ids
-        for i in range(len(self.ids) - 1):
-            if training or self.asked[i + 1]:
-                targets[missing + i] = self.ids[i + 1]
-        return tokens, targets
+def _sample(read: List[Tuple[int, bool]], case: Case, training: bool, padding: int) -> Sample:
+    """Of tokens, each with whether the score asks for it, which it does at the token before; padding on the left."""
+    tokens, targets = blank(case, padding)
+    for i, (token, asked) in enumerate(read, case.length - len(read)):
+        tokens[i] = token
+        if (training or asked) and i > case.length - len(read):
+            targets[i - 1] = token
+    return tokens, targets
 
 
 class InContextRecall(Task):
@@ -51,18 +39,17 @@ class InContextRecall(Task):
         pairs, keys = case.length // 2, symbols // 2
         known: Dict[int, int] = {}
         kept = int(random.integers(pairs - 1))  # is never noise
-        tokens = _Tokens()
+        tokens: List[Tuple[int, bool]] = []
         for i in range(pairs):
             last = i + 1 == pairs
             if not last and i != kept and random.random() < self.noise:
-                tokens.add(symbols + random.integers(self.noise_vocab, size=2))
+                tokens += [(symbols + i, False) for i in random.integers(self.noise_vocab, size=2)]
                 continue
             key = list(known)[int(random.integers(len(known)))] if last else int(random.integers(keys))
             asked = key in known
             value = known.setdefault(key, int(random.integers(keys, symbols)))
-            tokens.add([key])
-            tokens.add([value], asked)
-        return tokens.sample(case.length, training, 0)
+            tokens += [(key, False), (value, asked)]
+        return _sample(tokens, case, training, 0)
 
 
 class NoisyRecall(InContextRecall):
@@ -85,7 +72,7 @@ class FuzzyRecall(Task):
         keys = symbols // 2
         known: Dict[Tuple[int, ...], Tuple[int, ...]] = {}
         read = set()
-        tokens = _Tokens()
+        tokens: List[Tuple[int, bool]] = []
 
         def draw_key() -> Tuple[int, ...]:
             count = 1 + int(random.integers(MOST)) if training else MOST
@@ -98,18 +85,17 @@ class FuzzyRecall(Task):
             return known[key]
 
         def add_pair(key: Tuple[int, ...]) -> None:
-            tokens.add(key)
-            tokens.add(value_of(key), key in read)
+            tokens.extend([(i, False) for i in key] + [(i, key in read) for i in value_of(key)])
             read.add(key)
 
         # The pair that is asked for at the end stands before, at a random place at the latest.
         asked = draw_key()
         room = case.length - len(asked) - len(value_of(asked)) - 2 * MOST
         after = int(random.integers(room - 2 * MOST + 1))
-        while len(tokens.ids) < room:
-            add_pair(asked if asked not in read and len(tokens.ids) >= after else draw_key())
+        while len(tokens) < room:
+            add_pair(asked if asked not in read and len(tokens) >= after else draw_key())
         add_pair(asked)
-        return tokens.sample(case.length, training, symbols)
+        return _sample(tokens, case, training, symbols)
 
 
 class SelectiveCopying(Task):
