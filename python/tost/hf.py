@@ -167,36 +167,28 @@ class CausalAttention(CausalTSSA):
     """CausalTSSA that reads and fills a layer of a cache, and skips padding."""
 
     def forward(self, x, cache_and_valid, starts):
-        """The second result is a state in other language models; here the cache has it."""
+        """`starts`: tokens read before, of all rows where `valid` is None, else of each. The second result is a state in
+        other language models; here the cache has it."""
         cache, valid = cache_and_valid
         w = self.c_attn(x)
         before = cache.sums if cache is not None else None
-        plain = valid is None and isinstance(starts, int)
-        if plain:
+        if valid is None:
             y, _, after = ops.tssa_causal(w, self.temp, self.denom_bias, before, starts)
         else:
-            y, after = self._row_by_row(w, before, starts, valid)
+            states = w.shape[0] * [None] if before is None else before.split(1)
+            y, after = map(torch.cat, zip(*map(self._row, w.split(1), states, starts, valid)))
         if cache is not None:
-            cache.advance(after, w.shape[1], None if plain else _tokens_after(starts, valid, w))
+            cache.advance(after, w.shape[1], None if valid is None else _tokens_after(starts, valid))
         return self.resid_dropout(self.c_proj(y)), None
 
-    def _row_by_row(self, w, before, starts, valid):
-        ys, afters = [], []
-        for i in range(w.shape[0]):
-            start = starts if isinstance(starts, int) else starts[i]
-            state = before[i : i + 1] if before is not None else None
-            places = valid[i].nonzero().squeeze(1) if valid is not None else torch.arange(w.shape[1], device=w.device)
-            y, _, after = ops.tssa_causal(w[i : i + 1, places], self.temp, self.denom_bias, state, start)
-            ys.append(torch.zeros_like(w[i]).index_copy(0, places, y[0]))
-            afters.append(after)
-        return torch.stack(ys), torch.cat(afters)
+    def _row(self, w, before, start, valid):
+        places = valid.nonzero().squeeze(1)
+        y, _, after = ops.tssa_causal(w[:, places], self.temp, self.denom_bias, before, start)
+        return torch.zeros_like(w).index_copy(1, places, y), after
 
 
-def _tokens_after(starts, valid, w):
-    rows, columns = w.shape[:2]
-    starts = [starts] * rows if isinstance(starts, int) else starts
-    read = [columns] * rows if valid is None else valid.sum(1).tolist()
-    return [a + b for a, b in zip(starts, read)]
+def _tokens_after(starts, valid):
+    return [start + read for start, read in zip(starts, valid.sum(1).tolist())]
 
 
 class CausalBlock(GradientCheckpointingLayer, models.CausalBlock):
@@ -220,19 +212,17 @@ class CausalParts(nn.Module):
         self.drop = nn.Dropout(config["dropout"])
 
     def _places(self, x, starts, valid):
-        """Position vectors of tokens that follow `starts`, a number or one of every row."""
-        columns, plain = x.shape[1], valid is None and isinstance(starts, int)
-        reached = starts + columns if plain else max(_tokens_after(starts, valid, x))
+        """Position vectors of tokens that follow `starts`."""
+        reached = starts + x.shape[1] if valid is None else max(_tokens_after(starts, valid))
         if reached > self.limit:
             raise ValueError(
                 f"The model has learned positions for {self.limit} tokens and cannot read token {reached}; "
                 "shorten the text, or train a model with positions 'none'."
             )
-        if plain:
+        if valid is None:
             return self.wpe.weight[starts:reached]
-        counted = torch.ones(x.shape[:2], dtype=torch.int64, device=x.device) if valid is None else valid.long()
         first = torch.as_tensor(starts, device=x.device).view(-1, 1)
-        return self.wpe((first + counted.cumsum(1) - 1).clamp_min(0))
+        return self.wpe((first + valid.long().cumsum(1) - 1).clamp_min(0))
 
     def forward(self, x, cache=None, valid=None, keep=None):
         starts = 0
@@ -244,6 +234,10 @@ class CausalParts(nn.Module):
                     "make it by DynamicCache(config=model.config)."
                 )
             starts = layers[0].length if layers[0].tokens is None else layers[0].tokens
+            if layers[0].tokens is not None and valid is None:
+                valid = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        if valid is not None and isinstance(starts, int):
+            starts = [starts] * len(x)
         if self.limit:
             x = x + self._places(x, starts, valid)
         x = self.drop(x)
@@ -265,8 +259,9 @@ class TostPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module):
-        super()._init_weights(module)  # which draws matrices and embeddings as the official code does, but not convolutions
-        if isinstance(module, nn.Conv2d):
+        if not isinstance(module, nn.Conv2d):
+            super()._init_weights(module)  # draws matrices and embeddings as the official code does, but not convolutions
+        else:
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
             if module.bias is not None:
                 bound = 1 / math.sqrt(module.weight[0].numel())
@@ -295,10 +290,6 @@ class TostPreTrainedModel(PreTrainedModel):
         super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
         for file in pathlib.Path(save_directory).glob("model*.safetensors") if is_main_process else ():
             _files.add_metadata(file, self.metadata())
-
-    def metadata(self):
-        """What a model file of the program says of this model."""
-        raise NotImplementedError
 
     def _kept(self, key):
         """What the file this model came from said under `key`, or None."""

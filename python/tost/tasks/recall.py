@@ -31,7 +31,7 @@ class Case:
 
 
 class Task:
-    """Draws samples; ValueError with what would fit for a case that cannot be made."""
+    """Draws samples by sample(), or raises ValueError with what would fit for a case that cannot be made."""
 
     defaults: Dict[str, Any] = {}
     has_pairs = False
@@ -44,9 +44,6 @@ class Task:
     @property
     def vocabulary(self) -> int:
         return self.vocab
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
-        raise NotImplementedError
 
 
 def need(condition: bool, message: str) -> None:
