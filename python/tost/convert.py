@@ -33,7 +33,13 @@ _FOLDERS = ("hub", "timm", "gpt2")
 _DTYPES = ("float32", "bfloat16", "float16")
 _HUB_SETTINGS = ("mixer", "dim", "depth", "heads", "mlp_ratio", "image_size", "patch", "in_channels", "class_blocks", "qkv_bias",
                  "vocab", "block", "classes")
-_GPT2_SETTINGS = {"depth": "n_layer", "heads": "n_head", "dim": "n_embd", "vocab": "vocab_size"}
+# By kind of model: the class for transformers, the hub's name of the task, what is scored, what the model reads.
+_HUB = {
+    "vision": ("TostForImageClassification", "image-classification", "accuracy", "pictures of {image_size} pixels, {classes} classes"),
+    "language": ("TostForCausalLM", "text-generation", "perplexity", "text, {vocab} tokens"),
+    "sequence": ("TostForSequenceClassification", "text-classification", "accuracy", "sequences of tokens, {classes} classes"),
+}
+_GPT2_SETTINGS = {"depth": "n_layer", "heads": "n_head", "dim": "n_embd"}
 _TOKENS, _POSITIONS, _HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
 
@@ -326,7 +332,7 @@ def _write_torch(model, out):
         )
     else:
         state[_HEAD] = state[_TOKENS]
-        names = {**_GPT2_SETTINGS, "block": "block_size", "bias": "bias", "dropout": "dropout"}
+        names = {**_GPT2_SETTINGS, "block": "block_size", "bias": "bias", "vocab": "vocab_size", "dropout": "dropout"}
         data["model_args"] = {theirs: config[ours] for ours, theirs in names.items()}
     described = {"kind": model.kind, **model.parts} if model.kind == "language" else model.parts
     data["tost"] = _files.text(described)
@@ -355,18 +361,18 @@ def _folder_files(model, layout, dtype, card):
             "architectures": ["GPT2LMHeadModel"],
             "torch_dtype": dtype,
             "activation_function": "gelu" if config["activation"] == "gelu" else "gelu_new",
+            **{theirs: config[ours] for ours, theirs in _GPT2_SETTINGS.items()},
             "n_inner": int(config["dim"] * config["mlp_ratio"] + 1e-6),
             "n_positions": config["block"],
             "n_ctx": config["block"],
+            "vocab_size": config["vocab"],
             "layer_norm_epsilon": 1e-5,
             "tie_word_embeddings": True,
-            **{theirs: config[ours] for ours, theirs in _GPT2_SETTINGS.items()},
         }
         if (model.parts["tokenizer"] or {}).get("kind") == "gpt2":
             said.update(bos_token_id=50256, eos_token_id=50256)
         return {"config.json": said, **_tokenizer_files(model)}
-    class_name = {"vision": "ImageClassification", "language": "CausalLM", "sequence": "SequenceClassification"}[kind]
-    said = {"model_type": "tost", "torch_dtype": dtype, "architectures": [f"TostFor{class_name}"]}
+    said = {"model_type": "tost", "torch_dtype": dtype, "architectures": [_HUB[kind][0]]}
     names = {**_files.names_in("transformers", "language"), **_files.names_in("transformers", "vision")}
     said.update({names[key]: config[key] for key in _HUB_SETTINGS if key in config})
     if "classes" in model.parts:
@@ -402,16 +408,11 @@ def _image_processor(prepare):
 def _card(model, card):
     """A model card as model hubs read it: facts of the file, and what the user says of licence and data."""
     config = model.config
-    pipeline = {"vision": "image-classification", "language": "text-generation"}.get(model.kind, "text-classification")
-    metric = "perplexity" if model.kind == "language" else "accuracy"
+    _, pipeline, metric, reads = _HUB[model.kind]
     lines = ["---", f"license: {card.get('license') or 'unknown'}", "library_name: tost", f"pipeline_tag: {pipeline}"]
     lines += [f"datasets:\n- {json.dumps(card['dataset'])}"] if card.get("dataset") else []
     lines += [f"metrics:\n- {metric}", "tags:\n- tost\n- linear-attention", "---", ""]
     parameters = sum(tensor.numel() for tensor in model.state.values() if tensor.is_floating_point())
-    reads = {
-        "vision": f"pictures of {config.get('image_size')} pixels, {config.get('classes')} classes",
-        "language": f"text, {config.get('vocab')} tokens",
-    }.get(model.kind, f"sequences of tokens, {config.get('classes')} classes")
     lines += [
         f"# {config.get('name', 'custom')}",
         "",
@@ -420,7 +421,7 @@ def _card(model, card):
         "",
         f"- mixer `{config.get('mixer')}`, width {config.get('dim')}, depth {config.get('depth')}, "
         f"{config.get('heads')} heads, {parameters:,} parameters",
-        f"- reads {reads}",
+        f"- reads {reads.format(**config)}",
         "",
         "`import tost.hf` makes the Auto classes of transformers read this folder; the program `tost` reads it too.",
         "",
