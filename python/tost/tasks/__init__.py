@@ -6,10 +6,9 @@ Pathfinder is a folder of pictures, as Fashion-MNIST is (idx files). A checkout 
 """
 
 import json
-import multiprocessing
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 
@@ -67,28 +66,13 @@ def draw(task: Task, cases: List[Case], split: str, count: int, seed: int) -> Di
     return {"tokens": tokens, "targets": targets, "group": np.repeat(np.arange(len(cases), dtype=np.int32), count)}
 
 
-def _picture(arguments) -> Tuple[np.ndarray, int]:
-    artist, *seed = arguments
-    return artist.draw(np.random.default_rng(seed))[:2]
-
-
-def _make_pathfinder(part: Path, sizes: Dict[str, int], jobs: int) -> None:
+def _draw_pathfinder(part: Path, options: Dict[str, Any], jobs: int) -> None:
     if not (STUDIES / "pathfinder.py").is_file():
         raise ValueError("Pathfinder is drawn by studies/pathfinder.py, which only a checkout of tost has.")
     sys.path.append(str(STUDIES))
-    from pathfinder import Artist
+    import pathfinder
 
-    artist = Artist(sizes["side"], sizes["contour_length"])
-    # The picture readers hold the validation split out of the training pictures.
-    for split, name in (("train", "train"), ("test", "t10k")):
-        arguments = [(artist, sizes["seed"], SPLITS.index(split), i) for i in range(sizes[split])]
-        if jobs > 1:
-            with multiprocessing.Pool(jobs) as pool:
-                pictures = pool.map(_picture, arguments, chunksize=64)
-        else:
-            pictures = list(map(_picture, arguments))
-        files.write_idx(part / f"{name}-images-idx3-ubyte", np.stack([image for image, _ in pictures]))
-        files.write_idx(part / f"{name}-labels-idx1-ubyte", np.array([label for _, label in pictures]))
+    pathfinder.write(part, options, jobs)
 
 
 def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
@@ -112,7 +96,7 @@ def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
             raise ValueError(f"{key} is {json.dumps(value)}; it must be an integer of at least {int(key != 'seed')}.")
     if name == "pathfinder":
         made = {"task": name, **common, **own, **given}
-        files.write_folder(Path(out), made, lambda part: _make_pathfinder(part, made, jobs))
+        files.write_folder(Path(out), made, lambda part: _draw_pathfinder(part, made, jobs))
         return
     cases = cases_of(name, *(given.pop(key, None) for key in cases))
     task = TASKS[name](**given)
