@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -55,8 +54,7 @@ def read_record(folder: Path) -> Optional[Dict[str, Any]]:
         return None
     except (OSError, ValueError) as error:
         raise StudyError(f"'{path}' cannot be read ({error}); move it and its folder away to train the run again.", 1) from None
-    whole = isinstance(record, dict) and set(EMPTY) <= set(record) and isinstance(record["pretrain"], (dict, type(None)))
-    if not whole or not all(isinstance(record[k], type(v)) for k, v in EMPTY.items() if isinstance(v, (str, dict))):
+    if not isinstance(record, dict) or not set(EMPTY) <= set(record):
         raise StudyError(f"'{path}' is not a record of a study's run; move it and its folder away to train the run again.", 1)
     return record
 
@@ -325,18 +323,13 @@ def rule_of(check: Dict[str, Any], split: str, corrupted: Optional[Fields]) -> D
     return {"kind": check["kind"], "metric": check["metric"], "scored": check["scored"], "rule": rule}
 
 
-def _show_time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> Dict[str, Any]:
     """Does the runs, `jobs` at a time; counts of failed ones, and whether the user stopped it."""
     result = {"failed": 0, "interrupted": False}
-    begin, lock, finished = time.monotonic(), threading.Lock(), 0
+    lock, finished = threading.Lock(), 0
 
     def one(run: PlannedRun) -> None:
         nonlocal finished
-        start = time.monotonic()
         try:
             record = runner.run(run)
         except Interrupted:
@@ -345,14 +338,11 @@ def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> D
         with lock:
             finished += 1
             result["failed"] += bool(record["error"])
-            now = time.monotonic()
-            left = (now - begin) / finished * (len(runs) - finished)
             score = record["scores"].get(record["metric"])
             words = f"failed: {record['error']}" if record["error"] else \
                 f"{record['metric']} {'not finite' if score is None else format(score, '.4f')}"
             if not quiet:
-                print(f"[{finished}/{len(runs)}] {run.label()}: {words}, {_show_time(now - start)}"
-                      + (f", about {_show_time(left)} left" if finished < len(runs) else ""), file=sys.stderr, flush=True)
+                print(f"[{finished}/{len(runs)}] {run.label()}: {words}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         for future in [pool.submit(one, run) for run in runs]:
