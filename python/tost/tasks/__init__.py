@@ -69,7 +69,7 @@ def draw(task: Task, cases: List[Case], split: str, count: int, seed: int) -> Di
 def _draw_pathfinder(part: Path, options: Dict[str, Any], jobs: int) -> None:
     if not (STUDIES / "pathfinder.py").is_file():
         raise ValueError("Pathfinder is drawn by studies/pathfinder.py, which only a checkout of tost has.")
-    sys.path.append(str(STUDIES))
+    sys.path.insert(0, str(STUDIES))
     import pathfinder
 
     pathfinder.write(part, options, jobs)
