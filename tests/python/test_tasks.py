@@ -106,7 +106,8 @@ def test_refusals(tmp_path, capsys):
                              (["parity", "--train", "0"], "at least 1"), (["needle", "--lengths", "20"], "too short"),
                              (["recall", "--lengths", "16,32", "--pairs", "1,2,3"], "as many of both"),
                              (["pathfinder", "--side", "33"], "not 33"), (["pathfinder", "--contour-length", "2"], "not 2"),
-                             (["recall", "--lengths", "10000k"], "more than a file")):
+                             (["recall", "--lengths", "10000k"], "more than a file"),
+                             (["recall", "--lengths", "64,x"], "lengths must be"), (["needle", "--depths", "0,2"], "depths must be")):
         assert main(arguments + ["--out", str(tmp_path / "x")]) == 2, arguments
         assert words in capsys.readouterr().err, arguments
     assert not list(tmp_path.iterdir())

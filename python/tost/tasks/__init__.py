@@ -34,6 +34,11 @@ def names() -> List[str]:
 
 def cases_of(name: str, lengths: Optional[List[int]], pairs: Optional[List[int]], depths: Optional[List[float]]) -> List[Case]:
     """One number of pairs goes with all lengths, or there are as many of both; every depth goes with every length."""
+    for key, values in (("lengths", lengths), ("pairs", pairs)):
+        if any(type(value) is not int or value < 1 for value in values or []):
+            raise ValueError(f"{key} must be integers of at least 1, such as 64,128 or 1k,16k.")
+    if any(type(depth) not in (int, float) or not 0 <= depth <= 1 for depth in depths or []):
+        raise ValueError("depths must be numbers from 0 (begin of the haystack) to 1 (end), such as 0,0.5,1.")
     lengths = lengths or LENGTHS.get(name, [128])
     if not TASKS[name].has_pairs:
         if pairs:

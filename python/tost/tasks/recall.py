@@ -183,8 +183,6 @@ class Needle(Task):
         need(0 <= self.distractors < len(KEYS), f"distractors is {self.distractors}; it must be 0 to {len(KEYS) - 1}.")
         need(1 <= self.questions <= self.distractors + 1, f"questions is {self.questions} but there are "
              f"{self.distractors + 1} needles to ask for (distractors + 1).")
-        need(case.depth == -1 or 0 <= case.depth <= 1, f"A depth of {case.depth} is impossible; it is a share of the "
-             "haystack, 0 (begin) to 1 (end).")
         longest = "x" * max(map(len, KEYS))
         frame = (self.distractors + 1) * len(sentence(longest, "0" * DIGITS)) \
             + self.questions * len(question(longest, "0" * DIGITS)) - 1
