@@ -267,13 +267,10 @@ class TostPreTrainedModel(PreTrainedModel):
                 bound = 1 / math.sqrt(module.weight[0].numel())
                 init.uniform_(module.bias, -bound, bound)
         scale = self.config.described(self.kind)["layer_scale"]
+        values = {"gamma1": scale, "gamma2": scale, "temp": 1.0, "denom_bias": 0.0}
         for name, parameter in module.named_parameters(recurse=False):
-            if name in ("gamma1", "gamma2"):
-                init.constant_(parameter, scale)
-            elif name == "temp":
-                init.ones_(parameter)
-            elif name == "denom_bias":
-                init.zeros_(parameter)
+            if name in values:
+                init.constant_(parameter, values[name])
             elif name in ("cls_token", "registers"):
                 init.normal_(parameter, std=0.02)
 
@@ -439,10 +436,8 @@ def load(path):
     file = _files.read(path)
     settings = _to_config(file.kind, file.config)
     if file.kind == "vision":
-        classes = _files.classes_of(file, f"'{path}'")
-        settings["id2label"] = dict(enumerate(classes))
-        settings["label2id"] = {name: k for k, name in enumerate(classes)}
-    config = TostConfig(**settings)
+        settings["id2label"] = dict(enumerate(_files.classes_of(file, f"'{path}'")))
+    config = TostConfig.from_dict(settings)
     if file.kind == "language" and "transformer.wte.weight" in file.state:
         file.state["lm_head.weight"] = file.state["transformer.wte.weight"]  # tied
     model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
