@@ -80,7 +80,7 @@ class Nothing(nn.Module):
 
 def mixer(name):
     made = {"c2psa": lambda: PositionSensitive(DIM, HEADS), "none": Nothing}
-    return made.get(name, lambda: picture_mixer(name, DIM, HEADS))()
+    return made.get(name, lambda: picture_mixer(name)(DIM, HEADS, qkv_bias=True))()
 
 
 class Block(nn.Module):

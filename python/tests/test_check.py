@@ -273,3 +273,13 @@ def test_selftest_passes_and_finds_a_deviation(monkeypatch, capsys):
     assert selftest.main([]) == 1
     assert "DEVIATES" in capsys.readouterr().out
     assert selftest.main(["--device", "nonsense"]) == 2
+
+
+def test_a_path_is_named_by_what_runs(monkeypatch):
+    from tost import _library, selftest
+
+    monkeypatch.setattr(_library, "_devices", {"cuda"})
+    monkeypatch.setattr(_library, "_limits", {})
+    assert selftest.path("cpu") == "plain form" and selftest.path("cuda:0") == "fused"  # of the C++ library
+    _library._limits["cuda"] = None  # as add_triton() does
+    assert selftest.path("cuda") == "Triton"

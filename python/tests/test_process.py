@@ -42,6 +42,18 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
     assert run(code) == (0, "tost", "")
 
 
+def test_commands_start_where_python_does_not_keep_its_own_arguments():
+    """Python before 3.10, with more arguments than one."""
+    code = """
+import sys
+sys.argv = ["-m", "file", "--out", "folder"]
+del sys.orig_argv
+import tost
+print(tost.nn.TSSA.__name__)
+"""
+    assert run(code) == (0, "TSSA", "")
+
+
 def test_an_old_torch_runs_the_plain_form_and_says_so():
     code = """
 import torch

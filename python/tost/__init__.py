@@ -4,7 +4,7 @@ import sys
 
 # These need no torch, and start seconds faster without it. `python -m` sets sys.argv so while it imports the package.
 _PROGRAMS = ("tost", "tost.figures", "tost.study", "tost.tasks")
-if not (sys.argv[:1] == ["-m"] and getattr(sys, "orig_argv", [""])[-len(sys.argv)] in _PROGRAMS):
+if not (sys.argv[:1] == ["-m"] and getattr(sys, "orig_argv", sys.argv)[-len(sys.argv)] in _PROGRAMS):
     try:
         from . import nn, ops
         from .check import check_model, check_tssa

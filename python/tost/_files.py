@@ -25,6 +25,11 @@ _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", t
            torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 
 
+def need(condition, message, error=ValueError):
+    if not condition:
+        raise error(message)
+
+
 class Model:
     """A model in a file: its kind, what is said of it by part, and its weights by name."""
 
@@ -59,38 +64,27 @@ def _check_setting(key, field, value, where):
     else:
         kind = type(field.get("usual", ""))
         fits, expected = type(value) is kind, f"of the type {kind.__name__}"
-    if not fits:
-        raise ValueError(f"{where}: the setting '{key}' must be {expected}, but is {value!r:.60}.")
+    need(fits, f"{where}: the setting '{key}' must be {expected}, but is {value!r:.60}.")
 
 
 def check_config(kind, given, where):
     """The architecture in `given`, every field of it; ValueError where this package has no such model."""
     fields = FIELDS[kind]
-    if not isinstance(given, dict):
-        raise ValueError(f"{where}: its architecture must be a JSON object, but is {type(given).__name__}.")
+    need(isinstance(given, dict), f"{where}: its architecture must be a JSON object, but is {type(given).__name__}.")
     for key in given:
-        if key not in fields:
-            raise ValueError(
-                f"{where}: its architecture has the unknown setting {key!r:.60}; a newer program may know it."
-            )
+        need(key in fields, f"{where}: its architecture has the unknown setting {key!r:.60}; a newer program may know it.")
     config = {}
     for key, field in fields.items():
-        if key not in given and "usual" not in field:
-            raise ValueError(f"{where}: its architecture lacks the setting '{key}'.")
+        need(key in given or "usual" in field, f"{where}: its architecture lacks the setting '{key}'.")
         value = config[key] = given.get(key, field.get("usual"))
         _check_setting(key, field, value, where)
-    if config.get("architecture", "transformer") != "transformer":
-        raise ValueError(f"{where}: it is a {config['architecture']!r:.60} model; transformers alone can be read here.")
-    if config["mixer"] != "tssa":
-        raise ValueError(
-            f"{where}: its mixer is {config['mixer']!r:.60}; models with the mixer tssa can be read here, "
-            "and others by the program."
-        )
-    for key in _ABSENT:
-        if key in fields and config[key] != fields[key]["usual"]:
-            raise ValueError(
-                f"{where}: it has {key} {config[key]!r:.60}, which models of this package do not have; use the program."
-            )
+    kind, mixer = config.get("architecture", "transformer"), config["mixer"]
+    need(kind == "transformer", f"{where}: it is a {kind!r:.60} model; transformers alone can be read here.")
+    need(mixer == "tssa", f"{where}: its mixer is {mixer!r:.60}; models with the mixer tssa can be read here, and others by "
+                          "the program.")
+    for key in [key for key in _ABSENT if key in fields]:
+        need(config[key] == fields[key]["usual"],
+             f"{where}: it has {key} {config[key]!r:.60}, which models of this package do not have; use the program.")
     return config
 
 
@@ -99,8 +93,8 @@ def _newest(checkpoints):
         file = checkpoints / pointer
         if file.is_file():
             name = file.read_text(errors="replace")[:100].strip()
-            if not name.startswith("step-") or "/" in name or not (checkpoints / name).is_dir():
-                raise ValueError(f"'{file}' must name a checkpoint folder next to it, but holds '{name[:60]}'.")
+            need(name.startswith("step-") and "/" not in name and (checkpoints / name).is_dir(),
+                 f"'{file}' must name a checkpoint folder next to it, but holds '{name[:60]}'.")
             return checkpoints / name
     folders = sorted(p for p in checkpoints.glob("step-*") if p.is_dir())
     return folders[-1] if folders else None
@@ -109,8 +103,7 @@ def _newest(checkpoints):
 def find(path):
     """The model files that `path` means: a file, an index of shards, a checkpoint or hub folder, or a run folder."""
     path = pathlib.Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"'{path}' does not exist; a model file or a run folder is expected.")
+    need(path.exists(), f"'{path}' does not exist; a model file or a run folder is expected.", FileNotFoundError)
     for folder in (path, path / "checkpoints"):
         if not folder.is_dir():
             continue
@@ -119,8 +112,7 @@ def find(path):
         if found:
             path = found[0]
             break
-    if path.is_dir():
-        raise FileNotFoundError(f"'{path}' holds no checkpoint; a run folder or a model.safetensors is expected.")
+    need(not path.is_dir(), f"'{path}' holds no checkpoint; a run folder or a model.safetensors is expected.", FileNotFoundError)
     if not path.name.endswith(".index.json"):
         return [path]
     try:
@@ -128,8 +120,7 @@ def find(path):
         together = all(name.endswith(".safetensors") and (path.parent / name).parent == path.parent for name in shards)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         raise ValueError(f"'{path}' is not an index of shards; it must name the file of every tensor.") from None
-    if not shards or not together:
-        raise ValueError(f"'{path}' must name .safetensors files in its own folder.")
+    need(shards and together, f"'{path}' must name .safetensors files in its own folder.")
     return [path.parent / name for name in shards]
 
 
@@ -137,15 +128,14 @@ def load(files):
     """What safetensors files say of their model, and their tensors."""
     metadata, tensors = None, {}
     for file in files:
-        if not file.name.endswith(".safetensors"):
-            raise ValueError(f"'{file}' is not a .safetensors file; `python -m tost.convert` makes one of official checkpoints.")
-        if not file.is_file():  # reading a pipe would wait for ever
-            raise ValueError(f"'{file}' is missing or not a regular file; a .safetensors file is expected.")
+        need(file.name.endswith(".safetensors"),
+             f"'{file}' is not a .safetensors file; `python -m tost.convert` makes one of official checkpoints.")
+        # Reading a pipe would wait for ever.
+        need(file.is_file(), f"'{file}' is missing or not a regular file; a .safetensors file is expected.")
         try:
             with safe_open(file, "pt") as opened:
                 said = opened.metadata() or {}
-                if metadata is not None and said != metadata:
-                    raise ValueError(f"'{file}' says other things of its model than the shards before it.")
+                need(metadata in (None, said), f"'{file}' says other things of its model than the shards before it.")
                 metadata = said
                 tensors.update({name: opened.get_tensor(name) for name in opened.keys()})
         except SafetensorError as error:
@@ -159,10 +149,9 @@ def load(files):
 def described(metadata, tensors, where):
     """The Model that a file of the program describes, of any kind and architecture, with float32 weights."""
     kind = metadata.get("tost.kind", "vision")
-    if kind not in _PARTS:
-        raise ValueError(f"{where} holds a {kind[:40]!r} model, which this version does not know.")
-    if metadata.get("tost.precision", "fp32") not in ("fp32", "bf16"):
-        raise ValueError(f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
+    need(kind in _PARTS, f"{where} holds a {kind[:40]!r} model, which this version does not know.")
+    need(metadata.get("tost.precision", "fp32") in ("fp32", "bf16"),
+         f"{where} holds its weights in fewer bits; give the file that it was quantised from.")
     parts = {key: parse(metadata, f"tost.{key}", where) for key in _PARTS[kind]}
     return Model(kind, parts, floats(tensors, where))
 
@@ -172,8 +161,7 @@ def floats(tensors, where):
     for name, tensor in tensors.items():
         if tensor.is_floating_point():
             tensors[name] = tensor.float()
-            if not torch.isfinite(tensors[name]).all():
-                raise ValueError(f"{where} has values in tensor '{name}' that are not finite.")
+            need(torch.isfinite(tensors[name]).all(), f"{where} has values in tensor '{name}' that are not finite.")
     return tensors
 
 
@@ -182,14 +170,11 @@ def read(path, kind=None):
     files = find(path)
     metadata, tensors = load(files)
     where = f"'{files[0]}'"
-    if "tost.config" not in metadata:
-        raise ValueError(
-            f"{where} does not say its architecture, so it is not a model file of the program; "
-            "`python -m tost.convert` makes one of official weights."
-        )
+    need("tost.config" in metadata, f"{where} does not say its architecture, so it is not a model file of the program; "
+                                    "`python -m tost.convert` makes one of official weights.")
     found = metadata.get("tost.kind", "vision")
-    if found not in FIELDS or kind not in (None, found):
-        raise ValueError(f"{where} holds a {found} model; a {kind or 'vision or language'} model is expected.")
+    need(found in FIELDS and kind in (None, found),
+         f"{where} holds a {found} model; a {kind or 'vision or language'} model is expected.")
     model = described(metadata, tensors, where)
     model.config = check_config(found, model.config, where)
     return model
@@ -206,29 +191,21 @@ def classes_of(file, where):
     """The names of its classes, by label."""
     classes = file.parts["classes"]
     count = file.config["classes"]
-    if not isinstance(classes, list) or len(classes) != count or not all(isinstance(name, str) for name in classes):
-        raise ValueError(f"{where}: 'tost.classes' in its metadata must be the names of its {count} classes.")
+    need(isinstance(classes, list) and len(classes) == count and all(isinstance(name, str) for name in classes),
+         f"{where}: 'tost.classes' in its metadata must be the names of its {count} classes.")
     return classes
 
 
 def preprocess_of(file, where):
     """How a picture becomes its input, in the program's form."""
-    given = file.parts["preprocess"]
-    expected = imagenet_preprocess(1, file.config["in_channels"])
-    fits = isinstance(given, dict) and all(
-        type(given.get(key)) in ((int, float) if isinstance(value, float) else (type(value),))
-        for key, value in expected.items()
-    )
-    numbers = [*given["mean"], *given["std"]] if fits else []
-    if (
-        not fits
-        or given["channels"] != file.config["in_channels"]
-        or any(len(given[key]) not in (0, given["channels"]) for key in ("mean", "std"))
-        or any(type(number) not in (int, float) for number in numbers)
-    ):
-        raise ValueError(
-            f"{where}: 'tost.preprocess' in its metadata does not fit a model of {expected['channels']} channels."
-        )
+    given, channels = file.parts["preprocess"], file.config["in_channels"]
+    fits = isinstance(given, dict) and given.get("channels") == channels
+    for key, usual in imagenet_preprocess(1, channels).items():
+        value = given.get(key) if fits else None
+        fits = fits and type(value) in ((int, float) if isinstance(usual, float) else (type(usual),))
+        if fits and key in ("mean", "std"):
+            fits = len(value) in (0, channels) and all(type(number) in (int, float) for number in value)
+    need(fits, f"{where}: 'tost.preprocess' in its metadata does not fit a model of {channels} channels.")
     return given
 
 
@@ -257,16 +234,16 @@ def add_metadata(path, metadata):
 def _check_weights(expected, given, where):
     """That every tensor of the model is there in its shape, and no other."""
     for name, tensor in given.items():
-        wanted = expected.get(name)
-        if wanted is None:
-            raise ValueError(f"{where} it has the unknown tensor {name!r:.80}.")
-        if tensor.shape != wanted.shape:
-            raise ValueError(f"{where} tensor '{name}' must be {list(wanted.shape)}, but is {list(tensor.shape)}.")
-        if tensor.is_floating_point() != wanted.is_floating_point() or tensor.dtype in (torch.bool, torch.complex64):
-            raise ValueError(f"{where} tensor '{name}' must be like {wanted.dtype}, but is {tensor.dtype}.")
-    for name in expected:
-        if name not in given and not name.endswith(".num_batches_tracked"):  # a count that inference does not use
-            raise ValueError(f"{where} it lacks the tensor '{name}'.")
+        need(name in expected, f"{where} it has the unknown tensor {name!r:.80}.")
+        wanted = expected[name]
+        need(tensor.shape == wanted.shape,
+             f"{where} tensor '{name}' must be {list(wanted.shape)}, but is {list(tensor.shape)}.")
+        alike = tensor.is_floating_point() == wanted.is_floating_point() and tensor.dtype not in (torch.bool, torch.complex64)
+        need(alike, f"{where} tensor '{name}' must be like {wanted.dtype}, but is {tensor.dtype}.")
+    for name, wanted in expected.items():
+        if name.endswith(".num_batches_tracked"):  # a count that inference does not use
+            given.setdefault(name, torch.zeros(wanted.shape, dtype=wanted.dtype))
+        need(name in given, f"{where} it lacks the tensor '{name}'.")
 
 
 def build_and_load(make, file, where):
@@ -274,7 +251,7 @@ def build_and_load(make, file, where):
     try:
         with torch.device("meta"):
             model = make()
-    except ValueError as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{where} describes a model that cannot be: {error}") from None
     _check_weights(model.state_dict(), file.state, f"{where} does not fit its own description:")
     model.load_state_dict(file.state, assign=True)
@@ -299,8 +276,8 @@ def imagenet_preprocess(side, channels):
 
 
 def timm_cfg(config, prepare):
-    """How a picture becomes the input, in timm's form."""
-    channels, side = config["in_channels"], prepare["size"]
+    """What timm's config of a pretrained model says: how a picture becomes the input, and which layers depend on the data."""
+    channels, side = prepare["channels"], prepare["size"]
     return {
         "input_size": [channels, side, side],
         "interpolation": prepare["interpolation"],
@@ -308,6 +285,10 @@ def timm_cfg(config, prepare):
         "crop_mode": "center" if prepare["resize"] == "crop" else "squash",
         "mean": prepare["mean"] or [0.0] * channels,
         "std": prepare["std"] or [1.0] * channels,
+        "fixed_input_size": False,
+        "num_classes": config["classes"],
+        "first_conv": "patch_embed.proj.0.0",
+        "classifier": "head",
     }
 
 

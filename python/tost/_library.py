@@ -16,7 +16,21 @@ from . import _inputs, plain
 
 _CHUNK = 64  # tokens between two sums that the causal backward starts from
 
-_NAMES = ("tssa", "tssa_forward", "tssa_backward", "tssa_causal", "tssa_causal_forward", "tssa_causal_backward")
+# Those of tost/ops/schemas.h, for a package without its extension.
+_SCHEMAS = (
+    "tssa(Tensor w, Tensor temp, Tensor? lengths=None) -> (Tensor y, Tensor pi)",
+    "tssa_forward(Tensor w, Tensor temp, Tensor? lengths=None) -> "
+    "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)",
+    "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor energy, Tensor moment, "
+    "Tensor pi_sum, Tensor? lengths=None) -> (Tensor grad_w, Tensor grad_temp)",
+    "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, SymInt position=0) "
+    "-> (Tensor y, Tensor pi, Tensor state)",
+    "tssa_causal_forward(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state, SymInt position) "
+    "-> (Tensor y, Tensor pi, Tensor state, Tensor carry, Tensor pi_carry)",
+    "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
+    "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
+)
+_NAMES = [schema.partition("(")[0] for schema in _SCHEMAS]
 
 
 def _like(x):
@@ -169,22 +183,6 @@ def available():
 _devices = {"cpu", "meta"} if available() else set()
 if available() and torch._C._dispatch_has_kernel_for_dispatch_key("tost::tssa_forward", "CUDA"):
     _devices.add("cuda")
-
-
-# Those of tost/ops/schemas.h, for a package without its extension.
-_SCHEMAS = (
-    "tssa(Tensor w, Tensor temp, Tensor? lengths=None) -> (Tensor y, Tensor pi)",
-    "tssa_forward(Tensor w, Tensor temp, Tensor? lengths=None) -> "
-    "(Tensor y, Tensor pi, Tensor energy, Tensor moment, Tensor pi_sum)",
-    "tssa_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor pi, Tensor energy, Tensor moment, "
-    "Tensor pi_sum, Tensor? lengths=None) -> (Tensor grad_w, Tensor grad_temp)",
-    "tssa_causal(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state=None, SymInt position=0) "
-    "-> (Tensor y, Tensor pi, Tensor state)",
-    "tssa_causal_forward(Tensor w, Tensor temp, Tensor denom_bias, Tensor? state, SymInt position) "
-    "-> (Tensor y, Tensor pi, Tensor state, Tensor carry, Tensor pi_carry)",
-    "tssa_causal_backward(Tensor? grad_y, Tensor? grad_pi, Tensor w, Tensor temp, Tensor denom_bias, SymInt position, "
-    "Tensor pi, Tensor carry, Tensor pi_carry) -> (Tensor grad_w, Tensor grad_temp, Tensor grad_denom_bias)",
-)
 _limits = {}  # by type of device: whether the kernels take these inputs
 _kept = []  # registrations, which last as long as these objects
 
@@ -245,6 +243,11 @@ def instruction_set():
     """What the CPU's kernels use."""
     kernels = sys.modules.get("tost._C")
     return kernels.isa() if kernels else "fused"  # of the C++ library
+
+
+def runs_triton(device):
+    """Whether they are those of Triton."""
+    return device.type in _limits
 
 
 def runs_on(device):

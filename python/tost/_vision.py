@@ -193,10 +193,10 @@ class VisionParts:
                 kept.append(x)
         return x, kept
 
-    def attend_class(self, patches, checkpointed=False):
+    def attend_class(self, patches):
         """The class token and the patches after the class-attention blocks [B, 1 + N, C], not yet normed."""
         x = torch.cat([self.cls_token.expand(patches.shape[0], -1, -1), patches], 1)
-        return self.run(self.cls_attn_blocks, x, checkpointed)[0]
+        return self.run(self.cls_attn_blocks, x)[0]
 
 
 @torch.no_grad()

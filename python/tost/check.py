@@ -82,7 +82,8 @@ class ModelReport(list):
 
 
 def _operator(w, temp, heads, choice):
-    """TSSA of w [B, N, C] with some steps changed."""
+    """TSSA of w [B, N, C] with some steps changed; temp None: 1 for all heads."""
+    temp = w.new_ones(heads, 1) if temp is None else temp.reshape(heads, 1)
     x = w.unflatten(2, (heads, -1)).transpose(1, 2)  # [B, H, N, P]
     unit = x
     if choice["norm"] != "none":
@@ -179,49 +180,40 @@ def _distance(found, expected):
     return worst
 
 
-class _Comparison:
-    """Between the first and the last projection of a run: what the layer computes against the operator with some changes."""
+def _explanation(run, x, heads, temp):
+    """The one or two changes that make the operator what runs between the projections, in words; three with one of two steps."""
+    (into, w, _), (out, _, inner) = run.calls
+    tokens, inner = _tokens(into, w), _tokens(out, inner)
+    inputs = [w] if temp is None else [w, temp]
+    weights = torch.linspace(-1, 1, inner.numel(), dtype=x.dtype).sin().view(inner.shape)
 
-    def __init__(self, run, x, heads, temp):
-        (into, w, _), (out, _, inner) = run.calls
-        self.w, self.inner = w, _tokens(out, inner)
-        self.tokens, self.heads, self.temp = _tokens(into, w), heads, temp
-        factor = torch.ones(heads, dtype=x.dtype) if temp is None else temp
-        self.factor = factor.reshape(heads, 1)
-        self.weights = torch.linspace(-1, 1, self.inner.numel(), dtype=x.dtype).sin().view(self.inner.shape)
-
-    def gradients(self, y):
-        inputs = [self.w] if self.temp is None else [self.w, self.temp]
+    def gradients(y):
         if not y.requires_grad:
             return [None] * len(inputs)
-        return torch.autograd.grad(y, inputs, self.weights, allow_unused=True, retain_graph=True)
+        return torch.autograd.grad(y, inputs, weights, allow_unused=True, retain_graph=True)
 
-    def explained_by(self, choice):
+    def explains(choice):
         with torch.no_grad():
-            y = _operator(self.tokens, self.factor, self.heads, choice)
-        if y.shape != self.inner.shape or _distance([self.inner], [y]) > _EXACT:
+            y = _operator(tokens, temp, heads, choice)
+        if y.shape != inner.shape or _distance([inner], [y]) > _EXACT:
             return False
-        y = _operator(self.tokens, self.factor, self.heads, choice)
-        return _distance(self.gradients(self.inner), self.gradients(y)) <= _EXACT
+        return _distance(gradients(inner), gradients(_operator(tokens, temp, heads, choice))) <= _EXACT
 
-    def explanation(self):
-        """The one or two changes that make the operator the layer's, in words; three with one that changes two steps."""
-        for count in (1, 2, 3):
-            for chosen in itertools.combinations(_CHANGES, count):
-                steps = [step for change, _ in chosen for step in change]
-                if len(set(steps)) < len(steps) or count == 3 and len(steps) == 3:
-                    continue
-                if self.explained_by({**_PAPER, **{step: value for change, _ in chosen for step, value in change.items()}}):
-                    return "; and ".join(words for _, words in chosen)
-        return "no one or two of the steps known to go wrong explain how it differs"
+    for count in (1, 2, 3):
+        for chosen in itertools.combinations(_CHANGES, count):
+            changes = [change for change, _ in chosen]
+            merged = {step: value for change in changes for step, value in change.items()}
+            if len(merged) < sum(map(len, changes)) or count == 3 and len(merged) == 3:
+                continue
+            if explains({**_PAPER, **merged}):
+                return "; and ".join(words for _, words in chosen)
+    return "no one or two of the steps known to go wrong explain how it differs"
 
 
 def _whole_errors(run, x, parameters, heads, temp, weights):
     """Deviations of values and gradients of the whole layer from the paper's on its own weights."""
     (into, *_), (out, *_) = run.calls
-    factor = torch.ones(heads, dtype=x.dtype) if temp is None else temp
-    w = linear(x, *_matrix(into))
-    y = linear(_operator(w, factor.reshape(heads, 1), heads, _PAPER), *_matrix(out))
+    y = linear(_operator(linear(x, *_matrix(into)), temp, heads, _PAPER), *_matrix(out))
     results = [torch.autograd.grad(z, [x, *parameters], weights, allow_unused=True, retain_graph=True) for z in (run.y, y)]
     return _distance([run.y], [y]), _distance(*results)
 
@@ -277,7 +269,7 @@ def check_tssa(module):
     tried = [(_whole_errors(run, x, parameters, h, t, weights), h, t) for h, t in fitting]
     exact, heads, temp = min(tried, key=lambda one: max(one[0]))
     if max(exact) > _EXACT:
-        step = _Comparison(run, x, heads, temp).explanation()
+        step = _explanation(run, x, heads, temp)
         if max(exact) > _CLOSE or not step.startswith("no one or two"):
             return TSSAReport(False, step, *exact)
     if temp is None:

@@ -14,6 +14,7 @@ layouts  tost      one safetensors file that describes itself
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -25,12 +26,20 @@ import sys
 import torch
 
 from . import _files, _tokens
+from ._files import need
 
 LAYOUTS = ("tost", "official", "hub", "timm", "nanogpt", "gpt2")
 _FOLDERS = ("hub", "timm", "gpt2")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_DTYPES = ("float32", "bfloat16", "float16")
 _HUB_SETTINGS = ("mixer", "dim", "depth", "heads", "mlp_ratio", "image_size", "patch", "in_channels", "class_blocks", "qkv_bias",
                  "vocab", "block", "classes")
+# By kind of model: the class for transformers, the hub's name of the task, what is scored, what the model reads.
+_HUB = {
+    "vision": ("TostForImageClassification", "image-classification", "accuracy", "pictures of {image_size} pixels, {classes} classes"),
+    "language": ("TostForCausalLM", "text-generation", "perplexity", "text, {vocab} tokens"),
+    "sequence": ("TostForSequenceClassification", "text-classification", "accuracy", "sequences of tokens, {classes} classes"),
+}
+_GPT2_SETTINGS = {"depth": "n_layer", "heads": "n_head", "dim": "n_embd"}
 _TOKENS, _POSITIONS, _HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
 
@@ -52,38 +61,33 @@ def read(path, ema=False):
     if "tost.config" not in metadata:
         return _foreign(where, state, _config_facts(files[0].parent / "config.json"))
     model = _files.described(metadata, state, where)
-    if not isinstance(model.config, dict):
-        raise ValueError(f"{where}: 'tost.config' in its metadata must be a JSON object.")
+    need(isinstance(model.config, dict), f"{where}: 'tost.config' in its metadata must be a JSON object.")
     return model
 
 
 def _averaged(path):
-    if not path.is_dir():
-        raise ValueError(f"'{path}' holds one set of weights, and no averaged ones; leave --ema out.")
+    need(path.is_dir(), f"'{path}' holds one set of weights, and no averaged ones; leave --ema out.")
     newest = _files._newest(path / "checkpoints") if (path / "checkpoints").is_dir() else path
-    if newest is None or not (newest / "ema.safetensors").is_file():
-        raise ValueError(f"'{path}' has no averaged weights; train with --ema-decay above 0 to get them.")
+    need(newest is not None and (newest / "ema.safetensors").is_file(),
+         f"'{path}' has no averaged weights; train with --ema-decay above 0 to get them.")
     return [newest / "ema.safetensors"]
 
 
 def _read_torch(path, ema):
     where = f"'{path}'"
-    if not path.is_file():
-        raise ValueError(f"{where} does not exist or is not a file.")
+    need(path.is_file(), f"{where} does not exist or is not a file.")
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):
             data = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{where} cannot be read as weights alone: {str(error).splitlines()[0]}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"{where} holds a {type(data).__name__}; a dict of weights is expected.")
+    need(isinstance(data, dict), f"{where} holds a {type(data).__name__}; a dict of weights is expected.")
     keys = ("model_ema", "state_dict_ema") if ema else ("model", "state_dict")
     state = next((data[key] for key in keys if isinstance(data.get(key), dict)), None)
     if state is None and not ema and any(isinstance(value, torch.Tensor) for value in data.values()):
         state = data
-    if state is None:
-        what = "averaged weights" if ema else "weights"
-        raise ValueError(f"{where} holds no {what}: there is no '{keys[0]}' in it but {', '.join(map(str, data))[:200]}.")
+    need(state is not None, f"{where} holds no {'averaged ' * ema}weights: there is no '{keys[0]}' in it but "
+                            f"{', '.join(map(str, data))[:200]}.")
     tensors = {name: tensor for name, tensor in state.items() if isinstance(tensor, torch.Tensor)}
     said = data.get("tost")
     if isinstance(said, str):
@@ -134,8 +138,7 @@ def _foreign(where, given, facts, described=()):
     state = {}
     for name, tensor in given.items():
         plain = _plain_name(str(name), headless)
-        if plain in state:
-            raise ValueError(f"{where} holds tensor '{plain[:80]}' twice, with and without a prefix.")
+        need(plain not in state, f"{where} holds tensor '{plain[:80]}' twice, with and without a prefix.")
         state[plain] = tensor
     state = _files.floats(state, where)
     try:
@@ -167,8 +170,7 @@ def _foreign_vision(state, facts, described):
     mixer = next((name for name, tensor in heads.items() if tensor is not None), "softmax")
     preset = _files.PRESETS.get(facts.get("model"))
     class_blocks = _count(state, "cls_attn_blocks.", ".attn.qkv.weight")
-    if class_blocks == 0:
-        raise ValueError("it has no class-attention blocks, which the models of this program have.")
+    need(class_blocks > 0, "it has no class-attention blocks, which the models of this program have.")
     narrow, dim = state["patch_embed.proj.0.0.weight"].shape[0], state["blocks.0.attn.qkv.weight"].shape[1]
     config = {
         **_files.usual("vision"),
@@ -187,10 +189,10 @@ def _foreign_vision(state, facts, described):
     }
     if mixer != "softmax":
         config["heads"] = heads[mixer].shape[0]
-    elif preset and preset["mixer"] == mixer:
-        config["heads"] = preset["heads"]
     else:
-        raise ValueError("its weights do not show how many attention heads there are, and it names no model known here.")
+        need(preset and preset["mixer"] == mixer,
+             "its weights do not show how many attention heads there are, and it names no model known here.")
+        config["heads"] = preset["heads"]
     if "registers" in state:
         config["registers"] = state["registers"].shape[1]
     else:
@@ -204,8 +206,7 @@ def _foreign_vision(state, facts, described):
     for ours, theirs in (("crop_ratio", "crop_pct"), ("interpolation",) * 2, ("mean",) * 2, ("std",) * 2):
         prepare[ours] = said.get(theirs, prepare[ours])
     classes = facts.get("label_names") or [str(k) for k in range(config["classes"])]
-    if len(classes) != config["classes"]:
-        raise ValueError(f"it has {len(classes)} class names for {config['classes']} classes.")
+    need(len(classes) == config["classes"], f"it has {len(classes)} class names for {config['classes']} classes.")
     return _files.Model("vision", {"config": config, "classes": list(classes), "preprocess": prepare}, state)
 
 
@@ -217,18 +218,17 @@ def _foreign_language(state, facts, described):
     if transposed:  # Hugging Face keeps the matrices of GPT-2 as [in, out]
         state = _gpt2_matrices(state)
     head = state.pop(_HEAD, None)
-    if head is not None and not torch.equal(head, state[_TOKENS]):
-        raise ValueError(f"tensor '{_HEAD}' is not the same as '{_TOKENS}', to which the models of this program tie it.")
+    need(head is None or torch.equal(head, state[_TOKENS]),
+         f"tensor '{_HEAD}' is not the same as '{_TOKENS}', to which the models of this program tie it.")
     # The causal mask and its filler that older versions of nanoGPT and GPT-2 kept as buffers.
     state = {n: t for n, t in state.items() if not re.search(r"\.attn\.(bias|masked_bias)$", n) or t.dim() == 1}
     if described:
         return _files.Model(*described, state)
     heads = state[f"{block}attn.temp"].shape[0] if tssa else facts.get("n_head")
-    if type(heads) is not int:
-        raise ValueError("its weights do not show how many attention heads there are, and n_head is given nowhere.")
+    need(type(heads) is int, "its weights do not show how many attention heads there are, and n_head is given nowhere.")
     activation = facts.get("activation_function", "gelu_new" if transposed else "gelu")
-    if activation not in ("gelu", "gelu_new", "gelu_pytorch_tanh"):
-        raise ValueError(f"its activation is {activation!r:.40}; gelu and gelu_new are known here.")
+    need(activation in ("gelu", "gelu_new", "gelu_pytorch_tanh"),
+         f"its activation is {activation!r:.40}; gelu and gelu_new are known here.")
     positions = state[_POSITIONS].shape[0]
     bias = state.get(f"{block}attn.denom_bias")
     config = {
@@ -253,21 +253,20 @@ def _foreign_language(state, facts, described):
 # ---- changes
 
 
-def _needs(model, kind, what):
-    if model.kind != kind:
-        raise UsageError(f"{what} is for {kind} models, and this is a {model.kind} model.")
+def _need_kind(model, kind, what):
+    need(model.kind == kind, f"{what} is for {kind} models, and this is a {model.kind} model.", UsageError)
 
 
 def change_image_size(model, side):
-    _needs(model, "vision", "An image size")
+    _need_kind(model, "vision", "An image size")
     patch = model.config["patch"]
-    if side % patch or not 1 <= side <= 16384:
-        raise UsageError(f"Image side {side} is not divisible by the patch side {patch}, or not from 1 to 16384.")
+    need(side % patch == 0 and 1 <= side <= 16384,
+         f"Image side {side} is not divisible by the patch side {patch}, or not from 1 to 16384.", UsageError)
     model.config["image_size"] = model.parts["preprocess"]["size"] = side
 
 
 def change_block(model, block):
-    _needs(model, "language", "A block")
+    _need_kind(model, "language", "A block")
     config = model.config
     before = config["block"]
     if config["bias_positions"] < 0:
@@ -286,21 +285,18 @@ def change_block(model, block):
 def change_dtype(model, dtype):
     for name, tensor in model.state.items():
         if tensor.is_floating_point():
-            model.state[name] = tensor.to(_DTYPES[dtype])
-            if not torch.isfinite(model.state[name]).all():
-                raise UsageError(f"Tensor '{name}' has values beyond what {dtype} can hold; use bfloat16.")
+            model.state[name] = tensor.to(getattr(torch, dtype))
+            need(torch.isfinite(model.state[name]).all(),
+                 f"Tensor '{name}' has values beyond what {dtype} can hold; use bfloat16.", UsageError)
 
 
 def fold_layer_scale(model, biases):
-    _needs(model, "language", "This layout")
-    config = model.config
-    plain = config["mixer"] == "softmax" and config["positions"] == "learned"
-    if not plain or any(config.get(key) for key in ("hybrid_every", "conv", "window", "gate")):
-        raise UsageError(
-            "This layout holds plain softmax language models with learned positions; "
-            f"the mixer is {config['mixer']}{' with additions' if config['mixer'] == 'softmax' else ''}."
-        )
-    state = model.state
+    _need_kind(model, "language", "This layout")
+    config, state = model.config, model.state
+    softmax = config["mixer"] == "softmax"
+    plain = softmax and config["positions"] == "learned" and not any(config.get(key) for key in ("hybrid_every", "conv", "window", "gate"))
+    need(plain, "This layout holds plain softmax language models with learned positions; "
+                f"the mixer is {config['mixer']}{' with additions' * softmax}.", UsageError)
     for i in range(config["depth"]):
         for gamma, projection in (("gamma1", "attn"), ("gamma2", "mlp")):
             scale = state.pop(f"transformer.h.{i}.{gamma}")
@@ -323,8 +319,8 @@ def _gpt2_matrices(state):
     return {name: tensor.t() if name.endswith(turned) else tensor for name, tensor in state.items()}
 
 
-def _write_torch(model, out, prefix):
-    state = collections.OrderedDict((prefix + name, model.state[name].contiguous()) for name in sorted(model.state))
+def _write_torch(model, out):
+    state = collections.OrderedDict((name, model.state[name].contiguous()) for name in sorted(model.state))
     data, config = {"model": state}, model.config
     if model.kind == "vision":
         data["args"] = argparse.Namespace(
@@ -335,10 +331,9 @@ def _write_torch(model, out, prefix):
             nb_classes=config["classes"],
         )
     else:
-        state[prefix + _HEAD] = state[prefix + _TOKENS]
-        names = {"n_layer": "depth", "n_head": "heads", "n_embd": "dim", "block_size": "block", "bias": "bias"}
-        data["model_args"] = {theirs: config[ours] for theirs, ours in names.items()}
-        data["model_args"].update(vocab_size=config["vocab"], dropout=config["dropout"])
+        state[_HEAD] = state[_TOKENS]
+        names = {**_GPT2_SETTINGS, "block": "block_size", "bias": "bias", "vocab": "vocab_size", "dropout": "dropout"}
+        data["model_args"] = {theirs: config[ours] for ours, theirs in names.items()}
     described = {"kind": model.kind, **model.parts} if model.kind == "language" else model.parts
     data["tost"] = _files.text(described)
     torch.save(data, out)
@@ -357,40 +352,27 @@ def _folder_files(model, layout, dtype, card):
     """The small files of a folder by name."""
     config, kind = model.config, model.kind
     if layout == "timm":
-        trained = {
-            **_files.timm_cfg(config, model.parts["preprocess"]),
-            "fixed_input_size": False,
-            "num_classes": config["classes"],
-            "first_conv": "patch_embed.proj.0.0",
-            "classifier": "head",
-        }
+        trained = _files.timm_cfg(config, model.parts["preprocess"])
         said = {"architecture": config["name"], "num_classes": config["classes"], "num_features": config["dim"]}
-        said.update(label_names=model.parts["classes"], pretrained_cfg=trained)
-        return {"config.json": said}
+        return {"config.json": {**said, "label_names": model.parts["classes"], "pretrained_cfg": trained}}
     if layout == "gpt2":
-        end = (model.parts["tokenizer"] or {}).get("kind") == "gpt2"
-        ends = {"bos_token_id": 50256, "eos_token_id": 50256} if end else {}
-        said = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "torch_dtype": dtype}
-        said.update(
-            activation_function="gelu" if config["activation"] == "gelu" else "gelu_new",
-            n_layer=config["depth"],
-            n_head=config["heads"],
-            n_embd=config["dim"],
-            n_inner=int(config["dim"] * config["mlp_ratio"] + 1e-6),
-            n_positions=config["block"],
-            n_ctx=config["block"],
-            vocab_size=config["vocab"],
-            layer_norm_epsilon=1e-5,
-            tie_word_embeddings=True,
-            **ends,
-        )
+        said = {
+            "model_type": "gpt2",
+            "architectures": ["GPT2LMHeadModel"],
+            "torch_dtype": dtype,
+            "activation_function": "gelu" if config["activation"] == "gelu" else "gelu_new",
+            **{theirs: config[ours] for ours, theirs in _GPT2_SETTINGS.items()},
+            "n_inner": int(config["dim"] * config["mlp_ratio"] + 1e-6),
+            "n_positions": config["block"],
+            "n_ctx": config["block"],
+            "vocab_size": config["vocab"],
+            "layer_norm_epsilon": 1e-5,
+            "tie_word_embeddings": True,
+        }
+        if (model.parts["tokenizer"] or {}).get("kind") == "gpt2":
+            said.update(bos_token_id=50256, eos_token_id=50256)
         return {"config.json": said, **_tokenizer_files(model)}
-    return _hub_files(model, kind, config, dtype, card)
-
-
-def _hub_files(model, kind, config, dtype, card):
-    class_name = {"vision": "ImageClassification", "language": "CausalLM", "sequence": "SequenceClassification"}[kind]
-    said = {"model_type": "tost", "torch_dtype": dtype, "architectures": [f"TostFor{class_name}"]}
+    said = {"model_type": "tost", "torch_dtype": dtype, "architectures": [_HUB[kind][0]]}
     names = {**_files.names_in("transformers", "language"), **_files.names_in("transformers", "vision")}
     said.update({names[key]: config[key] for key in _HUB_SETTINGS if key in config})
     if "classes" in model.parts:
@@ -426,16 +408,11 @@ def _image_processor(prepare):
 def _card(model, card):
     """A model card as model hubs read it: facts of the file, and what the user says of licence and data."""
     config = model.config
-    pipeline = {"vision": "image-classification", "language": "text-generation"}.get(model.kind, "text-classification")
-    metric = "perplexity" if model.kind == "language" else "accuracy"
+    _, pipeline, metric, reads = _HUB[model.kind]
     lines = ["---", f"license: {card.get('license') or 'unknown'}", "library_name: tost", f"pipeline_tag: {pipeline}"]
     lines += [f"datasets:\n- {json.dumps(card['dataset'])}"] if card.get("dataset") else []
     lines += [f"metrics:\n- {metric}", "tags:\n- tost\n- linear-attention", "---", ""]
     parameters = sum(tensor.numel() for tensor in model.state.values() if tensor.is_floating_point())
-    reads = {
-        "vision": f"pictures of {config.get('image_size')} pixels, {config.get('classes')} classes",
-        "language": f"text, {config.get('vocab')} tokens",
-    }.get(model.kind, f"sequences of tokens, {config.get('classes')} classes")
     lines += [
         f"# {config.get('name', 'custom')}",
         "",
@@ -444,7 +421,7 @@ def _card(model, card):
         "",
         f"- mixer `{config.get('mixer')}`, width {config.get('dim')}, depth {config.get('depth')}, "
         f"{config.get('heads')} heads, {parameters:,} parameters",
-        f"- reads {reads}",
+        f"- reads {reads.format(**config)}",
         "",
         "`import tost.hf` makes the Auto classes of transformers read this folder; the program `tost` reads it too.",
         "",
@@ -484,39 +461,55 @@ def _write_shards(out, state, metadata, shard_bytes, size):
     (out / _files._INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
 
 
+def check_new(out):
+    need(not os.path.lexists(out), f"'{out}' exists already; remove it, or choose another name.", UsageError)
+    need(out.absolute().parent.is_dir(), f"The folder '{out.absolute().parent}' does not exist; make it first.", UsageError)
+
+
+@contextlib.contextmanager
+def written_whole(out):
+    """A place to write to, which becomes the file or folder `out` in the end, or is removed."""
+    part = out.absolute().parent / f".{out.name}.tost-unfinished"
+    _remove(part)
+    try:
+        yield part
+        os.replace(part, out)
+    except BaseException:
+        _remove(part)
+        raise
+
+
+def _remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
+
+
 def layout_of(out, wanted="auto"):
-    if wanted in LAYOUTS:
-        return wanted
+    need(wanted in ("auto", *LAYOUTS), f"There is no layout '{wanted}'; the layouts are {', '.join(LAYOUTS)}.", UsageError)
     if wanted != "auto":
-        raise UsageError(f"There is no layout '{wanted}'; the layouts are {', '.join(LAYOUTS)}.")
+        return wanted
     suffix = pathlib.Path(out).suffix.lower()
     return "tost" if suffix == ".safetensors" else "official" if suffix in (".pth", ".pt", ".bin") else "hub"
 
 
-def convert(
-    source, out, to="auto", ema=False, dtype="float32", image_size=0, block=0, shard_bytes=0, prefix="", card=None
-):
+def convert(source, out, to="auto", ema=False, dtype="float32", image_size=0, block=0, shard_bytes=0, card=None):
     """Writes the model `source` as `out`, whole or not at all; returns a report as a dictionary.
 
     UsageError for an output that exists and options that do not fit the model, ValueError for what cannot be read.
     """
     out = pathlib.Path(out)
     layout = layout_of(out, to)
-    if os.path.lexists(out):
-        raise UsageError(f"'{out}' exists already; remove it, or choose another name.")
-    if not out.absolute().parent.is_dir():
-        raise UsageError(f"The folder '{out.absolute().parent}' does not exist; make it first.")
-    if prefix and layout not in ("official", "nanogpt"):
-        raise UsageError(f"A prefix goes with the layouts official and nanogpt, and this is {layout}.")
-    if shard_bytes and layout not in _FOLDERS:
-        raise UsageError(f"Shards go with the layouts {', '.join(_FOLDERS)}, and this is {layout}.")
-    if dtype not in _DTYPES:
-        raise UsageError(f"There is no type '{dtype}' to convert to; {', '.join(_DTYPES)} are.")
+    check_new(out)
+    need(not shard_bytes or layout in _FOLDERS,
+         f"Shards go with the layouts {', '.join(_FOLDERS)}, and this is {layout}.", UsageError)
+    need(dtype in _DTYPES, f"There is no type '{dtype}' to convert to; {', '.join(_DTYPES)} are.", UsageError)
     model, notes = read(source, ema), []
-    if layout == "timm" and model.kind != "vision":
-        raise UsageError(f"The layout timm is for image models, and '{source}' holds a {model.kind} model.")
-    if layout in ("official", "nanogpt", "gpt2") and model.kind == "sequence":
-        raise UsageError(f"'{source}' holds a sequence model, of which there is no {layout} layout; use tost or hub.")
+    need(layout != "timm" or model.kind == "vision",
+         f"The layout timm is for image models, and '{source}' holds a {model.kind} model.", UsageError)
+    need(layout not in ("official", "nanogpt", "gpt2") or model.kind != "sequence",
+         f"'{source}' holds a sequence model, of which there is no {layout} layout; use tost or hub.", UsageError)
     if image_size:
         change_image_size(model, image_size)
         notes.append("no weight changes with the image size, but accuracy does: score the model at its new size")
@@ -530,19 +523,13 @@ def convert(
     change_dtype(model, dtype)
     if dtype != "float32":
         notes.append(f"weights are rounded to {dtype}")
-    part = out.absolute().parent / f".{out.name}.tost-unfinished"
-    _remove(part)
-    try:
+    with written_whole(out) as part:
         if layout in _FOLDERS:
             _write_folder(model, part, layout, dtype, shard_bytes, card or {})
         elif layout == "tost":
             _files.save(part, model.state, model.metadata())
         else:
-            _write_torch(model, part, prefix)
-        os.rename(part, out)
-    except BaseException:
-        _remove(part)
-        raise
+            _write_torch(model, part)
     files = sorted(map(str, out.iterdir())) if out.is_dir() else [str(out)]
     size = sum(tensor.nbytes for tensor in model.state.values())
     return {
@@ -554,13 +541,6 @@ def convert(
         "files": files,
         "notes": notes,
     }
-
-
-def _remove(path):
-    if path.is_dir():
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        path.unlink()
 
 
 def _parser():
@@ -577,7 +557,6 @@ def _parser():
     parser.add_argument("--image-size", type=_positive, default=0, help="side of the pictures from now on")
     parser.add_argument("--block", type=_positive, default=0, help="context of a language model: cut or interpolated")
     parser.add_argument("--shard-bytes", type=_positive, default=0, help="folders: files of at most so many bytes")
-    parser.add_argument("--prefix", default="", help="before every name of a torch file, such as _orig_mod.")
     parser.add_argument("--license", help="of the model card of the layout hub")
     parser.add_argument("--dataset", help="of the model card: the name of the training data")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
@@ -592,19 +571,24 @@ def _positive(text):
 
 def main(arguments=None):
     options = vars(_parser().parse_args(arguments))
-    as_json, card = options.pop("json"), {key: options.pop(key) for key in ("license", "dataset")}
+    options["card"] = {key: options.pop(key) for key in ("license", "dataset")}
+    return run_command("tost.convert", convert, options, "layout {layout}, {tensors} tensors, {bytes:,} bytes")
+
+
+def run_command(name, work, options, words):
+    """The exit code of a command that writes a file or a folder, and prints its report, in these words or as JSON."""
+    as_json = options.pop("json")
     try:
-        report = convert(**options, card=card)
+        report = work(**options)
+    except ImportError as error:
+        print(f"{name}: {error.name} is missing; install it: pip install {error.name}", file=sys.stderr)
+        return 1
     except (ValueError, OSError) as error:
-        print(f"tost.convert: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
-    if as_json:
-        print(json.dumps(report))
-        return 0
-    print(f"wrote {options['out']} ({report['kind']} model, layout {report['layout']}, {report['tensors']} tensors, "
-          f"{report['bytes']:,} bytes)")
-    for note in report["notes"]:
-        print(f"note: {note}")
+    words = words.format(**report)
+    notes = "".join(f"\nnote: {note}" for note in report.get("notes", ()))
+    print(json.dumps(report) if as_json else f"wrote {options['out']} ({report['kind']} model, {words}){notes}")
     return 0
 
 

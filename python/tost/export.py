@@ -8,8 +8,6 @@ so that a graph converted to float16 does not divide by zero.
 
 import argparse
 import inspect
-import json
-import os
 import pathlib
 import sys
 import warnings
@@ -17,8 +15,8 @@ import warnings
 import torch
 
 from . import models
-from ._files import text
-from .convert import UsageError
+from ._files import need, text
+from .convert import UsageError, check_new, run_command, written_whole
 from .nn import TSSA
 
 OPSET = 17
@@ -71,8 +69,8 @@ def _picture_graph(model, memberships):
     outputs = ["logits"]
     module = model
     if memberships:
-        if not all(isinstance(block.attn, TSSA) for block in model.blocks):
-            raise UsageError(f"Memberships are those of the mixer tssa, and this model has '{c['mixer']}'.")
+        need(all(isinstance(block.attn, TSSA) for block in model.blocks),
+             f"Memberships are those of the mixer tssa, and this model has '{c['mixer']}'.", UsageError)
         module = _Memberships(model)
         outputs += [f"membership_{i}" for i in range(1, c["depth"] + 1)]
     example = (torch.zeros(2, c["in_channels"], c["image_size"], c["image_size"]),)
@@ -97,26 +95,19 @@ def export(source, out, ema=False, memberships=False):
     import onnx
 
     out = pathlib.Path(out)
-    if out.suffix.lower() != ".onnx":
-        raise UsageError(f"'{out}' does not end in .onnx, as ONNX files do.")
-    if os.path.lexists(out):
-        raise UsageError(f"'{out}' exists; name a file that does not.")
-    if not out.absolute().parent.is_dir():
-        raise UsageError(f"The folder '{out.absolute().parent}' does not exist; make it first.")
+    need(out.suffix.lower() == ".onnx", f"'{out}' does not end in .onnx, as ONNX files do.", UsageError)
+    check_new(out)
     model = models.load(source, ema)
     kind = "vision" if isinstance(model, models.PictureModel) else "language"
-    if memberships and kind != "vision":
-        raise UsageError("--memberships is for image models, and this is a language model.")
+    need(not memberships or kind == "vision", "--memberships is for image models, and this is a language model.", UsageError)
     module, example, inputs, outputs, axes = _picture_graph(model, memberships) if kind == "vision" else _text_graph(model)
-    part = out.with_name(f".{out.name}.tost-unfinished")
-    try:
+    dynamo = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
+    with written_whole(out) as part:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the tracer: the tests check the sizes that it takes as constants
             _make_traceable(model)
-            torch.onnx.export(
-                module.eval(), example, str(part), input_names=inputs, output_names=outputs, dynamic_axes=axes,
-                opset_version=OPSET, **({"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}),
-            )  # fmt: skip
+            torch.onnx.export(module.eval(), example, str(part), input_names=inputs, output_names=outputs,
+                              dynamic_axes=axes, opset_version=OPSET, **dynamo)
         graph = onnx.load(part)
         if kind == "language" and all(value.name != "position" for value in graph.graph.input):  # models that ignore it
             graph.graph.input.insert(1, onnx.helper.make_tensor_value_info("position", onnx.TensorProto.INT64, []))
@@ -124,10 +115,6 @@ def export(source, out, ema=False, memberships=False):
             entry = graph.metadata_props.add()
             entry.key, entry.value = f"tost.{key}", text(value)
         onnx.save(graph, part)
-        os.replace(part, out)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
     return {
         "kind": kind,
         "file": str(out),
@@ -147,19 +134,7 @@ def main(arguments=None):
     parser.add_argument("--memberships", action="store_true", help="of image models: also the memberships of each layer")
     parser.add_argument("--ema", action="store_true", help="the averaged weights")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
-    options = vars(parser.parse_args(arguments))
-    as_json = options.pop("json")
-    try:
-        report = export(**options)
-    except ImportError as error:
-        print(f"tost.export: {error.name} is missing; install it: pip install {error.name}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"tost.export: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
-    text = f"wrote {report['file']} ({report['kind']} model, ONNX opset {OPSET}, {report['nodes']} nodes)"
-    print(json.dumps(report) if as_json else text)
-    return 0
+    return run_command("tost.export", export, vars(parser.parse_args(arguments)), "ONNX opset {opset}, {nodes} nodes")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,10 @@ from transformers import initialization as init
 from transformers.cache_utils import STATIC_LAYER_TYPE_MAPPING, CacheLayerMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast, ImageClassifierOutput
+from transformers.utils import can_return_tuple
 
 from . import _files, models, ops
+from ._files import need
 from ._vision import Block, ClassAttentionBlock, VisionParts
 from .nn import CausalTSSA
 
@@ -165,42 +167,28 @@ class CausalAttention(CausalTSSA):
     """CausalTSSA that reads and fills a layer of a cache, and skips padding."""
 
     def forward(self, x, cache_and_valid, starts):
-        """The second result is a state in other language models; here the cache has it."""
+        """`starts`: tokens read before, of all rows where `valid` is None, else of each. The second result is a state in
+        other language models; here the cache has it."""
         cache, valid = cache_and_valid
         w = self.c_attn(x)
         before = cache.sums if cache is not None else None
-        if valid is None and isinstance(starts, int):
+        if valid is None:
             y, _, after = ops.tssa_causal(w, self.temp, self.denom_bias, before, starts)
         else:
-            y, after = self._row_by_row(w, before, starts, valid)
+            states = w.shape[0] * [None] if before is None else before.split(1)
+            y, after = map(torch.cat, zip(*map(self._row, w.split(1), states, starts, valid)))
         if cache is not None:
-            plain = valid is None and isinstance(starts, int)
-            cache.advance(after, w.shape[1], None if plain else _tokens_after(starts, valid, w))
+            cache.advance(after, w.shape[1], None if valid is None else _tokens_after(starts, valid))
         return self.resid_dropout(self.c_proj(y)), None
 
-    def _row_by_row(self, w, before, starts, valid):
-        ys, afters = [], []
-        for i in range(w.shape[0]):
-            start = starts if isinstance(starts, int) else starts[i]
-            state = before[i : i + 1] if before is not None else None
-            places = valid[i].nonzero().squeeze(1) if valid is not None else torch.arange(w.shape[1], device=w.device)
-            if len(places) == 0:
-                ys.append(torch.zeros_like(w[i]))
-                afters.append(
-                    w.new_zeros(1, 2 * w.shape[2] + len(self.temp), dtype=torch.float64) if state is None else state
-                )
-                continue
-            y, _, after = ops.tssa_causal(w[i : i + 1, places], self.temp, self.denom_bias, state, start)
-            ys.append(torch.zeros_like(w[i]).index_copy(0, places, y[0]))
-            afters.append(after)
-        return torch.stack(ys), torch.cat(afters)
+    def _row(self, w, before, start, valid):
+        places = valid.nonzero().squeeze(1)
+        y, _, after = ops.tssa_causal(w[:, places], self.temp, self.denom_bias, before, start)
+        return torch.zeros_like(w).index_copy(1, places, y), after
 
 
-def _tokens_after(starts, valid, w):
-    rows, columns = w.shape[:2]
-    starts = [starts] * rows if isinstance(starts, int) else starts
-    read = [columns] * rows if valid is None else valid.sum(1).tolist()
-    return [a + b for a, b in zip(starts, read)]
+def _tokens_after(starts, valid):
+    return [start + read for start, read in zip(starts, valid.sum(1).tolist())]
 
 
 class CausalBlock(GradientCheckpointingLayer, models.CausalBlock):
@@ -213,8 +201,7 @@ class CausalParts(nn.Module):
     def __init__(self, config):
         super().__init__()
         for key, known in (("activation", ("gelu", "gelu-tanh")), ("positions", ("learned", "none"))):
-            if config[key] not in known:
-                raise ValueError(f"TostConfig: {key} must be '{known[0]}' or '{known[1]}', but is {config[key]!r}.")
+            need(config[key] in known, f"TostConfig: {key} must be '{known[0]}' or '{known[1]}', but is {config[key]!r}.")
         self.limit = config["block"] if config["positions"] == "learned" else None
         biased = config["block"] if config["bias_positions"] < 0 else config["bias_positions"]
         mixer = {"dim": config["dim"], "num_heads": config["heads"], "bias": config["bias"], "dropout": config["dropout"]}
@@ -225,19 +212,17 @@ class CausalParts(nn.Module):
         self.drop = nn.Dropout(config["dropout"])
 
     def _places(self, x, starts, valid):
-        """Position vectors of tokens that follow `starts`, a number or one of every row."""
-        columns, plain = x.shape[1], valid is None and isinstance(starts, int)
-        reached = starts + columns if plain else max(_tokens_after(starts, valid, x))
+        """Position vectors of tokens that follow `starts`."""
+        reached = starts + x.shape[1] if valid is None else max(_tokens_after(starts, valid))
         if reached > self.limit:
             raise ValueError(
                 f"The model has learned positions for {self.limit} tokens and cannot read token {reached}; "
                 "shorten the text, or train a model with positions 'none'."
             )
-        if plain:
+        if valid is None:
             return self.wpe.weight[starts:reached]
-        counted = torch.ones(x.shape[:2], dtype=torch.int64, device=x.device) if valid is None else valid.long()
         first = torch.as_tensor(starts, device=x.device).view(-1, 1)
-        return self.wpe((first + counted.cumsum(1) - 1).clamp_min(0))
+        return self.wpe((first + valid.long().cumsum(1) - 1).clamp_min(0))
 
     def forward(self, x, cache=None, valid=None, keep=None):
         starts = 0
@@ -249,6 +234,10 @@ class CausalParts(nn.Module):
                     "make it by DynamicCache(config=model.config)."
                 )
             starts = layers[0].length if layers[0].tokens is None else layers[0].tokens
+            if layers[0].tokens is not None and valid is None:
+                valid = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        if valid is not None and isinstance(starts, int):
+            starts = [starts] * len(x)
         if self.limit:
             x = x + self._places(x, starts, valid)
         x = self.drop(x)
@@ -270,25 +259,18 @@ class TostPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module):
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            init.normal_(module.weight, std=0.02)
-            if getattr(module, "bias", None) is not None:
-                init.zeros_(module.bias)
-        elif isinstance(module, nn.Conv2d):
+        if not isinstance(module, nn.Conv2d):
+            super()._init_weights(module)  # draws matrices and embeddings as the official code does, but not convolutions
+        else:
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
             if module.bias is not None:
                 bound = 1 / math.sqrt(module.weight[0].numel())
                 init.uniform_(module.bias, -bound, bound)
-        else:
-            super()._init_weights(module)
         scale = self.config.described(self.kind)["layer_scale"]
+        values = {"gamma1": scale, "gamma2": scale, "temp": 1.0, "denom_bias": 0.0}
         for name, parameter in module.named_parameters(recurse=False):
-            if name in ("gamma1", "gamma2"):
-                init.constant_(parameter, scale)
-            elif name == "temp":
-                init.ones_(parameter)
-            elif name == "denom_bias":
-                init.zeros_(parameter)
+            if name in values:
+                init.constant_(parameter, values[name])
             elif name in ("cls_token", "registers"):
                 init.normal_(parameter, std=0.02)
 
@@ -296,29 +278,20 @@ class TostPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path, *args, **kwargs):
         model = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         found = model[0] if isinstance(model, tuple) else model
-        if pretrained_model_name_or_path is not None and os.path.isdir(pretrained_model_name_or_path):
+        if os.path.isdir(pretrained_model_name_or_path or ""):
             found._file_metadata = _files.metadata_of(pretrained_model_name_or_path)
         return model
 
     def save_pretrained(self, save_directory, is_main_process=True, **kwargs):
         """As in the library; the program reads the folder too."""
         super().save_pretrained(save_directory, is_main_process=is_main_process, **kwargs)
-        if not is_main_process:
-            return
-        for file in pathlib.Path(save_directory).glob("model*.safetensors"):
+        for file in pathlib.Path(save_directory).glob("model*.safetensors") if is_main_process else ():
             _files.add_metadata(file, self.metadata())
-
-    def metadata(self):
-        """What a model file of the program says of this model."""
-        raise NotImplementedError
 
     def _kept(self, key):
         """What the file this model came from said under `key`, or None."""
-        return (
-            _files.parse(self._file_metadata, key, "the model's file")
-            if self._file_metadata and key in self._file_metadata
-            else None
-        )
+        metadata = self._file_metadata or {}
+        return _files.parse(metadata, key, "the model's file") if key in metadata else None
 
 
 class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
@@ -347,6 +320,7 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
     def set_input_embeddings(self, value):
         self.transformer.wte = value
 
+    @can_return_tuple
     def forward(
         self,
         input_ids=None,
@@ -356,7 +330,6 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         labels=None,
         use_cache=None,
         output_hidden_states=None,
-        return_dict=None,
         logits_to_keep=0,
         **kwargs,
     ):
@@ -382,14 +355,12 @@ class TostForCausalLM(TostPreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
-        output = CausalLMOutputWithPast(
+        return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
             past_key_values=past_key_values if use_cache else None,
             hidden_states=(*keep, hidden) if wanted else None,
         )
-        given = self.config.return_dict if return_dict is None else return_dict
-        return output if given else output.to_tuple()
 
     @staticmethod
     def _valid(mask, x, cache):
@@ -436,7 +407,8 @@ class TostForImageClassification(VisionParts, TostPreTrainedModel):
     def get_input_embeddings(self):
         return self.patch_embed
 
-    def forward(self, pixel_values, labels=None, output_hidden_states=None, return_dict=None, **kwargs):
+    @can_return_tuple
+    def forward(self, pixel_values, labels=None, output_hidden_states=None, **kwargs):
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         x, (rows, columns) = self.embed(pixel_values)
         embedded = x
@@ -444,9 +416,7 @@ class TostForImageClassification(VisionParts, TostPreTrainedModel):
         x = self.norm(self.attend_class(x[:, : rows * columns])[:, 0])
         logits = self.head(x)
         loss = self.loss_function(labels, logits, self.config, **kwargs) if labels is not None else None
-        output = ImageClassifierOutput(loss=loss, logits=logits, hidden_states=(embedded, *kept) if wanted else None)
-        given = self.config.return_dict if return_dict is None else return_dict
-        return output if given else output.to_tuple()
+        return ImageClassifierOutput(loss=loss, logits=logits, hidden_states=(embedded, *kept) if wanted else None)
 
     def metadata(self):
         config = self.config.described("vision")
@@ -466,10 +436,8 @@ def load(path):
     file = _files.read(path)
     settings = _to_config(file.kind, file.config)
     if file.kind == "vision":
-        classes = _files.classes_of(file, f"'{path}'")
-        settings["id2label"] = dict(enumerate(classes))
-        settings["label2id"] = {name: k for k, name in enumerate(classes)}
-    config = TostConfig(**settings)
+        settings["id2label"] = dict(enumerate(_files.classes_of(file, f"'{path}'")))
+    config = TostConfig.from_dict(settings)
     if file.kind == "language" and "transformer.wte.weight" in file.state:
         file.state["lm_head.weight"] = file.state["transformer.wte.weight"]  # tied
     model = _files.build_and_load(lambda: _KINDS[file.kind](config), file, f"'{path}'")
@@ -484,15 +452,14 @@ def save(model, path, tokenizer=None):
     `tokenizer`: of a language model that was made in Python, "bytes" (257 tokens, the last one ends a text) or the program's
     description of one as a dictionary. Without it the file keeps the tokenizer that the model came with.
     """
-    if not isinstance(model, TostPreTrainedModel):
-        raise TypeError(f"tost.hf.save: the model must be one of tost.hf, but is {type(model).__name__}.")
+    need(isinstance(model, TostPreTrainedModel),
+         f"tost.hf.save: the model must be one of tost.hf, but is {type(model).__name__}.", TypeError)
     metadata = model.metadata()
     if tokenizer is not None:
-        if model.kind != "language":
-            raise ValueError("tost.hf.save: an image model has no tokenizer; leave it out.")
+        need(model.kind == "language", "tost.hf.save: an image model has no tokenizer; leave it out.")
         described = {"kind": tokenizer} if isinstance(tokenizer, str) else tokenizer
-        if described == {"kind": "bytes"} and model.config.vocab_size < 257:
-            raise ValueError(f"tost.hf.save: the tokenizer bytes has 257 tokens, but the model's vocab_size is {model.config.vocab_size}.")
+        need(described != {"kind": "bytes"} or model.config.vocab_size >= 257,
+             f"tost.hf.save: the tokenizer bytes has 257 tokens, but the model's vocab_size is {model.config.vocab_size}.")
         metadata["tost.tokenizer"] = _files.text(described)
     tensors = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
     _files.save(path, tensors, metadata)

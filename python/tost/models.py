@@ -36,7 +36,7 @@ def _heads_first(x, heads):
 
 def _guarded(x):
     """x without zeros, because float16 cannot hold the 1e-8 of the definition; what it divides is zero there."""
-    return torch.where(x > 0, x, torch.ones_like(x))
+    return x.masked_fill(x <= 0, 1)
 
 
 def running_sums(x, before=None, log_rates=None, positions=None):
@@ -92,10 +92,10 @@ class CausalConv(nn.Module):
         self.weight = nn.Parameter(torch.zeros(taps, channels))
 
     def forward(self, x, before):
-        """before [B, taps - 1, C]; returns y and the last inputs for the next call."""
+        """before [B, taps - 1, C], or None; returns y and the last inputs for the next call."""
         taps, tokens = self.weight.shape[0], x.shape[1]
-        before = before if before.dtype == x.dtype else before.to(x.dtype)
-        x = torch.cat([before, x], 1)
+        before = x.new_zeros(x.shape[0], taps - 1, x.shape[2]) if before is None else before
+        x = torch.cat([before if before.dtype == x.dtype else before.to(x.dtype), x], 1)
         y = sum(self.weight[k] * x[:, k : k + tokens] for k in range(taps))
         return y, x[:, tokens:]
 
@@ -103,10 +103,12 @@ class CausalConv(nn.Module):
 class CausalMixer(nn.Module):
     """A mixer of language models: forward(x [B, T, C], state, positions [T]) returns y and the new state.
 
-    Between the projections everything is float32 at least: sums of squares overflow in float16, and guards vanish.
+    The state of a text that begins may be empty. Between the projections everything is float32 at least: sums of squares
+    overflow in float16, and guards vanish.
     """
 
-    projections, gated_apart = 1, True
+    projections = convolved = 1  # times the width
+    gated_apart = True
 
     def __init__(self, c):
         super().__init__()
@@ -115,21 +117,13 @@ class CausalMixer(nn.Module):
         self.c_proj = nn.Linear(self.dim, self.dim, bias=c["bias"])
         self.taps = c["conv"]
         if self.taps:
-            self.conv = CausalConv(self.dim * self.convolved(), self.taps)
+            self.conv = CausalConv(self.dim * self.convolved, self.taps)
         self.gate = nn.Linear(self.dim, self.dim, bias=c["bias"]) if c["gate"] and self.gated_apart else None
-
-    def convolved(self):
-        return self.projections
-
-    def sides(self) -> Dict[str, Tuple[int, ...]]:
-        """Shapes of the state's parts, without the batch."""
-        return {"conv": (self.taps - 1, self.dim * self.convolved())} if self.taps > 1 else {}
 
     def convolve(self, w, state, after):
         if not self.taps:
             return wide(w)
-        before = state["conv"] if self.taps > 1 else w[:, :0]
-        y, last = self.conv(w, before)
+        y, last = self.conv(w, state.get("conv"))
         if self.taps > 1:
             after["conv"] = last
         return wide(y)
@@ -154,55 +148,43 @@ class CausalTssa(CausalMixer):
         self.means = GroupMeans(self.dim) if c["means"] != "none" else None
         self.values = nn.Linear(self.dim, self.dim, bias=c["bias"]) if c["means"] == "values" else None
 
-    def sides(self):
-        width = self.dim // self.heads
-        more = {"means": (self.heads, width + 1)} if self.means is not None else {}
-        return {**super().sides(), "energy": (self.heads, width), "moments": (self.heads, width + 1), **more}
-
     def mix(self, x, state, after, positions):
         w = self.convolve(self.c_attn(x), state, after)
         rates, split = self.rates.log_rates(), _split(w, self.heads)
         squares = split * split
-        energy = running_sums(squares, state["energy"], rates, positions)
+        energy = running_sums(squares, state.get("energy"), rates, positions)
         logits = (squares / _guarded(energy)).sum(-1)  # [B, T, H]
         # Of each position, 0 beyond the last; it acts once a feature.
         table = F.pad(self.denom_bias.squeeze(2).t(), (0, 0, 0, 1)) * split.shape[3]
         row = positions.clamp_max(self.denom_bias.shape[1])
         pi = ((logits + table[row]) * self.temp.squeeze(1)).softmax(-1).unsqueeze(3)
-        sums = running_sums(torch.cat([squares * pi, pi], 3), state["moments"], rates, positions)
+        sums = running_sums(torch.cat([squares * pi, pi], 3), state.get("moments"), rates, positions)
         y = (-(split * pi) / (1 + sums[..., :-1] / _guarded(sums[..., -1:]))).flatten(2)
         after.update(energy=energy[:, -1], moments=sums[:, -1])
         if self.scale_pi:
             y = y * self.heads
         if self.means is not None:
             values = w if self.values is None else self.values(x)
-            y, after["means"] = self.means(y, values, pi.squeeze(3) * self.heads, rates, state["means"], positions)
+            y, after["means"] = self.means(y, values, pi.squeeze(3) * self.heads, rates, state.get("means"), positions)
         return y
 
 
 class CausalMeans(CausalMixer):
     gated_apart = False
 
-    def __init__(self, c, routed=True):
+    def __init__(self, c):
         self.projections = 3 if c["gate"] else 2
         super().__init__(c)
         self.means = GroupMeans(self.dim)
         self.rates = ForgettingRates(self.heads, c["decay"])
-        if routed:
-            self.router = nn.Linear(self.dim, self.heads)
-            self.temp = nn.Parameter(torch.ones(self.heads))
-
-    def convolved(self):
-        return 1
-
-    def sides(self):
-        return {**super().sides(), "means": (self.heads, self.dim // self.heads + 1)}
+        self.router = nn.Linear(self.dim, self.heads)
+        self.temp = nn.Parameter(torch.ones(self.heads))
 
     def mix(self, x, state, after, positions):
         parts = self.c_attn(x).split(self.dim, 2)
         w = self.convolve(parts[0], state, after)
         share = (self.router(x) * self.temp).softmax(-1) * self.heads
-        y, after["means"] = self.means(w, parts[1], share, self.rates.log_rates(), state["means"], positions)
+        y, after["means"] = self.means(w, parts[1], share, self.rates.log_rates(), state.get("means"), positions)
         return y * F.silu(parts[2]) if len(parts) > 2 else y
 
 
@@ -225,7 +207,7 @@ def delta_rule(q, k, v, beta, decay, memory, positions) -> Tuple[torch.Tensor, t
 class CausalDelta(CausalMixer):
     def __init__(self, c):
         self.steps, self.beta_range = c["delta_steps"], c["beta_range"]
-        self.projections = 1 + 2 * self.steps
+        self.projections = self.convolved = 1 + 2 * self.steps
         super().__init__(c)
         self.beta = nn.Linear(self.dim, self.steps * self.heads)
         self.norm = nn.Parameter(torch.ones(self.dim // self.heads))
@@ -235,10 +217,6 @@ class CausalDelta(CausalMixer):
             self.forget = nn.Linear(self.dim, self.heads, bias=False)
         elif self.kind == "fixed":
             self.register_buffer("decay", torch.zeros(self.heads))
-
-    def sides(self):
-        width = self.dim // self.heads
-        return {**super().sides(), "memory": (self.heads, width, width)}
 
     def in_turn(self, x):
         """The steps of a token after each other: [B, T, steps H P] -> [B, H, T steps, P]"""
@@ -250,32 +228,30 @@ class CausalDelta(CausalMixer):
         q, k, v = self.in_turn(q.repeat(1, 1, self.steps)), self.in_turn(k), self.in_turn(v)
         q, k = (part * ((part * part).sum(-1, keepdim=True) + 1e-6).rsqrt() for part in (q, k))
         beta = self.in_turn(self.beta(x).sigmoid() * self.beta_range).squeeze(3)
-        if self.kind == "none":
-            decay = torch.ones_like(beta)
-        else:
+        decay = torch.ones_like(beta)
+        if self.kind != "none":
             level = self.decay + (self.forget(x) if self.kind == "learned" else torch.zeros_like(x[..., : self.heads]))
             decay = (-F.softplus(level)).exp().transpose(1, 2).unsqueeze(3)
             decay = F.pad(decay, (0, self.steps - 1), value=1.0).flatten(2)  # a token forgets at its first step
+        memory = q.new_zeros(*q.shape[:2], q.shape[3], q.shape[3]) if "memory" not in state else state["memory"]
         rows = positions if self.steps == 1 else positions.repeat(self.steps)
-        found, after["memory"] = delta_rule(q, k, v, beta, decay, state["memory"], rows)
+        found, after["memory"] = delta_rule(q, k, v, beta, decay, memory, rows)
         found = found.unflatten(2, (-1, self.steps))[:, :, :, -1]
         found = found * (found.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * self.norm
         return found.transpose(1, 2).flatten(2)
 
 
 class CausalLinear(CausalMixer):
-    projections = 3
-
-    def sides(self):
-        width = self.dim // self.heads
-        return {**super().sides(), "moments": (self.heads, width, width + 1)}
+    projections = convolved = 3
 
     def mix(self, x, state, after, positions):
         qkv = self.convolve(self.c_attn(x), state, after)
         q, k, v = (_heads_first(part, self.heads) for part in qkv.split(self.dim, 2))
         q, k, v = F.elu(q) + 1, F.elu(k) + 1, F.pad(v, (0, 1), value=1.0)
-        sums = torch.matmul(torch.matmul(q, k.transpose(2, 3)).tril(), v) + torch.matmul(q, state["moments"])
-        after["moments"] = state["moments"] + torch.matmul(k.transpose(2, 3), v)
+        sums, moments = torch.matmul(torch.matmul(q, k.transpose(2, 3)).tril(), v), torch.matmul(k.transpose(2, 3), v)
+        if "moments" in state:
+            sums, moments = sums + torch.matmul(q, state["moments"]), moments + state["moments"]
+        after["moments"] = moments
         return (sums[..., :-1] / _guarded(sums[..., -1:])).transpose(1, 2).flatten(2)
 
 
@@ -284,12 +260,9 @@ class CausalUniform(CausalMixer):
         super().__init__(c)
         self.share = 1.0 if c["scale_pi"] else 1.0 / self.heads
 
-    def sides(self):
-        return {**super().sides(), "statistics": (self.heads, self.dim // self.heads)}
-
     def mix(self, x, state, after, positions):
         w = self.convolve(self.c_attn(x), state, after)
-        sums = running_sums(_split(w * w, self.heads), state["statistics"])
+        sums = running_sums(_split(w * w, self.heads), state.get("statistics"))
         after["statistics"] = sums[:, -1]
         seen = (positions + 1).to(w.dtype).unsqueeze(1)
         return -self.share * w / (1 + sums.flatten(2) / seen)
@@ -372,16 +345,16 @@ class LanguageModel(nn.Module):
         blocks = [CausalBlock(c, _causal_mixer(c, i)) for i in range(c["depth"])]
         self.transformer = nn.ModuleDict(language_parts(c, blocks))
 
+    @torch.no_grad()
     def empty_state(self, batch=1) -> List[State]:
-        weight = self.transformer["wte"].weight
-        return [
-            {name: wide(weight).new_zeros((batch, *sides)) for name, sides in block.attn.sides().items()}
-            for block in self.transformer["h"]
-        ]
+        """Zeros, from which a text begins as from no state, too; shaped as those after a token."""
+        device = self.transformer["wte"].weight.device
+        _, after = self(torch.zeros(batch, 1, dtype=torch.int64, device=device))
+        return [{name: torch.zeros_like(part) for name, part in state.items()} for state in after]
 
     def forward(self, ids, states: Optional[List[State]] = None, position=0):
         t = self.transformer
-        states = self.empty_state(ids.shape[0]) if states is None else states
+        states = [{}] * len(t["h"]) if states is None else states
         # Made of the ids alone: of what follows a trace takes the number of tokens as a constant.
         positions = torch.arange(ids.shape[1], device=ids.device) + position
         x = t["wte"](ids)
@@ -437,7 +410,7 @@ class Attention(nn.Module):
         else:
             q, k = F.elu(q) + 1, F.elu(k) + 1
             moments = torch.matmul((k / k.shape[2]).transpose(2, 3), v)
-            y = torch.matmul(q, moments) / torch.matmul(q, k.mean(2, keepdim=True).transpose(2, 3))
+            y = torch.matmul(q, moments) / _guarded(torch.matmul(q, k.mean(2, keepdim=True).transpose(2, 3)))
         return self.proj(y.transpose(1, 2).flatten(2).to(x.dtype))
 
 
@@ -532,15 +505,7 @@ def load(path, ema=False):
     """
     file = convert.read(path, ema)
     kinds = {"vision": PictureModel, "language": LanguageModel}
-    if file.kind not in kinds:
-        raise ValueError(f"'{path}' holds a {file.kind} model; image and language models can be loaded here.")
-    try:
-        model = kinds[file.kind](file.config)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"'{path}' cannot be loaded here: {error}") from None
-    missing, unknown = model.load_state_dict(file.state, strict=False)
-    missing = [name for name in missing if not name.endswith("num_batches_tracked")]
-    if missing or unknown:
-        raise ValueError(f"'{path}' does not fit its own description: {(missing or unknown)[0]!r:.80}.")
+    _files.need(file.kind in kinds, f"'{path}' holds a {file.kind} model; image and language models can be loaded here.")
+    model = _files.build_and_load(lambda: kinds[file.kind](file.config), file, f"'{path}'")
     model.description = file.parts
-    return model.eval()
+    return model

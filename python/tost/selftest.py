@@ -31,10 +31,13 @@ def info():
 
 
 def path(device):
-    """Which implementation runs on this type of device: the kernels by their instruction set, or the plain form."""
-    if not _library.runs_on(torch.device(device)):
+    """Which implementation runs on this type of device: Triton, the kernels by their instruction set, or the plain form."""
+    device = torch.device(device)
+    if not _library.runs_on(device):
         return "plain form"
-    isa = _library.instruction_set() if str(device) == "cpu" else "Triton"
+    if _library.runs_triton(device):
+        return "Triton"
+    isa = _library.instruction_set() if device.type == "cpu" else "fused"  # of the C++ library
     return _SETS.get(isa, isa)
 
 

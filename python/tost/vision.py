@@ -8,12 +8,13 @@ import contextlib
 from typing import List, Optional, Tuple, Union
 
 import torch
-from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model, register_notrace_module
 from timm.models._features import feature_take_indices
+from timm.models.xcit import Xcit
 from torch import nn
 
 from . import _files
+from ._files import need
 from ._vision import FourierPosition, PatchStem, VisionParts, draw_vision_weights
 from .nn import TSSA
 
@@ -24,8 +25,11 @@ for _part in (FourierPosition, PatchStem, TSSA):  # torch.fx cannot trace what d
     register_notrace_module(_part)
 
 
-class Tost(VisionParts, nn.Module):
-    """The official image classifier: TSSA over patches, then class attention. Any sides that `patch_size` divides."""
+class Tost(VisionParts, Xcit):
+    """The official image classifier: TSSA over patches, then class attention. Any sides that `patch_size` divides.
+
+    It descends from XCiT: what does not depend on the parts (classifier, pruning, class attention, pooling) is timm's.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Tost(VisionParts, nn.Module):
         dtype=None,
     ):
         given = dict(locals())
-        super().__init__()
+        nn.Module.__init__(self)  # the parts are not those of XCiT
         sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         if any(side % patch_size for side in sides):
             raise ValueError(f"Tost: img_size {img_size} is not divisible by patch_size {patch_size}.")
@@ -60,7 +64,7 @@ class Tost(VisionParts, nn.Module):
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dim
         self.num_prefix_tokens = 1
         self.grad_checkpointing = False
-        self._set_pool(global_pool)
+        self.global_pool = _checked_pool(global_pool)
         self.settings = {ours: given[theirs] for ours, theirs in _NAMES.items()}
         with contextlib.nullcontext() if device is None else torch.device(device):
             self.make_parts(self.settings)
@@ -69,39 +73,17 @@ class Tost(VisionParts, nn.Module):
         self.apply(draw_vision_weights)
         self.to(dtype=dtype)
 
-    def _set_pool(self, global_pool):
-        if global_pool not in ("", "avg", "token"):
-            raise ValueError(f"Tost: global_pool must be 'token', 'avg' or '', but is {global_pool!r}.")
-        self.global_pool = global_pool
-
     @torch.jit.ignore
     def no_weight_decay(self):
         return {"cls_token", "registers"}
 
     @torch.jit.ignore
     def group_matcher(self, coarse=False):
-        return dict(
-            stem=r"^cls_token|registers|pos_embeder|patch_embed",
-            blocks=r"^blocks\.(\d+)",
-            cls_attn_blocks=[(r"^cls_attn_blocks\.(\d+)", None), (r"^norm", (99999,))],
-        )
-
-    @torch.jit.ignore
-    def set_grad_checkpointing(self, enable=True):
-        self.grad_checkpointing = enable
-
-    @torch.jit.ignore
-    def get_classifier(self) -> nn.Module:
-        return self.head
+        return {**super().group_matcher(coarse), "stem": r"^cls_token|registers|pos_embeder|patch_embed"}
 
     def reset_classifier(self, num_classes: int, global_pool: Optional[str] = None):
-        if global_pool is not None:
-            self._set_pool(global_pool)
-        self.num_classes = num_classes
-        like = {"device": self.cls_token.device, "dtype": self.cls_token.dtype} if self.cls_token is not None else {}
-        self.head = nn.Linear(self.num_features, num_classes, **like) if num_classes > 0 else nn.Identity()
+        super().reset_classifier(num_classes, global_pool and _checked_pool(global_pool))
         self.head.apply(draw_vision_weights)
-        self.head.train(self.training)
 
     def forward_intermediates(
         self,
@@ -127,27 +109,8 @@ class Tost(VisionParts, nn.Module):
             return found
         return self._finish(x[:, :patches]), found
 
-    def prune_intermediate_layers(
-        self,
-        indices: Union[int, List[int]] = 1,
-        prune_norm: bool = False,
-        prune_head: bool = True,
-    ):
-        wanted, last = feature_take_indices(len(self.blocks), indices)
-        self.blocks = self.blocks[: last + 1]
-        if prune_norm:
-            self.norm = nn.Identity()
-        if prune_head:
-            self.reset_classifier(0, "")
-            self.cls_attn_blocks = None
-            self.cls_token = None
-            self.num_prefix_tokens = 0
-        return wanted
-
     def _finish(self, patches):
-        if self.cls_attn_blocks is not None:
-            patches = self.attend_class(patches, self.grad_checkpointing)
-        return self.norm(patches)
+        return self.norm(patches if self.cls_attn_blocks is None else self.forward_cls(patches))
 
     def forward_features(self, x):
         """[B, 1 + N, C]: the class token and the patches."""
@@ -155,59 +118,29 @@ class Tost(VisionParts, nn.Module):
         x, _ = self.run(self.blocks, x, self.grad_checkpointing)
         return self._finish(x[:, : rows * columns])
 
-    def forward_head(self, x, pre_logits: bool = False):
-        if self.global_pool:
-            x = x[:, self.num_prefix_tokens :].mean(1) if self.global_pool == "avg" else x[:, 0]
-        x = self.head_drop(x)
-        return x if pre_logits else self.head(x)
 
-    def forward(self, x):
-        return self.forward_head(self.forward_features(x))
+def _checked_pool(global_pool):
+    need(global_pool in ("", "avg", "token"), f"Tost: global_pool must be 'token', 'avg' or '', but is {global_pool!r}.")
+    return global_pool
 
 
-def _cfg(side=224, classes=1000):
-    return {
-        "url": "",
-        "num_classes": classes,
-        "input_size": (3, side, side),
-        "pool_size": None,
-        "crop_pct": 1.0,
-        "interpolation": "bicubic",
-        "fixed_input_size": False,
-        "mean": IMAGENET_DEFAULT_MEAN,
-        "std": IMAGENET_DEFAULT_STD,
-        "first_conv": "patch_embed.proj.0.0",
-        "classifier": "head",
-        "license": "mit",
-        "paper_ids": "arXiv:2412.17810",
-        "paper_name": "Token Statistics Transformer: Linear-Time Attention via Variational Rate Reduction",
-    }
+def _cfg(config, prepare, **more):
+    cfg = {**_files.timm_cfg(config, prepare), **more}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in cfg.items()}
 
 
-_models = {
-    name: (
-        _cfg(preset["image_size"], preset["classes"]),
-        {theirs: preset[ours] for ours, theirs in _NAMES.items() if ours in preset},
-    )
-    for name, preset in _files.PRESETS.items()
-    if preset["mixer"] == "tssa"
-}
-default_cfgs = generate_default_cfgs({name: cfg for name, (cfg, _) in _models.items()})
+_presets = {name: preset for name, preset in _files.PRESETS.items() if preset["mixer"] == "tssa"}
+default_cfgs = generate_default_cfgs(
+    {name: _cfg(p, _files.imagenet_preprocess(p["image_size"], 3)) for name, p in _presets.items()}
+)
 
 
-def _build(name, pretrained=False, **kwargs):
-    return build_model_with_cfg(
-        Tost,
-        name,
-        pretrained,
-        feature_cfg=dict(out_indices=kwargs.pop("out_indices", 3), feature_cls="getter"),
-        **kwargs,
-    )
+def _register(name, preset):
+    args = {theirs: preset[ours] for ours, theirs in _NAMES.items() if ours in preset}
 
-
-def _register(name, args):
-    def make(pretrained=False, **kwargs):
-        return _build(name, pretrained, **{**args, **kwargs})
+    def make(pretrained=False, out_indices=3, **kwargs):
+        features = dict(out_indices=out_indices, feature_cls="getter")
+        return build_model_with_cfg(Tost, name, pretrained, feature_cfg=features, **{**args, **kwargs})
 
     make.__name__ = name
     make.__module__ = __name__
@@ -215,8 +148,8 @@ def _register(name, args):
     globals()[name] = register_model(make)
 
 
-for _name, (_, _args) in _models.items():
-    _register(_name, _args)
+for _name, _preset in _presets.items():
+    _register(_name, _preset)
 
 
 def load(path):
@@ -228,15 +161,10 @@ def load(path):
     file = _files.read(path, "vision")
     config, where = file.config, f"'{path}'"
     classes, prepare = _files.classes_of(file, where), _files.preprocess_of(file, where)
-    cfg = {
-        **_cfg(prepare["size"], config["classes"]),
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in _files.timm_cfg(config, prepare).items()},
-        "architecture": config["name"],
-        "label_names": tuple(classes),
-    }
+    cfg = _cfg(config, prepare, architecture=config["name"], label_names=classes)
+    given = {theirs: config[ours] for ours, theirs in _NAMES.items()}
 
     def make():
-        given = {theirs: config[ours] for ours, theirs in _NAMES.items()}
         return build_model_with_cfg(Tost, config["name"], False, pretrained_cfg=cfg, **given)
 
     return _files.build_and_load(make, file, where)
@@ -244,42 +172,29 @@ def load(path):
 
 def save(model, path, classes=None):
     """Writes a model file of the program, `path` ending in .safetensors; `classes`: their names, by label."""
-    if not isinstance(model, Tost):
-        raise TypeError(f"tost.vision.save: the model must be a tost.vision.Tost, but is {type(model).__name__}.")
-    if model.global_pool != "token" or model.num_classes < 1 or model.cls_attn_blocks is None:
-        raise ValueError(
-            "tost.vision.save: the program's models pool the class token and have a classifier; this has not."
-        )
-    if model.img_size[0] != model.img_size[1]:
-        raise ValueError(
-            f"tost.vision.save: the program's models have square pictures, but img_size is {model.img_size}."
-        )
-    cfg = model.pretrained_cfg
+    where = "tost.vision.save"
+    need(isinstance(model, Tost), f"{where}: the model must be a tost.vision.Tost, but is {type(model).__name__}.", TypeError)
+    need(model.global_pool == "token" and model.num_classes > 0 and model.cls_attn_blocks is not None,
+         f"{where}: the program's models pool the class token and have a classifier; this has not.")
+    need(model.img_size[0] == model.img_size[1],
+         f"{where}: the program's models have square pictures, but img_size is {model.img_size}.")
+    cfg, count = model.pretrained_cfg, model.num_classes
     if classes is None:
         classes = cfg.get("label_names") or ()
-        classes = classes if len(classes) == model.num_classes else [str(k) for k in range(model.num_classes)]
-    if len(classes) != model.num_classes:
-        raise ValueError(f"tost.vision.save: {len(classes)} class names for a model of {model.num_classes} classes.")
+        classes = classes if len(classes) == count else [str(k) for k in range(count)]
+    need(len(classes) == count, f"{where}: {len(classes)} class names for a model of {count} classes.")
     side, channels = model.img_size[0], model.in_chans
-    prepare = {
-        "size": side,
-        "channels": channels,
-        "resize": "squeeze" if cfg.get("crop_mode") == "squash" else "crop",
-        "crop_ratio": cfg["crop_pct"],
-        "interpolation": cfg["interpolation"],
-        "mean": list(cfg["mean"]),
-        "std": list(cfg["std"]),
-    }
-    if len(prepare["mean"]) != channels:
-        prepare = _files.imagenet_preprocess(side, channels)
-    config = {
-        "name": cfg.get("architecture") or "custom",
-        "architecture": "transformer",
-        "mixer": "tssa",
-        **model.settings,
-        "image_size": side,
-        "classes": model.num_classes,
-    }
-    config = _files.check_config("vision", config, "tost.vision.save")
+    prepare = _files.imagenet_preprocess(side, channels)
+    if len(cfg["mean"]) == channels:
+        prepare.update(
+            resize="squeeze" if cfg.get("crop_mode") == "squash" else "crop",
+            crop_ratio=cfg["crop_pct"],
+            interpolation=cfg["interpolation"],
+            mean=list(cfg["mean"]),
+            std=list(cfg["std"]),
+        )
+    name = cfg.get("architecture") or "custom"
+    config = {**model.settings, "name": name, "architecture": "transformer", "mixer": "tssa", "image_size": side, "classes": count}
+    config = _files.check_config("vision", config, where)
     metadata = _files.describe("vision", config, classes=list(classes), preprocess=prepare)
     _files.save(path, model.state_dict(), metadata)

@@ -73,9 +73,9 @@ def test_torch_reads_it_without_running_anything(tmp_path):
         data = torch.load(tmp_path / "m.pth", weights_only=True)
     assert data["args"].model == "tost_nano_p4" and data["args"].input_size == 32
     assert type(data["model"]).__name__ == "OrderedDict"
-    convert.convert(model("language-tssa"), tmp_path / "t.pt", dtype="bfloat16", prefix="_orig_mod.")
+    convert.convert(model("language-tssa"), tmp_path / "t.pt", dtype="bfloat16")
     data = torch.load(tmp_path / "t.pt", weights_only=True)
-    table, head = (data["model"][f"_orig_mod.{name}.weight"] for name in ("transformer.wte", "lm_head"))
+    table, head = (data["model"][f"{name}.weight"] for name in ("transformer.wte", "lm_head"))
     assert table.dtype == torch.bfloat16 and head.untyped_storage().data_ptr() == table.untyped_storage().data_ptr()
     assert data["model_args"]["n_head"] == 2 and data["model_args"]["bias"] is False
 

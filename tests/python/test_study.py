@@ -101,6 +101,7 @@ def test_statistics():
     assert mean_spread([]).n == 0 and mean_spread([2.0]).mean == 2 and tables.plain(mean_spread([2.0]))["spread"] is None
     found = mean_spread([1.0, 2.0, 4.0])
     assert found.mean == pytest.approx(7 / 3) and found.spread == pytest.approx((7 / 3) ** 0.5)
+    assert tables.plain(mean_spread([1.0, float("nan")])) == {"n": 2, "mean": None, "spread": None}  # of a run that diverged
     difference = paired_difference({0: 1.0, 1: 2.0, 2: 9.0}, {0: 0.5, 1: 1.0})
     assert (difference.n, difference.mean) == (2, 0.75)
 

@@ -13,10 +13,10 @@ sys.path.insert(0, str(ROOT / "python"))
 from tost import tasks  # noqa: E402
 from tost.tasks import files  # noqa: E402
 from tost.tasks.__main__ import main  # noqa: E402
-from tost.tasks.pathfinder import Artist  # noqa: E402
 from tost.tasks.recall import Case, begin_of_sentence  # noqa: E402
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(ROOT / "studies")]
+from pathfinder import Artist  # noqa: E402
 from task_rules import check  # noqa: E402
 
 CASES = {"recall": [Case(64, 8), Case(16, 4)], "needle": [Case(256), Case(128, depth=0.0), Case(300, depth=1.0)],
@@ -30,7 +30,6 @@ CASES = {"recall": [Case(64, 8), Case(16, 4)], "needle": [Case(256), Case(128, d
 def test_samples_keep_the_rules(name, split):
     task = tasks.TASKS[name]()
     for case in CASES[name]:
-        task.check(case)
         drawn = tasks.draw(task, [case], split, 15, 3)
         for tokens, targets in zip(drawn["tokens"], drawn["targets"]):
             check(name, task, case, split == "train", tokens.astype(int), targets.astype(int))
@@ -107,7 +106,8 @@ def test_refusals(tmp_path, capsys):
                              (["parity", "--train", "0"], "at least 1"), (["needle", "--lengths", "20"], "too short"),
                              (["recall", "--lengths", "16,32", "--pairs", "1,2,3"], "as many of both"),
                              (["pathfinder", "--side", "33"], "not 33"), (["pathfinder", "--contour-length", "2"], "not 2"),
-                             (["recall", "--lengths", "10000k"], "more than a file")):
+                             (["recall", "--lengths", "10000k"], "more than a file"),
+                             (["recall", "--lengths", "64,x"], "lengths must be"), (["needle", "--depths", "0,2"], "depths must be")):
         assert main(arguments + ["--out", str(tmp_path / "x")]) == 2, arguments
         assert words in capsys.readouterr().err, arguments
     assert not list(tmp_path.iterdir())
@@ -126,3 +126,9 @@ def test_pathfinder(tmp_path):
     data = (tmp_path / "p" / "train-images-idx3-ubyte").read_bytes()
     assert len(data) == 16 + 4 * 1024 and data[:8] == bytes([0, 0, 8, 3, 0, 0, 0, 4])
     assert len((tmp_path / "p" / "t10k-labels-idx1-ubyte").read_bytes()) == 8 + 2
+
+
+def test_only_a_checkout_draws_pathfinder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tasks, "STUDIES", tmp_path)
+    assert main(["pathfinder", "--out", str(tmp_path / "p")]) == 2
+    assert "only a checkout" in capsys.readouterr().err and not list(tmp_path.iterdir())

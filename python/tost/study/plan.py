@@ -1,5 +1,6 @@
 """Turns a study into the list of its training runs."""
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -54,22 +55,18 @@ def without_equal(study: Fields) -> Tuple[Fields, List[str]]:
 
 def tuning_runs(study: Fields) -> List[PlannedRun]:
     tune, runs = study.tune, []
-    for task in study.tasks:
-        for variant in study.variants:
-            for value in tune.values:
-                folder = f"tune/{variant.name}/{tune.key}-{json.dumps(value)}".replace('"', "")
-                runs.append(_run(study, task, variant, tune.seed, folder, setting(tune.key, value), value))
+    for task, variant, value in itertools.product(study.tasks, study.variants, tune.values):
+        folder = f"tune/{variant.name}/{tune.key}-{json.dumps(value)}".replace('"', "")
+        runs.append(_run(study, task, variant, tune.seed, folder, setting(tune.key, value), value))
     return runs
 
 
 def reported_runs(study: Fields, chosen: Dict[Tuple[str, str], Any]) -> List[PlannedRun]:
     """`chosen`: by task and variant, where a setting was tuned. Those without a choice are left out."""
     runs = []
-    for task in study.tasks:
-        for variant in study.variants:
-            place = task.name, variant.name
-            if study.tune and place not in chosen:
-                continue
+    for task, variant in itertools.product(study.tasks, study.variants):
+        place = task.name, variant.name
+        if not study.tune or place in chosen:
             over = setting(study.tune.key, chosen[place]) if study.tune else {}
             runs += [_run(study, task, variant, seed, f"runs/{variant.name}/seed-{seed}", over) for seed in study.seeds]
     need(len(runs) <= MOST_RUNS, f"The study has more than {MOST_RUNS} runs; make it smaller.")

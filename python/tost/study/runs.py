@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from typing import Any, Dict, List, Optional
 
 from .._write import write_atomic
 from .plan import PlannedRun
-from .spec import Fields, StudyError, merge, need
+from .spec import Fields, StudyError, need
 from .summary import CASE
 
 try:
@@ -55,8 +54,7 @@ def read_record(folder: Path) -> Optional[Dict[str, Any]]:
         return None
     except (OSError, ValueError) as error:
         raise StudyError(f"'{path}' cannot be read ({error}); move it and its folder away to train the run again.", 1) from None
-    whole = isinstance(record, dict) and set(EMPTY) <= set(record) and isinstance(record["pretrain"], (dict, type(None)))
-    if not whole or not all(isinstance(record[k], type(v)) for k, v in EMPTY.items() if isinstance(v, (str, dict))):
+    if not isinstance(record, dict) or not set(EMPTY) <= set(record):
         raise StudyError(f"'{path}' is not a record of a study's run; move it and its folder away to train the run again.", 1)
     return record
 
@@ -66,9 +64,8 @@ def write_record(folder: Path, record: Dict[str, Any]) -> None:
     write_atomic(record_path(folder), [(json.dumps(record, indent=2, allow_nan=False) + "\n").encode()])
 
 
-def difference(there: Any, now: Any, before: str = "") -> str:
+def difference(there: Dict[str, Any], now: Dict[str, Any], before: str = "") -> str:
     """"lr is 0.003 there and 0.001 now"."""
-    there, now = there or {}, now or {}
     key = next(key for key in sorted(set(there) | set(now)) if there.get(key) != now.get(key))
     a, b = there.get(key), now.get(key)
     if isinstance(a, dict) and isinstance(b, dict):
@@ -87,14 +84,12 @@ def choose_action(folder: Path, run: PlannedRun, rule: Dict[str, Any], overwrite
     if record is None:
         return "train"
     failed = record["state"] == "failed"
-    if record["settings"] != run.settings or record["pretrain"] != run.pretrain:
-        if overwrite or failed:
-            return "train again"
-        same = record["settings"] == run.settings
-        what = difference(record["pretrain"], run.pretrain, "pretrain: ") if same else \
-            difference(record["settings"], run.settings)
-        raise StudyError(f"The run in '{folder}' was made with other settings ({what}); train it again with --overwrite, "
-                         "or choose another --out.")
+    there, now = ({**settings, "pretrain": first} for settings, first in (
+        (record["settings"], record["pretrain"]), (run.settings, run.pretrain)))
+    if there != now:
+        need(overwrite or failed, f"The run in '{folder}' was made with other settings ({difference(there, now)}); train it "
+                                  "again with --overwrite, or choose another --out.")
+        return "train again"
     if (failed and overwrite) or record["state"] == "replacing":  # killed while the old run may still have been there
         return "train again"
     if failed or record["state"] == "started":
@@ -328,18 +323,13 @@ def rule_of(check: Dict[str, Any], split: str, corrupted: Optional[Fields]) -> D
     return {"kind": check["kind"], "metric": check["metric"], "scored": check["scored"], "rule": rule}
 
 
-def _show_time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> Dict[str, Any]:
     """Does the runs, `jobs` at a time; counts of failed ones, and whether the user stopped it."""
     result = {"failed": 0, "interrupted": False}
-    begin, lock, finished = time.monotonic(), threading.Lock(), 0
+    lock, finished = threading.Lock(), 0
 
     def one(run: PlannedRun) -> None:
         nonlocal finished
-        start = time.monotonic()
         try:
             record = runner.run(run)
         except Interrupted:
@@ -348,14 +338,11 @@ def run_all(runner: Runner, runs: List[PlannedRun], jobs: int, quiet: bool) -> D
         with lock:
             finished += 1
             result["failed"] += bool(record["error"])
-            now = time.monotonic()
-            left = (now - begin) / finished * (len(runs) - finished)
             score = record["scores"].get(record["metric"])
             words = f"failed: {record['error']}" if record["error"] else \
                 f"{record['metric']} {'not finite' if score is None else format(score, '.4f')}"
             if not quiet:
-                print(f"[{finished}/{len(runs)}] {run.label()}: {words}, {_show_time(now - start)}"
-                      + (f", about {_show_time(left)} left" if finished < len(runs) else ""), file=sys.stderr, flush=True)
+                print(f"[{finished}/{len(runs)}] {run.label()}: {words}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         for future in [pool.submit(one, run) for run in runs]:

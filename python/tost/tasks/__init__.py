@@ -1,14 +1,14 @@
-"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy (pathfinder: Pillow too), and no torch.
+"""Synthetic tasks as files: `python -m tost.tasks NAME --out FOLDER`. Needs numpy, and no torch.
 
 A task of tokens is a folder of train, validation and test.safetensors: `tokens` [n, T], `targets` [n, T] (the token that
 is asked for at this place, -1: none) and `group` [n], with the vocabulary's size and the names of the groups as metadata.
-Pathfinder is a folder of pictures, as Fashion-MNIST is (idx files).
+Pathfinder is a folder of pictures, as Fashion-MNIST is (idx files). A checkout draws it; that needs Pillow.
 """
 
 import json
-import multiprocessing
+import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 
@@ -23,6 +23,7 @@ LENGTHS = {"recall": [64], "needle": [128, 256, 512, 1024], "copying": [64], "pa
            "s3": [8, 16, 32, 64], "selective-copying": [256], "memorization": [32], "compression": [32]}
 SPLITS = ["train", "validation", "test"]
 MOST_BYTES = 1 << 36  # of one file
+STUDIES = Path(__file__).resolve().parents[3] / "studies"
 PATHFINDER = {"side": 32, "contour_length": 14}
 DEFAULTS = {"seed": 0, "train": 20_000, "validation": 256, "test": 256}
 
@@ -33,6 +34,11 @@ def names() -> List[str]:
 
 def cases_of(name: str, lengths: Optional[List[int]], pairs: Optional[List[int]], depths: Optional[List[float]]) -> List[Case]:
     """One number of pairs goes with all lengths, or there are as many of both; every depth goes with every length."""
+    for key, values in (("lengths", lengths), ("pairs", pairs)):
+        if any(type(value) is not int or value < 1 for value in values or []):
+            raise ValueError(f"{key} must be integers of at least 1, such as 64,128 or 1k,16k.")
+    if any(type(depth) not in (int, float) or not 0 <= depth <= 1 for depth in depths or []):
+        raise ValueError("depths must be numbers from 0 (begin of the haystack) to 1 (end), such as 0,0.5,1.")
     lengths = lengths or LENGTHS.get(name, [128])
     if not TASKS[name].has_pairs:
         if pairs:
@@ -56,8 +62,8 @@ def draw(task: Task, cases: List[Case], split: str, count: int, seed: int) -> Di
     token_type = np.uint8 if task.vocabulary <= 256 or task.tokenizer else np.int32
     tokens = np.zeros((rows, longest), token_type)
     targets = np.full((rows, longest), -1, np.int16 if task.vocabulary < 1 << 15 else np.int32)
-    for number, case in enumerate(cases):
-        for i in range(count):
+    for i in range(count):  # a case that cannot be made is refused at its first sample
+        for number, case in enumerate(cases):
             random = np.random.default_rng([seed, SPLITS.index(split), case.length, case.pairs, i])
             sample = task.sample(case, split == "train", random)
             row = number * count + i
@@ -65,25 +71,13 @@ def draw(task: Task, cases: List[Case], split: str, count: int, seed: int) -> Di
     return {"tokens": tokens, "targets": targets, "group": np.repeat(np.arange(len(cases), dtype=np.int32), count)}
 
 
-def _picture(arguments) -> Tuple[np.ndarray, int]:
-    artist, *seed = arguments
-    return artist.draw(np.random.default_rng(seed))[:2]
+def _draw_pathfinder(part: Path, options: Dict[str, Any], jobs: int) -> None:
+    if not (STUDIES / "pathfinder.py").is_file():
+        raise ValueError("Pathfinder is drawn by studies/pathfinder.py, which only a checkout of tost has.")
+    sys.path.insert(0, str(STUDIES))
+    import pathfinder
 
-
-def _make_pathfinder(part: Path, sizes: Dict[str, int], jobs: int) -> None:
-    from .pathfinder import Artist  # Pillow, which other tasks do without
-
-    artist = Artist(sizes["side"], sizes["contour_length"])
-    # The picture readers hold the validation split out of the training pictures.
-    for split, name in (("train", "train"), ("test", "t10k")):
-        arguments = [(artist, sizes["seed"], SPLITS.index(split), i) for i in range(sizes[split])]
-        if jobs > 1:
-            with multiprocessing.Pool(jobs) as pool:
-                pictures = pool.map(_picture, arguments, chunksize=64)
-        else:
-            pictures = list(map(_picture, arguments))
-        files.write_idx(part / f"{name}-images-idx3-ubyte", np.stack([image for image, _ in pictures]))
-        files.write_idx(part / f"{name}-labels-idx1-ubyte", np.array([label for _, label in pictures]))
+    pathfinder.write(part, options, jobs)
 
 
 def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
@@ -107,12 +101,10 @@ def make(out: Any, options: Dict[str, Any], jobs: int = 1) -> None:
             raise ValueError(f"{key} is {json.dumps(value)}; it must be an integer of at least {int(key != 'seed')}.")
     if name == "pathfinder":
         made = {"task": name, **common, **own, **given}
-        files.write_folder(Path(out), made, lambda part: _make_pathfinder(part, made, jobs))
+        files.write_folder(Path(out), made, lambda part: _draw_pathfinder(part, made, jobs))
         return
     cases = cases_of(name, *(given.pop(key, None) for key in cases))
     task = TASKS[name](**given)
-    for case in cases:
-        task.check(case)
     groups = [case.name for case in cases]
     metadata = {"task": name, "vocabulary": str(task.vocabulary), "groups": json.dumps(groups),
                 "restores": json.dumps(task.restores), "tokenizer": task.tokenizer}

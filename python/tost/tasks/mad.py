@@ -13,26 +13,14 @@ NOISE = 16  # the last tokens of the noisy task
 MOST = 3  # tokens of a fuzzy key or value
 
 
-class _Tokens:
-    """Tokens in their order, and which of them the score asks for."""
-
-    def __init__(self) -> None:
-        self.ids: List[int] = []
-        self.asked: List[bool] = []
-
-    def add(self, ids, asked: bool = False) -> None:
-        self.ids += [int(i) for i in ids]
-        self.asked += [asked] * len(ids)
-
-    def sample(self, length: int, training: bool, padding: int) -> Sample:
-        """Each answer is asked for at the token before it; padding on the left."""
-        tokens, targets = np.full(length, padding, np.int64), np.full(length, -1, np.int64)
-        missing = length - len(self.ids)
-        tokens[missing:] = self.ids
-        for i in range(len(self.ids) - 1):
-            if training or self.asked[i + 1]:
-                targets[missing + i] = self.ids[i + 1]
-        return tokens, targets
+def _sample(read: List[Tuple[int, bool]], case: Case, training: bool, padding: int) -> Sample:
+    """Of tokens, each with whether the score asks for it, which it does at the token before; padding on the left."""
+    tokens, targets = blank(case, padding)
+    for i, (token, asked) in enumerate(read, case.length - len(read)):
+        tokens[i] = token
+        if (training or asked) and i > case.length - len(read):
+            targets[i - 1] = token
+    return tokens, targets
 
 
 class InContextRecall(Task):
@@ -43,28 +31,25 @@ class InContextRecall(Task):
     noise = 0.0
     noise_vocab = 0
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= self.least_vocab, f"vocab is {self.vocab}; the task needs at least {self.least_vocab} tokens.")
         need(0 <= self.noise < 1, f"noise is {self.noise}; it must be at least 0 and below 1.")
         check_length(case, 4, "a pair with a query", even=True)
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         symbols = self.vocab - self.noise_vocab
         pairs, keys = case.length // 2, symbols // 2
         known: Dict[int, int] = {}
         kept = int(random.integers(pairs - 1))  # is never noise
-        tokens = _Tokens()
+        tokens: List[Tuple[int, bool]] = []
         for i in range(pairs):
             last = i + 1 == pairs
             if not last and i != kept and random.random() < self.noise:
-                tokens.add(symbols + random.integers(self.noise_vocab, size=2))
+                tokens += [(symbols + i, False) for i in random.integers(self.noise_vocab, size=2)]
                 continue
             key = list(known)[int(random.integers(len(known)))] if last else int(random.integers(keys))
             asked = key in known
             value = known.setdefault(key, int(random.integers(keys, symbols)))
-            tokens.add([key])
-            tokens.add([value], asked)
-        return tokens.sample(case.length, training, 0)
+            tokens += [(key, False), (value, asked)]
+        return _sample(tokens, case, training, 0)
 
 
 class NoisyRecall(InContextRecall):
@@ -80,16 +65,14 @@ class FuzzyRecall(Task):
 
     defaults = {"vocab": 16}
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 2 * MOST + 2, f"vocab is {self.vocab}; the task needs at least {2 * MOST + 2} tokens.")
         check_length(case, 8 * MOST, "a key and a value of three tokens, twice,")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         symbols = self.vocab - 1
         keys = symbols // 2
         known: Dict[Tuple[int, ...], Tuple[int, ...]] = {}
         read = set()
-        tokens = _Tokens()
+        tokens: List[Tuple[int, bool]] = []
 
         def draw_key() -> Tuple[int, ...]:
             count = 1 + int(random.integers(MOST)) if training else MOST
@@ -102,18 +85,17 @@ class FuzzyRecall(Task):
             return known[key]
 
         def add_pair(key: Tuple[int, ...]) -> None:
-            tokens.add(key)
-            tokens.add(value_of(key), key in read)
+            tokens.extend([(i, False) for i in key] + [(i, key in read) for i in value_of(key)])
             read.add(key)
 
         # The pair that is asked for at the end stands before, at a random place at the latest.
         asked = draw_key()
         room = case.length - len(asked) - len(value_of(asked)) - 2 * MOST
         after = int(random.integers(room - 2 * MOST + 1))
-        while len(tokens.ids) < room:
-            add_pair(asked if asked not in read and len(tokens.ids) >= after else draw_key())
+        while len(tokens) < room:
+            add_pair(asked if asked not in read and len(tokens) >= after else draw_key())
         add_pair(asked)
-        return tokens.sample(case.length, training, symbols)
+        return _sample(tokens, case, training, symbols)
 
 
 class SelectiveCopying(Task):
@@ -122,12 +104,10 @@ class SelectiveCopying(Task):
     defaults = {"vocab": 16}
     has_pairs = True
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 3, f"vocab is {self.vocab}; the task needs at least 3 tokens.")
         need(case.pairs >= 1, f"There must be at least 1 symbol, not {case.pairs}.")
         check_length(case, 2 * case.pairs + 1, f"copying {case.pairs} symbols")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         count, sign = case.pairs, case.length - case.pairs - 1
         tokens, targets = blank(case, self.vocab - 2)
         before = np.bincount(random.integers(count, size=sign - count), minlength=count)  # blanks before each symbol
@@ -149,11 +129,9 @@ class Memorization(Task):
         keys = symbols // 2
         self.values = keys + np.random.default_rng(12345).permutation(symbols - keys)[:keys]
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 3, f"vocab is {self.vocab}; the task needs at least 3 tokens.")
         check_length(case, 2, "a key with its sign", even=True)
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         tokens, targets = blank(case, self.vocab - 1)
         keys = random.integers(len(self.values), size=case.length // 2)
         tokens[0::2], targets[1::2] = keys, self.values[keys]
@@ -166,11 +144,9 @@ class Compression(Task):
     defaults = {"vocab": 16}
     restores = True
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 3, f"vocab is {self.vocab}; the task needs at least 3 tokens.")
         check_length(case, 2, "a token with the sign")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         tokens, _ = blank(case, self.vocab - 1)
         tokens[:-1] = random.integers(self.vocab - 1, size=case.length - 1)
         return tokens, tokens.copy()

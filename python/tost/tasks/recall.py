@@ -31,7 +31,7 @@ class Case:
 
 
 class Task:
-    """Draws samples; `check` raises ValueError with what would fit for a case that cannot be made."""
+    """Draws samples by sample(), or raises ValueError with what would fit for a case that cannot be made."""
 
     defaults: Dict[str, Any] = {}
     has_pairs = False
@@ -44,12 +44,6 @@ class Task:
     @property
     def vocabulary(self) -> int:
         return self.vocab
-
-    def check(self, case: Case) -> None:
-        raise NotImplementedError
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
-        raise NotImplementedError
 
 
 def need(condition: bool, message: str) -> None:
@@ -72,7 +66,7 @@ class Recall(Task):
     defaults = {"vocab": 256, "power": 0.01, "filler": "random"}
     has_pairs = True
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab >= 4, f"vocab is {self.vocab}; associative recall needs at least 4 tokens.")
         need(0 < self.power <= 16, f"power is {self.power}; it must be above 0 and at most 16.")
         need(self.filler in ("random", "zeros"), f"filler is {self.filler}; it must be random or zeros.")
@@ -81,8 +75,6 @@ class Recall(Task):
         need(case.pairs <= most, f"A vocabulary of {self.vocab} has {most} keys and cannot make {case.pairs} pairs; raise "
                                  f"vocab to at least {2 * (case.pairs + 1)}.")
         check_length(case, 4 * case.pairs, f"{case.pairs} pairs with a query each", even=True)
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         half, context = self.vocab // 2, 2 * case.pairs
         tokens, targets = blank(case)
         keys = 1 + random.permutation(half - 1)[:case.pairs]
@@ -103,15 +95,13 @@ class Copying(Task):
 
     defaults = {"vocab": 64, "gap": 0}
 
-    def check(self, case: Case) -> None:
+    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         need(self.vocab > FIRST_SYMBOL, f"vocab is {self.vocab}; copying needs at least 3 tokens, two of which are the "
                                         "blank and the sign to repeat.")
         need(self.gap >= 0, f"gap is {self.gap}; it must be at least 0.")
         check_length(case, self.gap + 2, f"copying over a gap of {self.gap}")
         need((case.length - self.gap) % 2 == 0, f"A length of {case.length} less a gap of {self.gap} is odd; a string and "
                                                 "its copy take an even number.")
-
-    def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
         count = (case.length - self.gap) // 2
         sign = count + self.gap
         tokens, targets = blank(case, BLANK)
@@ -137,10 +127,8 @@ class State(Task):
     def vocabulary(self) -> int:
         return len(self.products)
 
-    def check(self, case: Case) -> None:
-        check_length(case, 1, "a word of group elements")
-
     def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
+        check_length(case, 1, "a word of group elements")
         tokens, targets = blank(case)
         tokens[:] = random.integers(self.vocabulary, size=case.length)
         state = 0
@@ -178,19 +166,6 @@ class Needle(Task):
             with open(self.haystack, "rb") as file:
                 self.text = file.read()
 
-    def check(self, case: Case) -> None:
-        need(0 <= self.distractors < len(KEYS), f"distractors is {self.distractors}; it must be 0 to {len(KEYS) - 1}.")
-        need(1 <= self.questions <= self.distractors + 1, f"questions is {self.questions} but there are "
-             f"{self.distractors + 1} needles to ask for (distractors + 1).")
-        need(case.depth == -1 or 0 <= case.depth <= 1, f"A depth of {case.depth} is impossible; it is a share of the "
-             "haystack, 0 (begin) to 1 (end).")
-        longest = "x" * max(map(len, KEYS))
-        frame = (self.distractors + 1) * len(sentence(longest, "0" * DIGITS)) \
-            + self.questions * len(question(longest, "0" * DIGITS)) - 1
-        check_length(case, frame, f"needles ({self.distractors + 1}) with questions ({self.questions})")
-        need(not self.haystack or len(self.text) >= case.length, f"'{self.haystack}' has {len(self.text)} bytes, too few "
-             f"for a haystack of {case.length}; give a longer text or shorter lengths.")
-
     def _hay(self, length: int, random: np.random.Generator) -> bytes:
         if self.haystack:
             begin = int(random.integers(len(self.text) - length + 1))
@@ -205,6 +180,15 @@ class Needle(Task):
         return "".join(parts).encode()[:length]
 
     def sample(self, case: Case, training: bool, random: np.random.Generator) -> Sample:
+        need(0 <= self.distractors < len(KEYS), f"distractors is {self.distractors}; it must be 0 to {len(KEYS) - 1}.")
+        need(1 <= self.questions <= self.distractors + 1, f"questions is {self.questions} but there are "
+             f"{self.distractors + 1} needles to ask for (distractors + 1).")
+        longest = "x" * max(map(len, KEYS))
+        frame = (self.distractors + 1) * len(sentence(longest, "0" * DIGITS)) \
+            + self.questions * len(question(longest, "0" * DIGITS)) - 1
+        check_length(case, frame, f"needles ({self.distractors + 1}) with questions ({self.questions})")
+        need(not self.haystack or len(self.text) >= case.length, f"'{self.haystack}' has {len(self.text)} bytes, too few "
+             f"for a haystack of {case.length}; give a longer text or shorter lengths.")
         names = [KEYS[int(i)] for i in random.permutation(len(KEYS))[:self.distractors + 1]]
         needles = [(name, "".join(map(str, random.integers(10, size=DIGITS)))) for name in names]
         depth = random.random()

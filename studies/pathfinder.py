@@ -1,4 +1,4 @@
-"""Pathfinder (arXiv 1805.08315): two discs, dashed contours, and whether one contour joins the discs.
+"""Pathfinder (arXiv 1805.08315): two discs, dashed contours, and whether one contour joins the discs. For tost.tasks.
 
 Sizes and contrasts are those of the Long Range Arena; the pictures follow the description and parameters of the reference
 generator, whose rounding decides the look at 32 pixels. Dashes and discs are small pictures (stamps): a dash starts at a
@@ -6,10 +6,14 @@ whole pixel and points to one of few directions.
 """
 
 import math
-from typing import List, NamedTuple, Optional, Tuple
+import multiprocessing
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from PIL import Image, ImageDraw
+
+from tost.tasks import SPLITS, files
 
 FINE = 2  # fine pixels a pixel: the antialiasing of every official size
 FAR = 1000  # added before rounding: a place that is a rounding error off an integer becomes that integer
@@ -310,3 +314,23 @@ class Artist:
             return scene.image(), label, discs
         raise ValueError(f"Two contours of {self.contour_length} dashes found no room on {self.side} x {self.side} "
                          "pixels; ask for shorter ones.")
+
+
+def _picture(arguments) -> Tuple[np.ndarray, int]:
+    artist, *seed = arguments
+    return artist.draw(np.random.default_rng(seed))[:2]
+
+
+def write(folder: Path, options: Dict[str, Any], jobs: int) -> None:
+    """Writes pictures and labels as idx files, by `jobs` processes. Options: side, contour_length, seed, train, test."""
+    artist = Artist(options["side"], options["contour_length"])
+    # The picture readers hold the validation split out of the training pictures.
+    for split, name in (("train", "train"), ("test", "t10k")):
+        arguments = [(artist, options["seed"], SPLITS.index(split), i) for i in range(options[split])]
+        if jobs > 1:
+            with multiprocessing.Pool(jobs) as pool:
+                pictures = pool.map(_picture, arguments, chunksize=64)
+        else:
+            pictures = list(map(_picture, arguments))
+        files.write_idx(folder / f"{name}-images-idx3-ubyte", np.stack([image for image, _ in pictures]))
+        files.write_idx(folder / f"{name}-labels-idx1-ubyte", np.array([label for _, label in pictures]))
