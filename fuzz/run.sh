@@ -21,14 +21,14 @@ sources_of() {
     image) echo tost/io/{image,jpeg,png}.cc ;;
     json) echo tost/store/metadata.cc tost/nn/config_json.cc tost/train/config_{field,form}.cc ;;
     model_config)
-      echo tost/store/{foreign_model,metadata}.cc tost/nn/{config_json,preset_names}.cc
+      echo tost/store/{foreign_model,metadata}.cc tost/nn/config_json.cc
       echo tost/kinds/vision/{foreign_config,presets}.cc
       echo tost/io/{pickle,torch,zip}_*.cc tost/io/crc.cc ;;
     request) echo tost/serve/{chat_template,fields}.cc ;;
     safetensors) echo tost/io/{safetensors_header,safetensors_index,torch_dtype}.cc ;;
     sequences)
-      echo tost/data/{dataset,folder_dataset,listops,sequence_dataset,sequence_text}.cc
-      echo tost/io/{image,jpeg,png}.cc ;;
+      echo tost/data/{array_datasets,folder_dataset,listops,sequence_text}.cc
+      echo tost/io/{cifar,idx,image,jpeg,png}.cc ;;
     token_file) echo tost/io/token_file.cc ;;
     tokenizer) echo tost/io/base64.cc tost/io/bpe*.cc tost/io/tokenizer*.cc ;;
     torch_file)

@@ -97,9 +97,9 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 // mkdir -p.
 void make_directories(const std::filesystem::path& directory);
 
-// rm -r, of a link the link alone; nothing there is no failure.
+// rm -r; of a link only the link. A missing path is no failure.
 void remove_tree(const std::filesystem::path& path);
-// The same where a failure has no one to tell: clearing up after another.
+// The same without failure, for cleaning up after another error.
 void discard(const std::filesystem::path& path) noexcept;
 
 // Bytes free for this user on the file system that holds `path` (which must exist).

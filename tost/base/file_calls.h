@@ -8,8 +8,7 @@
 
 namespace tost {
 
-// Each does what the POSIX call of its name does: a result below 0 is a failure with its reason in
-// errno.
+// Each is the POSIX call of the same name: a result below 0 is a failure with its reason in errno.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;

@@ -1,10 +1,10 @@
-#include "tost/data/text_export.h"
-
+// Encodes a text in parts and writes its splits as token files.
 #include <algorithm>
 
 #include "tost/base/error.h"
 #include "tost/base/file.h"
 #include "tost/base/path.h"
+#include "tost/data/export.h"
 #include "tost/data/text_layout.h"
 #include "tost/io/parse_json.h"
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kStretch = size_t{1} << 20;
 
-// Whether the character that ends at `end` can be white space. Cautious: of the characters of
-// several bytes those are named that begin as such white space does.
+// Whether the character that ends at `end` can be white space. Conservative: characters of several
+// bytes count as white space if their first byte may begin white space.
 bool may_end_in_space(std::string_view text, size_t end) {
   const auto byte = [&](size_t back) {
     return end < back ? uint8_t{0} : static_cast<uint8_t>(text[end - back]);

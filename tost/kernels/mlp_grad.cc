@@ -1,12 +1,12 @@
 // LayerNorm, GELU and scaled residual of a block in training.
 //
 // Why these passes. A row stays in the L1 cache for all that is done with it, so each array is read
-// or written once from memory. GELU and LayerNorm are computed again in backward: that costs less
-// than to store and read what they made.
+// or written once from memory. GELU and LayerNorm are computed again in backward: this costs less
+// than to store and read their results.
 //
 // What is summed in which type, and why any number of threads gives the same bits. Sums along a row
-// are float32 in a vector of running sums. Sums over rows are float32 for each chunk of rows, which
-// is cut from the number of rows alone, and the chunks are added in their order.
+// are float32 in a vector of running sums. Sums over rows are float32 for each chunk of rows. The
+// chunks depend only on the number of rows and are added in their order.
 #include "tost/kernels/mlp_grad.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -54,7 +54,7 @@ namespace tost::kernels::HWY_NAMESPACE {
 
 using Vec = WideVec;
 
-// run<T>() for the type of what goes into and out of products.
+// run<T>() for the type of the inputs and outputs of products.
 template <class Run>
 HWY_INLINE void for_type(DType dtype, const Run& run) {
   dtype == DType::kBfloat16 ? run.template operator()<Bf16>() : run.template operator()<float>();
@@ -114,9 +114,9 @@ HWY_INLINE void norm_row_backward(const NormBackwardArgs& a, int64_t r, float* w
     store_part<partial>(hn::MulAdd(g, hat, load_part<partial>(weight_sums + i, n)), weight_sums + i,
                         n);
     store_part<partial>(hn::Add(g, load_part<partial>(bias_sums + i, n)), bias_sums + i, n);
-    const Vec own = hn::Mul(g, load_part<partial>(a.weight + i, n));
-    sum = hn::Add(sum, own);
-    dot = hn::MulAdd(own, hat, dot);
+    const Vec weighted = hn::Mul(g, load_part<partial>(a.weight + i, n));
+    sum = hn::Add(sum, weighted);
+    dot = hn::MulAdd(weighted, hat, dot);
   });
   const float share = 1 / static_cast<float>(a.width);
   const Vec mean_grad = hn::Set(d, sum_lanes(d, sum) * share);
@@ -124,8 +124,9 @@ HWY_INLINE void norm_row_backward(const NormBackwardArgs& a, int64_t r, float* w
   float* grad_x = a.grad_x + r * a.width;
   over_row(a.width, [&](auto partial, int64_t i, int64_t n) TOST_INLINE {
     const Vec hat = hn::Mul(hn::Sub(load_part<partial>(x + i, n), center), scale);
-    const Vec own = hn::Mul(load_part<partial>(grad_y + i, n), load_part<partial>(a.weight + i, n));
-    Vec through = hn::NegMulAdd(hat, mean_dot, hn::Sub(own, mean_grad));
+    const Vec weighted =
+        hn::Mul(load_part<partial>(grad_y + i, n), load_part<partial>(a.weight + i, n));
+    Vec through = hn::NegMulAdd(hat, mean_dot, hn::Sub(weighted, mean_grad));
     const Vec residual = a.grad_residual != nullptr
                              ? load_part<partial>(a.grad_residual + r * a.width + i, n)
                              : hn::Zero(d);
@@ -262,7 +263,7 @@ inline void scaled_add_rows(const ScaledAddArgs& a, int64_t begin, int64_t end) 
   });
 }
 
-inline void kept_gradient_chunks(const KeptGradientArgs& a, int64_t begin, int64_t end) {
+inline void masked_gradient_chunks(const MaskedGradientArgs& a, int64_t begin, int64_t end) {
   for_type(a.dtype, [&]<class T>() TOST_INLINE {
     const Wide d;
     const RowChunks chunks(a.rows);
@@ -271,11 +272,11 @@ inline void kept_gradient_chunks(const KeptGradientArgs& a, int64_t begin, int64
       std::fill(sums, sums + a.width, 0.0f);
       for (int64_t r = chunks.begin(chunk); r < chunks.end(chunk); ++r) {
         const float* grad = a.grad_y + r * a.width;
-        T* kept = a.kept != nullptr ? static_cast<T*>(a.kept) + r * a.width : nullptr;
+        T* masked = a.masked != nullptr ? static_cast<T*>(a.masked) + r * a.width : nullptr;
         const Vec keep = hn::Set(d, a.keep != nullptr ? a.keep[r / a.group] : 1.0f);
         over_row(a.width, [&](auto partial, int64_t i, int64_t n) TOST_INLINE {
           const Vec value = hn::Mul(keep, load_part<partial>(grad + i, n));
-          if (kept != nullptr) store_part<partial>(value, kept + i, n);
+          if (masked != nullptr) store_part<partial>(value, masked + i, n);
           store_part<partial>(hn::Add(value, load_part<partial>(sums + i, n)), sums + i, n);
         });
       }
@@ -342,7 +343,7 @@ HWY_EXPORT(norm_chunks_backward);
 HWY_EXPORT(gelu_rows);
 HWY_EXPORT(gelu_chunks);
 HWY_EXPORT(scaled_add_rows);
-HWY_EXPORT(kept_gradient_chunks);
+HWY_EXPORT(masked_gradient_chunks);
 HWY_EXPORT(scale_rows_range);
 HWY_EXPORT(gamma_gradient_rows);
 
@@ -390,8 +391,9 @@ void gelu_backward(const GeluBackwardArgs& args, ParallelFor parallel) {
 void scaled_add(const ScaledAddArgs& args, ParallelFor parallel) {
   over_rows(TOST_DISPATCH(scaled_add_rows), args, parallel);
 }
-void kept_gradient(const KeptGradientArgs& args, ParallelFor parallel) {
-  over_chunks(TOST_DISPATCH(kept_gradient_chunks), args, args.width, args.sums, nullptr, parallel);
+void masked_gradient(const MaskedGradientArgs& args, ParallelFor parallel) {
+  over_chunks(TOST_DISPATCH(masked_gradient_chunks), args, args.width, args.sums, nullptr,
+              parallel);
 }
 void scale_rows(const ScaleRowsArgs& args, ParallelFor parallel) {
   over_rows(TOST_DISPATCH(scale_rows_range), args, parallel);

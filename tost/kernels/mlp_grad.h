@@ -1,12 +1,12 @@
 // LayerNorm, GELU and the residual scaled by gamma of a block in training, forward and backward, in
 // as few passes over memory as possible.
 //
-// Arrays are contiguous [rows, width]. `dtype` is what goes into and out of matrix products;
-// residuals, parameters and statistics are float32, and so is all arithmetic. bfloat16 is rounded
-// to nearest even on store. Sums over rows are formed for chunks of rows cut from the shape alone
-// and added in their order, so that no result depends on the number of threads. Nothing allocates;
-// workspaces hold column_sums_workspace() floats. Everything throws a usage Error for a wrong
-// TOST_ISA (isa.h) and for nothing else.
+// Arrays are contiguous [rows, width]. `dtype` is the type of the inputs and outputs of matrix
+// products; residuals, parameters and statistics are float32, and so is all arithmetic. bfloat16 is
+// rounded to nearest even on store. Sums over rows are formed for chunks of rows that depend only
+// on the shape, and added in their order. So no result depends on the number of threads. Nothing
+// allocates; workspaces hold column_sums_workspace() floats. Everything throws a usage Error for a
+// wrong TOST_ISA (isa.h) and for nothing else.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace tost::kernels {
 
 struct BranchRows {
   int64_t rows = 0, width = 0;
-  DType dtype = DType::kFloat32;  // of what goes into and out of products
+  DType dtype = DType::kFloat32;  // of the inputs and outputs of products
 };
 
 // Floats that sums over rows need.
@@ -85,16 +85,16 @@ struct ScaledAddArgs : BranchRows {
 };
 void scaled_add(const ScaledAddArgs& args, ParallelFor parallel);
 
-// kept = keep grad_y, rounded to dtype, and its sums over rows.
-struct KeptGradientArgs : BranchRows {
+// masked = keep grad_y, rounded to dtype, and its sums over rows.
+struct MaskedGradientArgs : BranchRows {
   const float* grad_y = nullptr;
   const float* keep = nullptr;  // as above
   int64_t group = 1;
-  void* kept = nullptr;        // may be null: only the sums
+  void* masked = nullptr;      // may be null: only the sums
   float* sums = nullptr;       // [width]
   float* workspace = nullptr;  // for `width` columns
 };
-void kept_gradient(const KeptGradientArgs& args, ParallelFor parallel);
+void masked_gradient(const MaskedGradientArgs& args, ParallelFor parallel);
 
 // scaled = gamma weight, a factor for each row, rounded to dtype.
 struct ScaleRowsArgs : BranchRows {

@@ -34,7 +34,7 @@ Tensor or_undefined(const Optional& x) {
   return x.value_or(Tensor());
 }
 
-// Of matrix products: bfloat16 under autocast of x's device, else float32.
+// The type of matrix products: bfloat16 under autocast of x's device, else float32.
 torch::ScalarType compute_type(const Tensor& x) {
   return at::autocast::is_autocast_enabled(x.device().type()) ? torch::kBFloat16 : torch::kFloat;
 }
@@ -210,7 +210,7 @@ enum Input : size_t {
   kInputs
 };
 // Places after them among the saved tensors.
-enum Kept : size_t { kMean = kInputs, kRstd, kHidden };
+enum Saved : size_t { kMean = kInputs, kRstd, kHidden };
 
 struct Form {
   double eps;
@@ -274,9 +274,9 @@ class MlpFunction : public Function<MlpFunction> {
     {
       AddGradients add(grad_y, v[kKeep], type);
       hidden_grad = add.of_input(v[kOut], v[kGamma]);
-      const bool kept = v[kHidden].defined();
-      const Tensor hidden = kept ? v[kHidden] : hidden_of(v, normed());
-      Tensor a = kept ? torch::empty_like(hidden) : hidden;
+      const bool has_hidden = v[kHidden].defined();
+      const Tensor hidden = has_hidden ? v[kHidden] : hidden_of(v, normed());
+      Tensor a = has_hidden ? torch::empty_like(hidden) : hidden;
       result[kInBias] = branch::back_through_gelu(hidden, v[kInBias], tanh, hidden_grad, a);
       add.of_parameters(a, v[kOut], v[kOutBias], v[kGamma]);
       set_matrix_gradient(result, kOut, v[kOutCopy], add.weight);
@@ -313,12 +313,12 @@ class MlpFunction : public Function<MlpFunction> {
 }  // namespace
 
 Tensor mlp_branch(const Tensor& x, const MlpBranch& mlp, const Tensor& keep) {
-  const bool nothing_kept = mlp.recompute || !torch::GradMode::is_enabled();
+  const bool save_nothing = mlp.recompute || !torch::GradMode::is_enabled();
   return MlpFunction::apply(
       x.to(torch::kFloat), mlp.norm.weight, if_defined(mlp.norm.bias), mlp.in.weight,
       if_defined(working_values(mlp.in.copy)), if_defined(mlp.in.bias), mlp.out.weight,
       if_defined(working_values(mlp.out.copy)), if_defined(mlp.out.bias), mlp.gamma,
-      if_defined(keep), Form{mlp.norm.eps(), mlp.tanh_gelu, nothing_kept});
+      if_defined(keep), Form{mlp.norm.eps(), mlp.tanh_gelu, save_nothing});
 }
 
 }  // namespace tost

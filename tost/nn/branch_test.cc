@@ -209,11 +209,11 @@ TEST(Branch, CanBeDifferentiatedTwice) {
 TEST(Branch, GivesTheSameWhenHiddenValuesAreComputedAgain) {
   torch::manual_seed(4);
   const Tensors v = random_inputs({2, 37, 24, 50}, true);
-  const auto kept =
+  const auto saved =
       value_and_gradients(v, [](const Tensors& in) { return fused_mlp(in, {}, false, false); });
   const auto again =
       value_and_gradients(v, [](const Tensors& in) { return fused_mlp(in, {}, false, true); });
-  for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(torch::equal(kept[i], again[i])) << i;
+  for (size_t i = 0; i < saved.size(); ++i) EXPECT_TRUE(torch::equal(saved[i], again[i])) << i;
 }
 
 // The trace makes a block go layer by layer.
@@ -243,8 +243,7 @@ TEST(Branch, BlocksAgreeWithTheirLayers) {
 }
 
 template <class Step>
-void expect_same_whatever_is_recomputed(torch::nn::Module& block, Recompute& mode,
-                                        const Step& step) {
+void expect_same_with_recompute(torch::nn::Module& block, Recompute& mode, const Step& step) {
   std::vector<Tensors> found;
   for (const Recompute recompute : {Recompute::kNone, Recompute::kMlp, Recompute::kBlock}) {
     mode = recompute;
@@ -269,7 +268,7 @@ TEST(Recompute, ChangesNoBit) {
                 make_mixer("tssa", {.dim = 24, .heads = 3}));
     init_linears(block);
     const Tensor start = torch::randn({4, 9, 24});
-    expect_same_whatever_is_recomputed(block, block.recompute, [&]() -> Tensors {
+    expect_same_with_recompute(block, block.recompute, [&]() -> Tensors {
       const Tensor x = start.clone().requires_grad_(true);
       const Tensor y = block.forward(x);
       y.square().sum().backward();
@@ -283,7 +282,7 @@ TEST(Recompute, ChangesNoBitOfLanguageBlocksUnderAutocast) {
               make_causal_mixer("tssa", {.dim = 24, .heads = 3, .block = 9, .options = {}}));
   init_linears(block);
   const Tensor start = torch::randn({2, 9, 24});
-  expect_same_whatever_is_recomputed(block, block.recompute, [&]() -> Tensors {
+  expect_same_with_recompute(block, block.recompute, [&]() -> Tensors {
     const Tensor x = start.clone().requires_grad_(true);
     Tensor y;
     {
@@ -346,7 +345,7 @@ TEST(WorkingCopy, FollowsTheWeightAndGathersItsGradient) {
   auto holder = std::make_shared<torch::nn::Module>("holder");
   auto shared = holder->register_module("map", std::make_shared<Linear>(5, 3, false));
   torch::nn::init::normal_(shared->weight);
-  const auto copies = keep_working_copies(*holder, /*own_gradients=*/true);
+  const auto copies = keep_working_copies(*holder, /*separate_gradients=*/true);
   ASSERT_EQ(copies.size(), 1u);
   const Tensor x = torch::randn({7, 5});
   EXPECT_EQ(shared->product_weight().scalar_type(), torch::kFloat) << "autocast is off";
@@ -360,7 +359,7 @@ TEST(WorkingCopy, FollowsTheWeightAndGathersItsGradient) {
     shared->weight.mul_(2);
   }
   EXPECT_TRUE(torch::equal(shared->product_weight(), shared->weight.to(torch::kBFloat16)));
-  const auto shared_gradient = keep_working_copies(*holder, /*own_gradients=*/false);
+  const auto shared_gradient = keep_working_copies(*holder, /*separate_gradients=*/false);
   shared->forward(x).sum().backward();
   EXPECT_FALSE(shared_gradient[0]->values().grad().defined());
   ASSERT_TRUE(shared->weight.grad().defined());

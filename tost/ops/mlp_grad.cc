@@ -148,35 +148,34 @@ Tensor added(const Tensor& x, const Tensor& branch, const Tensor& bias, const Te
 
 AddGradients::AddGradients(const Tensor& grad_y, const Tensor& keep, at::ScalarType type) {
   const bool as_is = type == at::kFloat && !keep.defined();
-  kept = as_is ? grad_y : at::empty(grad_y.sizes(), grad_y.options().dtype(type));
-  auto args = args_of<kernels::KeptGradientArgs>(grad_y, kept);
+  masked = as_is ? grad_y : at::empty(grad_y.sizes(), grad_y.options().dtype(type));
+  auto args = args_of<kernels::MaskedGradientArgs>(grad_y, masked);
   sums = float_vector(args.width);
   const Tensor scratch = workspace(args.width, grad_y);
   args.grad_y = grad_y.const_data_ptr<float>();
   set_factors(args, keep);
-  args.kept = as_is ? nullptr : kept.mutable_data_ptr();
+  args.masked = as_is ? nullptr : masked.mutable_data_ptr();
   args.sums = sums.mutable_data_ptr<float>();
   args.workspace = scratch.mutable_data_ptr<float>();
-  kernels::kept_gradient(args, torch_parallel);
+  kernels::masked_gradient(args, torch_parallel);
 }
 
 Tensor AddGradients::of_input(const Tensor& weight_values, const Tensor& gamma_values) const {
   const Tensor scaled =
-      at::empty(weight_values.sizes(), weight_values.options().dtype(kept.scalar_type()));
+      at::empty(weight_values.sizes(), weight_values.options().dtype(masked.scalar_type()));
   auto args = args_of<kernels::ScaleRowsArgs>(weight_values, scaled);
   args.weight = weight_values.const_data_ptr<float>();
   args.gamma = floats(gamma_values, args.rows);
   args.scaled = scaled.mutable_data_ptr();
   kernels::scale_rows(args, torch_parallel);
-  return at::mm(kept, scaled);
+  return at::mm(masked, scaled);
 }
 
-// With product = keptᵀ a: the gradient of weight is gamma product, and gamma's is the sum over
-// rows of kept (a weightᵀ + bias), which is the sum of weight product along its rows, and bias
-// sums.
+// With product = maskedᵀ a, the gradient of weight is gamma product. That of gamma is the sum over
+// rows of masked (a weightᵀ + bias): the sum of weight product along its rows, plus bias sums.
 void AddGradients::of_parameters(const Tensor& a, const Tensor& weight_values,
                                  const Tensor& bias_values, const Tensor& gamma_values) {
-  weight = at::mm(kept.t(), a);
+  weight = at::mm(masked.t(), a);
   auto args = args_of<kernels::GammaGradientArgs>(weight, weight);
   gamma = float_vector(args.rows);
   args.weight = floats(weight_values, weight.numel());

@@ -43,7 +43,7 @@ struct AddGradients {
   void of_parameters(const at::Tensor& a, const at::Tensor& weight, const at::Tensor& bias,
                      const at::Tensor& gamma);
 
-  at::Tensor kept, sums;  // keep grad_y, and its sums over rows
+  at::Tensor masked, sums;  // keep grad_y, and its sums over rows
   at::Tensor weight, bias, gamma;
 };
 

@@ -39,9 +39,9 @@ void check_norm(torch::ScalarType type, int64_t rows, int64_t width) {
   expect_near(found.x, exact[0] + residual, torch::kFloat);
   expect_near(found.weight, exact[1], torch::kFloat);
   expect_near(found.bias, exact[2], torch::kFloat);
-  const auto alone = branch::norm_gradients(grad, {}, x, mean, rstd, weight, false);
-  expect_near(alone.x + residual, exact[0] + residual, torch::kFloat);
-  EXPECT_FALSE(alone.bias.defined());
+  const auto single = branch::norm_gradients(grad, {}, x, mean, rstd, weight, false);
+  expect_near(single.x + residual, exact[0] + residual, torch::kFloat);
+  EXPECT_FALSE(single.bias.defined());
 }
 
 void check_gelu(torch::ScalarType type, int64_t rows, int64_t width) {
@@ -51,19 +51,19 @@ void check_gelu(torch::ScalarType type, int64_t rows, int64_t width) {
     const Tensor dh = h.to(torch::kDouble).requires_grad_(true);
     const Tensor y = torch::gelu(dh + bias, tanh ? "tanh" : "none");
     const auto exact = torch::autograd::grad({y}, {dh}, {grad.to(torch::kDouble)});
-    Tensor own = grad.clone(), again = h.clone();
+    Tensor grad_hidden = grad.clone(), again = h.clone();
     expect_near(branch::activated(again, bias, tanh), y.detach(), type);
-    const Tensor sums = branch::back_through_gelu(again, bias, tanh, own, again);
-    expect_near(own, exact[0], type);
+    const Tensor sums = branch::back_through_gelu(again, bias, tanh, grad_hidden, again);
+    expect_near(grad_hidden, exact[0], type);
     expect_near(again, y.detach(), type);
     expect_near(sums, exact[0].sum(0), torch::kFloat);
     const Tensor bare = h.to(torch::kDouble).requires_grad_(true);
     const Tensor z = torch::gelu(bare, tanh ? "tanh" : "none");
     const auto bare_exact = torch::autograd::grad({z}, {bare}, {grad.to(torch::kDouble)});
-    Tensor bare_own = grad.clone(), kept = torch::empty_like(bare_own);
-    EXPECT_FALSE(branch::back_through_gelu(h, {}, tanh, bare_own, kept).defined());
-    expect_near(bare_own, bare_exact[0], type);
-    expect_near(kept, z.detach(), type);
+    Tensor bare_hidden = grad.clone(), masked = torch::empty_like(bare_hidden);
+    EXPECT_FALSE(branch::back_through_gelu(h, {}, tanh, bare_hidden, masked).defined());
+    expect_near(bare_hidden, bare_exact[0], type);
+    expect_near(masked, z.detach(), type);
     expect_near(branch::activated(h, {}, tanh), z.detach(), type);
   }
 }
@@ -78,19 +78,19 @@ void check_scaled_residual(torch::ScalarType type, int64_t rows, int64_t width) 
   expect_near(branch::added(x, value, {}, gamma, {}), x + gamma * value.to(torch::kDouble),
               torch::kFloat);
   branch::AddGradients add(x, keep, type);
-  expect_near(add.kept, factor * x, type);
+  expect_near(add.masked, factor * x, type);
   expect_near(add.sums, (factor * x).sum(0), torch::kFloat);
   const Tensor a = torch::randn({2 * rows, 7}).to(type), weight = torch::randn({width, 7});
-  const Tensor kept = add.kept.to(torch::kDouble);
-  expect_near(add.of_input(weight, gamma), kept.mm(gamma.unsqueeze(1).to(torch::kDouble) * weight),
-              type);
+  const Tensor masked = add.masked.to(torch::kDouble);
+  expect_near(add.of_input(weight, gamma),
+              masked.mm(gamma.unsqueeze(1).to(torch::kDouble) * weight), type);
   add.of_parameters(a, weight, bias, gamma);
-  const Tensor product = kept.t().mm(a.to(torch::kDouble));
+  const Tensor product = masked.t().mm(a.to(torch::kDouble));
   expect_near(add.weight, gamma.unsqueeze(1) * product, type);
   expect_near(add.gamma, (product * weight).sum(1) + bias * (factor * x).sum(0), type);
   expect_near(add.bias, gamma * (factor * x).sum(0), torch::kFloat);
   const branch::AddGradients whole(x, {}, torch::kFloat);
-  EXPECT_TRUE(torch::equal(whole.kept, x));
+  EXPECT_TRUE(torch::equal(whole.masked, x));
 }
 
 template <class Check>

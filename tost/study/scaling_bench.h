@@ -5,14 +5,17 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tost/study/scaling_fit.h"
 #include "tost/torch.h"
 
 namespace tost {
 
-// Whether the membership Π still means something at a length: sums over so many tokens, in float32.
+// Checks the membership Π at a length: its sums over this many tokens are float32.
 struct MembershipCheck {
   int64_t tokens = 0;
   double temp = 0;  // largest of the heads
@@ -38,14 +41,13 @@ double temp_for_length(int64_t tokens, int64_t head_width);
 MembershipCheck check_causal_membership(const torch::Tensor& w, const torch::Tensor& temp);
 
 struct ScalingOptions {
-  // Of mixer_names(), or of causal_mixer_names() with `causal`.
+  // Names of mixer_names(), or of causal_mixer_names() with `causal`.
   std::vector<std::string> mixers{"tssa", "softmax", "xca", "linear", "ssm"};
   std::vector<int64_t> tokens;                         // rising; see parse_lengths
   std::vector<std::string> modes{"forward", "train"};  // train: forward and backward
   bool causal = false;
   // A preset of sequence_preset_names(): its whole classifier, with sinusoidal positions for
-  // learned ones, instead of one layer; dim and heads are its own; float32, not causal. "": a
-  // layer.
+  // learned ones, instead of one layer; with its dim and heads; float32, not causal. "": a layer.
   std::string network;
   int64_t dim = 768;
   int64_t heads = 12;
@@ -53,8 +55,8 @@ struct ScalingOptions {
   int64_t batch_tokens = 4096;    // sequences at a time: as many as have these tokens, at least one
   int64_t repeat = 3;             // rounds; medians are reported
   double max_seconds = 60;        // of one repetition, as predicted
-  int64_t max_bytes = 0;          // that the process may take; 0: what is available
-  // Looked at before every repetition; null: never.
+  int64_t max_bytes = 0;          // that the process may take; 0: all that is available
+  // Checked before every repetition; null: never.
   const std::atomic<bool>* stop = nullptr;
 };
 
@@ -73,7 +75,7 @@ struct ScalingPoint {
                       // not; 0 where the caching allocator, which counts it, is off
 };
 
-// A mixer that goes no further in a mode.
+// A mixer that stops in a mode.
 struct ScalingStop {
   std::string mixer, mode;
   int64_t tokens = 0;  // the first length left out
@@ -107,9 +109,46 @@ void check_scaling_options(const ScalingOptions& options);
 // (nothing has run then) and where a result is wrong.
 ScalingResult run_scaling_bench(const ScalingOptions& options, const ScalingWatcher& watcher);
 
-// Bytes that a first call is taken to need, before anything is measured: input, weights and what a
-// call takes.
+// Estimated bytes of a first call, before anything is measured: input, weights and the peak of a
+// call.
 int64_t scaling_bytes(const ScalingOptions& options, const std::string& mixer,
                       const std::string& mode, int64_t tokens);
+
+// ---- Summary and tables. ----
+
+// The costs of one sequence: seconds, or bytes where they were counted.
+std::vector<CostPoint> sequence_seconds(const ScalingResult& result, const std::string& mixer,
+                                        const std::string& mode);
+std::vector<CostPoint> sequence_bytes(const ScalingResult& result, const std::string& mixer,
+                                      const std::string& mode);
+
+struct ScalingFits {
+  std::string mixer, mode;
+  std::optional<PowerFit> time, memory;
+};
+
+// tssa against softmax in one mode.
+struct ScalingComparison {
+  std::string mode;
+  std::optional<Crossover> crossover;              // in time
+  std::vector<std::pair<int64_t, double>> ratios;  // tokens, times as fast; 1,024 4,096 16,384
+};
+
+struct ScalingSummary {
+  int64_t fit_from = 0, fit_to = 0;
+  std::vector<ScalingFits> fits;
+  std::vector<ScalingComparison> comparisons;  // modes in which both were measured
+};
+
+// Fits over lengths in [from, to].
+ScalingSummary summarize_scaling(const ScalingOptions& options, const ScalingResult& result,
+                                 int64_t from, int64_t to);
+
+// Time and memory a sequence by length and mixer, then fits, duels and memberships, as text.
+std::string scaling_table(const ScalingOptions& options, const ScalingResult& result,
+                          const ScalingSummary& summary);
+
+nlohmann::json scaling_json(const ScalingOptions& options, const ScalingResult& result,
+                            const ScalingSummary& summary);
 
 }  // namespace tost

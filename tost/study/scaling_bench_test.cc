@@ -9,7 +9,6 @@
 #include "tost/nn/causal_mixer.h"
 #include "tost/nn/token_mixer.h"
 #include "tost/ops/caching_allocator.h"
-#include "tost/study/scaling_report.h"
 
 namespace tost {
 namespace scaling_bench_test {
@@ -116,7 +115,7 @@ TEST(ScalingBench, MembershipOfManyTokensNeedsALargerTemp) {
   EXPECT_LT(scaled.y_error, 1e-5);
 }
 
-TEST(ScalingBench, MembershipThatIsNotFiniteIsTold) {
+TEST(ScalingBench, MembershipThatIsNotFiniteIsReported) {
   auto w = torch::randn({1, 50, 8});
   w[0][3][2] = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(check_membership(w, torch::ones({2, 1})).finite);
@@ -153,7 +152,7 @@ TEST(ScalingBench, RefusesAFirstLengthThatDoesNotFit) {
   EXPECT_NE(message.find("'tssa'"), std::string::npos) << message;
 }
 
-TEST(ScalingBench, StopsWhenAsked) {
+TEST(ScalingBench, StopsOnRequest) {
   auto options = tiny();
   std::atomic<bool> stop = false;
   options.stop = &stop;
@@ -212,10 +211,10 @@ TEST(ScalingReport, SumsUpExponentsCrossoverAndRatios) {
   EXPECT_NEAR(summary.fits[0].memory.value().exponent, 1, 1e-9);
   EXPECT_NEAR(summary.fits[1].time.value().exponent, 2, 1e-9);
   EXPECT_FALSE(summary.fits[1].memory.has_value());
-  ASSERT_EQ(summary.duels.size(), 1u);
-  EXPECT_NEAR(summary.duels[0].crossover.value().tokens, 1024, 1e-6);
-  ASSERT_EQ(summary.duels[0].ratios.size(), 3u);
-  EXPECT_NEAR(summary.duels[0].ratios[2].second, 16, 1e-9);
+  ASSERT_EQ(summary.comparisons.size(), 1u);
+  EXPECT_NEAR(summary.comparisons[0].crossover.value().tokens, 1024, 1e-6);
+  ASSERT_EQ(summary.comparisons[0].ratios.size(), 3u);
+  EXPECT_NEAR(summary.comparisons[0].ratios[2].second, 16, 1e-9);
   const auto json = scaling_json(options, made_up(), summary);
   EXPECT_NEAR(json["tssa_against_softmax"][0]["times_as_fast"]["4096"].get<double>(), 4, 1e-9);
   EXPECT_TRUE(json["points"][1]["bytes"].is_null());

@@ -1,4 +1,4 @@
-// What is read from costs measured at growing lengths.
+// Exponents and crossovers from costs measured at growing lengths.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct PowerFit {
   int64_t points = 0;
 };
 
-// Least squares on logarithms over the points whose tokens lie in [from, to]; points without a cost
+// Least squares on logarithms over the points whose tokens are in [from, to]; points without a cost
 // above 0 are left out. None with fewer than two lengths.
 std::optional<PowerFit> fit_power(const std::vector<CostPoint>& points, int64_t from, int64_t to);
 

@@ -27,8 +27,8 @@ class ScalingLayer {
   torch::Tensor project(const torch::Tensor& x) const;
   torch::Tensor temp() const;
 
-  // Throws a data Error unless forward() gives what the same layer computes in float64, tssa as its
-  // plain form.
+  // Throws a data Error unless forward() equals the same layer in float64, with TSSA in its plain
+  // form.
   void check_result() const;
 
  private:

@@ -1,5 +1,4 @@
-#include "tost/study/scaling_report.h"
-
+// Summary of `tost bench scaling`: fits, crossovers, tables and JSON.
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
@@ -9,6 +8,7 @@
 #include "tost/base/error.h"
 #include "tost/base/text.h"
 #include "tost/io/parse_json.h"
+#include "tost/study/scaling_bench.h"
 
 namespace tost {
 namespace {
@@ -50,15 +50,16 @@ json memberships_json(const ScalingResult& result) {
   return list;
 }
 
-json duels_json(const ScalingSummary& summary) {
+json comparisons_json(const ScalingSummary& summary) {
   json list = json::array();
-  for (const auto& duel : summary.duels) {
+  for (const auto& comparison : summary.comparisons) {
     json ratios = json::object();
-    for (const auto& [tokens, ratio] : duel.ratios) ratios[std::to_string(tokens)] = ratio;
-    list.push_back({{"mode", duel.mode},
-                    {"crossover", duel.crossover ? json(duel.crossover->tokens) : json(nullptr)},
-                    {"crossover_measured", duel.crossover.has_value() && duel.crossover->measured},
-                    {"times_as_fast", ratios}});
+    for (const auto& [tokens, ratio] : comparison.ratios) ratios[std::to_string(tokens)] = ratio;
+    list.push_back(
+        {{"mode", comparison.mode},
+         {"crossover", comparison.crossover ? json(comparison.crossover->tokens) : json(nullptr)},
+         {"crossover_measured", comparison.crossover.has_value() && comparison.crossover->measured},
+         {"times_as_fast", ratios}});
   }
   return list;
 }
@@ -77,7 +78,7 @@ std::vector<CostPoint> sequence_bytes(const ScalingResult& result, const std::st
 
 ScalingSummary summarize_scaling(const ScalingOptions& options, const ScalingResult& result,
                                  int64_t from, int64_t to) {
-  ScalingSummary summary{.fit_from = from, .fit_to = to, .fits = {}, .duels = {}};
+  ScalingSummary summary{.fit_from = from, .fit_to = to, .fits = {}, .comparisons = {}};
   for (const auto& mode : options.modes) {
     for (const auto& mixer : options.mixers) {
       summary.fits.push_back({mixer, mode,
@@ -87,12 +88,13 @@ ScalingSummary summarize_scaling(const ScalingOptions& options, const ScalingRes
     const auto tssa = sequence_seconds(result, "tssa", mode);
     const auto softmax = sequence_seconds(result, "softmax", mode);
     if (tssa.empty() || softmax.empty()) continue;
-    ScalingDuel duel{.mode = mode, .crossover = find_crossover(tssa, softmax), .ratios = {}};
+    ScalingComparison comparison{
+        .mode = mode, .crossover = find_crossover(tssa, softmax), .ratios = {}};
     for (const int64_t tokens : {1024, 4096, 16'384}) {
       const auto ratio = cost_ratio(tssa, softmax, tokens);
-      if (ratio.has_value()) duel.ratios.emplace_back(tokens, *ratio);
+      if (ratio.has_value()) comparison.ratios.emplace_back(tokens, *ratio);
     }
-    summary.duels.push_back(std::move(duel));
+    summary.comparisons.push_back(std::move(comparison));
   }
   return summary;
 }
@@ -116,7 +118,7 @@ json scaling_json(const ScalingOptions& options, const ScalingResult& result,
                  {"points", points_json(result)},
                  {"stopped", stops},
                  {"fits", fits},
-                 {"tssa_against_softmax", duels_json(summary)},
+                 {"tssa_against_softmax", comparisons_json(summary)},
                  {"memberships", memberships_json(result)}});
   return object;
 }
@@ -173,19 +175,19 @@ void exponents(std::ostream& out, const ScalingOptions& options, const ScalingSu
   }
 }
 
-void duel_lines(std::ostream& out, const ScalingSummary& summary) {
-  for (const auto& duel : summary.duels) {
-    out << "tssa against softmax, " << duel.mode << ": ";
-    if (!duel.crossover.has_value()) {
+void comparison_lines(std::ostream& out, const ScalingSummary& summary) {
+  for (const auto& comparison : summary.comparisons) {
+    out << "tssa against softmax, " << comparison.mode << ": ";
+    if (!comparison.crossover.has_value()) {
       out << "not faster at the longest common length";
-    } else if (duel.crossover->measured) {
-      out << "faster from about " << human_number(std::llround(duel.crossover->tokens))
+    } else if (comparison.crossover->measured) {
+      out << "faster from about " << human_number(std::llround(comparison.crossover->tokens))
           << " tokens on";
     } else {
-      out << "faster at every length from " << human_number(std::llround(duel.crossover->tokens))
-          << " tokens on";
+      out << "faster at every length from "
+          << human_number(std::llround(comparison.crossover->tokens)) << " tokens on";
     }
-    for (const auto& [tokens, ratio] : duel.ratios) {
+    for (const auto& [tokens, ratio] : comparison.ratios) {
       out << "; " << std::fixed << std::setprecision(1) << ratio << "x at " << human_number(tokens);
     }
     out << "\n";
@@ -221,7 +223,7 @@ std::string scaling_table(const ScalingOptions& options, const ScalingResult& re
     exponents(out, options, summary, mode);
     out << "\n";
   }
-  duel_lines(out, summary);
+  comparison_lines(out, summary);
   out << "\n";
   membership_table(out, result);
   return out.str();

@@ -1,5 +1,5 @@
-// Writes what a torch file holds as bytes that tests in Python compare: for every tensor a line of
-// JSON (name, dtype, shape, number of bytes), then its elements in row-major order; at the end a
+// Writes the content of a torch file as bytes that tests in Python compare: for every tensor a line
+// of JSON (name, dtype, shape, number of bytes), then its elements in row-major order; at the end a
 // line with the outline of the whole.
 //
 // usage: torch_probe FILE

@@ -77,7 +77,7 @@ double measure_steps(double seconds, const LoopConfig& config, TrainTask& task,
   return steps.step_seconds;
 }
 
-// Of a whole evaluation, of which batches are read until so many seconds have passed.
+// Time of a whole evaluation, estimated from the batches of this many seconds.
 double measure_evaluation(double seconds, const LoopConfig& config, TrainTask& task,
                           const std::atomic<bool>* stop, const SecondsClock& now) {
   DataWatch watch;

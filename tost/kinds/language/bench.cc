@@ -10,7 +10,7 @@ namespace {
 
 using torch::Tensor;
 
-// Reads tokens after a state; what the engine and the plain model share.
+// Reads tokens after a state; shared by the engine and the plain model.
 using Extend = std::function<Tensor(const Tensor& ids, LanguageState& state)>;
 
 LanguageState copy_of(const LanguageState& state) {

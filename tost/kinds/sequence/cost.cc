@@ -1,4 +1,4 @@
-// Work and memory of a classifier of sequences, from its configuration alone.
+// Work and memory of a classifier of sequences, computed from its configuration.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,32 +10,32 @@ namespace tost {
 namespace {
 
 constexpr double kFloatBytes = 4;
-// Of a parameter: itself, its gradient and two moments.
+// Floats of a parameter: itself, its gradient and two moments.
 constexpr double kCopies = 4;
 
-// Numbers that a mixer keeps for the backward pass, as multiples of the width: per token the inputs
-// of its maps and of what lies between them, and once a layer. Measured; a mixer that is not listed
-// counts as the last.
-struct Kept {
+// Numbers that a mixer saves for the backward pass, as multiples of the width: per token (the
+// inputs of its maps and of the operations between them), and once a layer. Measured; a mixer that
+// is not listed counts as the last.
+struct Saved {
   const char* mixer;
   double per_token, per_layer;
   bool joined = false;  // without dropout its maps are part of branch.h's functions
 };
-constexpr std::array kKept{Kept{"tssa", 3, 0, true}, Kept{"uniform", 5, 0, true},
-                           Kept{"none", 2, 0, true}, Kept{"softmax", 6, 0}, Kept{"xca", 9, 0},
-                           Kept{"linear", 9, 0}, Kept{"means", 5, 0}, Kept{"tssa-tied", 7, 0},
-                           Kept{"mssa", 4, 0}, Kept{"cbsa", 12, 0},
-                           // The Toeplitz matrices of its chunks, and what they are made of.
-                           Kept{"ssm", 10, 21'000}};
+constexpr std::array kSaved{Saved{"tssa", 3, 0, true}, Saved{"uniform", 5, 0, true},
+                            Saved{"none", 2, 0, true}, Saved{"softmax", 6, 0}, Saved{"xca", 9, 0},
+                            Saved{"linear", 9, 0}, Saved{"means", 5, 0}, Saved{"tssa-tied", 7, 0},
+                            Saved{"mssa", 4, 0}, Saved{"cbsa", 12, 0},
+                            // The Toeplitz matrices of its chunks, and their inputs.
+                            Saved{"ssm", 10, 21'000}};
 
-double kept_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
-  const Kept* found = &kKept.back();
-  for (const auto& entry : kKept) {
+double saved_by_mixer(const std::string& name, const SequenceConfig& c, double tokens) {
+  const Saved* found = &kSaved.back();
+  for (const auto& entry : kSaved) {
     if (name == entry.mixer) found = &entry;
   }
-  // A joined map keeps the input of the norm before it, which the block counts, not its own.
-  const double spared = found->joined && c.dropout == 0 ? 1 : 0;
-  return double(c.dim) * (tokens * (found->per_token - spared) + found->per_layer);
+  // A joined map saves the input of the norm before it, which the block counts, not its input.
+  const double counted_before = found->joined && c.dropout == 0 ? 1 : 0;
+  return double(c.dim) * (tokens * (found->per_token - counted_before) + found->per_layer);
 }
 
 MixerConfig mixer_of(const SequenceConfig& c) {
@@ -58,10 +58,10 @@ double parameters_of(const SequenceConfig& c) {
   return total;
 }
 
-// Per token, what a block keeps in addition to its mixer: the inputs of both norms, the mixer's
-// output and the input of GELU. With dropout its parts are separate functions and also keep the
-// MLP's output, the inputs of its two maps, and what dropout kept.
-double kept_by_block(const SequenceConfig& c) {
+// Per token, the numbers that a block saves in addition to its mixer: the inputs of both norms, the
+// mixer's output and the input of GELU. With dropout its parts are separate functions and also save
+// the MLP's output, the inputs of its two maps, and dropout's mask.
+double saved_by_block(const SequenceConfig& c) {
   const double dim = double(c.dim), hidden = double(mlp_hidden(c));
   return c.dropout > 0 ? 5.5 * dim + 2 * hidden : 3 * dim + hidden;
 }
@@ -75,11 +75,11 @@ int64_t sequence_training_bytes(const SequenceConfig& c, int64_t batch, int64_t 
   const double read = double(std::max<int64_t>(0, batch)) * (c.pairs ? 2 : 1) *
                       (double(std::max<int64_t>(0, tokens)) + (c.pool == "class" ? 1 : 0));
   // The embedding, the final norm, and gradients on their way through the last block.
-  double kept = read * (2 * dim + hidden + 2 * dim);
+  double saved = read * (2 * dim + hidden + 2 * dim);
   for (int64_t i = 0; i < c.depth; ++i) {
-    kept += read * kept_by_block(c) + kept_by_mixer(mixer_of_block(c, i), c, read);
+    saved += read * saved_by_block(c) + saved_by_mixer(mixer_of_block(c, i), c, read);
   }
-  const double bytes = kFloatBytes * (kCopies * parameters_of(c) + kept);
+  const double bytes = kFloatBytes * (kCopies * parameters_of(c) + saved);
   return bytes < 9e18 ? std::llround(bytes) : INT64_MAX;
 }
 
