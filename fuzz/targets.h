@@ -25,7 +25,7 @@ void try_tokenizer(std::string_view input);
 void try_torch_file(std::string_view input);
 
 struct Target {
-  const char* name;  // of its folder in fuzz/corpus
+  const char* name;  // of its archive in fuzz/corpus
   void (*run)(std::string_view input);
 };
 
