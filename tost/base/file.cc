@@ -41,8 +41,8 @@ auto retry(Call call) {
   return result;
 }
 
-// Opens a file that did not exist. Neither a process, nor a machine that shares the folder, nor a
-// leftover can have its name.
+// Opens a file that did not exist. No other process, no other machine with this folder, and no
+// leftover has this name.
 int open_next_to(const fs::path& path, fs::path& temporary) {
   static std::atomic<int64_t> count = 0;
   while (true) {

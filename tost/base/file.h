@@ -1,5 +1,5 @@
-// Files that are read whole, and files and directories that are either written whole or not at all.
-// Every failure is a data Error that names the path and the reason.
+// Reads whole files. Writes files and folders completely or not at all. Every failure is a data
+// Error that names the path and the reason.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// A new file that replaces `path` when it is complete. Until then it is next to it, under the name
-// PATH.PID-N.tmp that no other writer has. Without finish() it is removed, and the old file stays.
+// A new file that replaces `path` when it is complete. Until then the file is next to `path`, as
+// PATH.PID-N.tmp, a name that no other writer uses. Without finish() it is removed.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);

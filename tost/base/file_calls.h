@@ -1,5 +1,5 @@
-// The system calls that change files and folders, in one place, so that tests can let the k-th of
-// them fail, or the machine stop there.
+// All system calls that change files and folders, so that tests can let the k-th of them fail or
+// stop the machine there.
 #pragma once
 
 #include <sys/types.h>

@@ -5,7 +5,7 @@
 
 namespace tost {
 
-// Held while in scope; the system lets go when a process dies. Leaves a file `.lock` with the
+// Held while in scope; the system releases it when a process dies. Leaves a file `.lock` with the
 // holder's process number in the folder, which exists. Throws a usage Error that names the flag if
 // another process holds the lock, and a data Error if the file cannot be created.
 class FolderLock {

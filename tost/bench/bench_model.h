@@ -44,7 +44,7 @@ class BenchModel {
   // Random, the same for the same task.
   virtual torch::Tensor draw_input(const BenchTask& task) const = 0;
   // Throws a usage Error where this model has no such precision or engine. The last call: the
-  // runner takes the parts it needs of this model and may drop the rest.
+  // runner takes the parts it needs of this model and may free the rest.
   virtual BenchRunner make_runner(const BenchTask& task, const torch::Tensor& input,
                                   Precision precision, bool engine) = 0;
   virtual std::vector<Product> products(const BenchTask& task) const = 0;

@@ -14,8 +14,8 @@
 
 namespace tost {
 
-// x [rows, inputs] times a weight [outputs, inputs]. A convolution is one, too, with a row for
-// every output pixel.
+// x [rows, inputs] times a weight [outputs, inputs]. A convolution counts as a product with a row
+// for every output pixel.
 struct Product {
   int64_t rows = 0, inputs = 0, outputs = 0;
   // For a convolution of stride 1 or 2 with a 3x3 window; else 0.

@@ -17,7 +17,7 @@ inline double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The upper one of an even number; `values` is not empty.
+// Of an even number of values the upper one of the two in the middle; `values` is not empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

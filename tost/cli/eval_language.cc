@@ -1,4 +1,4 @@
-// The part of tost eval that concerns language models.
+// tost eval for language models.
 #include <filesystem>
 #include <iomanip>
 #include <iostream>

@@ -102,7 +102,7 @@ void check_options(const GenerateFlags& o) {
   if (o.samples != 1 || !o.prompts_file.empty()) {
     fail_usage("--session continues one text; leave out --samples and --prompts.");
   }
-  // Noticed now rather than when all is written.
+  // Checked now, not after all is written.
   const auto folder = absolute_path(o.session).parent_path();
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
     fail_data("The session '", o.session, "' cannot be written: ", system_reason(errno), ".");

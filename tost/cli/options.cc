@@ -129,7 +129,7 @@ std::string number_error(const std::string& text) {
 }
 
 void check_one(CLI::Option& option) {
-  // Flags without a value have no type, nor have the settings of a table.
+  // Flags without a value and settings of a table have no type.
   const std::string type = option.get_type_name();
   const auto add = [&](std::string (*error_of)(const std::string&)) {
     option.check(CLI::Validator([error_of](std::string& text) { return error_of(text); }, ""));

@@ -120,8 +120,8 @@ bool out_of_memory(const std::exception& error) {
       [&](std::string_view words) { return what.find(words) != std::string_view::npos; });
 }
 
-// A sentence for exceptions of other libraries. Refusals of the system are not a mistake of this
-// program; paths and threads have better sentences where they are used.
+// A sentence for exceptions of other libraries. Errors of the system are no mistake of this
+// program. Paths and threads have better sentences where they are used.
 std::string foreign_sentence(const std::exception& error) {
   const auto* torch = dynamic_cast<const c10::Error*>(&error);
   const std::string what = torch != nullptr ? torch->what_without_backtrace() : error.what();

@@ -1,4 +1,4 @@
-// Who has left a run of several processes, and why.
+// Records which processes have left a run, and why.
 #pragma once
 
 #include <cstdint>

@@ -143,8 +143,8 @@ struct Group::Impl {
     }
   }
 
-  // Begins `call` on `tensors`, of which it writes the first one. The function that is returned
-  // waits for it.
+  // Begins `call` on `tensors`, of which it writes the first one. The returned function waits for
+  // it.
   template <typename Call>
   std::function<void()> begin(std::vector<Tensor> tensors, Call call) {
     const Tensor into = tensors[0];
@@ -207,7 +207,7 @@ struct Group::Impl {
     waited += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // On a thread, because processes meet in NCCL's first call, which has no timeout.
+  // On a thread, because NCCL's first call waits for all processes without a timeout.
   void connect(torch::Device device) {
     using Opened = std::pair<BackendPtr, WorkPtr>;
     gpu = device;

@@ -44,10 +44,10 @@ constexpr double kDefaultPeerTimeout = 600;  // seconds
 // Whether this program can send tensors from GPU to GPU.
 bool built_with_nccl();
 
-// Every call below is made by all processes in the same order, one at a time. A process that
-// fails or does not come within the timeout makes the others throw a data Error that names it.
-// Tensors are dense and contiguous, of one call all on the CPU or all on a GPU. Those on a GPU go
-// over Gloo as copies in the host's memory, and after connect_gpus() over NCCL.
+// Every call below is made by all processes in the same order, one at a time. If a process fails or
+// misses the timeout, the others throw a data Error that names it. Tensors are dense and
+// contiguous, of one call all on the CPU or all on a GPU. Those on a GPU go over Gloo as copies in
+// the host's memory, and after connect_gpus() over NCCL.
 class Group {
  public:
   // Waits for the others, at most `timeout` seconds.
@@ -90,7 +90,7 @@ class Group {
   // Runs `work` on process 0 only and returns its result on all; its Error as in together().
   std::string by_first(const std::function<std::string()>& work);
 
-  // Whether a process was lost, so that no further call can end well.
+  // Whether a process was lost; all further calls then fail.
   bool broken() const;
 
   // Reports to the others why this process leaves, before it does; false where they know already.

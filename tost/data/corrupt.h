@@ -38,8 +38,8 @@ struct Corruption {
 void check_corruption(const Corruption& corruption);
 
 // The damaged picture, of the same size and channels. A pure function of its arguments; the noise
-// and the square's place depend only on (seed, index), so that a stronger corruption is more of the
-// same. An inactive corruption returns the picture unchanged.
+// and the square's place depend only on (seed, index), so that a stronger corruption has the same
+// pattern. An inactive corruption returns the picture unchanged.
 Image corrupt(const Image& image, const Corruption& corruption, uint64_t seed, int64_t index);
 
 }  // namespace tost

@@ -125,7 +125,7 @@ int listops_value(std::string_view code) {
   return values.front();
 }
 
-// Drawing ListOps expressions and writing them as text.
+// Draws ListOps expressions and writes them as text.
 namespace {
 
 struct Drawing {

@@ -40,8 +40,8 @@ std::vector<std::vector<int64_t>> sequence_batches(const SequenceDataset& datase
 // The prefetched batches of an epoch.
 class SequenceFeed : public Prefetch<SequenceBatch> {
  public:
-  // Gives the batches of `indices` in order, beginning with `first`. `workers`: 0 means as many as
-  // torch computes with; `ahead`: 0 means two a worker, at least 4.
+  // Returns the batches of `indices` in order, beginning with `first`. `workers`: 0 means as many
+  // as torch computes with; `ahead`: 0 means two a worker, at least 4.
   SequenceFeed(std::shared_ptr<const SequenceDataset> dataset,
                std::vector<std::vector<int64_t>> indices, int64_t first, int64_t ahead = 0,
                int64_t workers = 0);

@@ -48,8 +48,8 @@ struct ObjectiveStep {
 };
 
 // Average effects of a layer over samples: pictures, or windows of a text. Rates are those of whole
-// samples: second moments over all tokens of one, which a causal layer itself has at the window's
-// last token.
+// samples: second moments over all tokens of a sample. A causal layer has these moments at the last
+// token of the window.
 struct LayerStatistics {
   bool has_memberships = false;
   Spread entropy;  // membership_entropy(), mean over a sample's tokens

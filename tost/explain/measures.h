@@ -71,8 +71,8 @@ torch::Tensor nearest_centers(const torch::Tensor& points, const torch::Tensor& 
 struct HeadSpectra {
   torch::Tensor singular_values;  // of each U_k [H, min(C, P)], falling
   // Mean squared cosine of the principal angles between span(U_k) and span(U_l) [H, H]; 1 on the
-  // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span; of
-  // two spans of different dimension, the mean is over the smaller one's. NaN for an empty span.
+  // diagonal. Directions below 1e-6 of a head's largest singular value are not part of its span.
+  // For spans of different dimension the mean is over the smaller one. NaN for an empty span.
   torch::Tensor overlap;
   double chance_overlap = 0;  // of two random subspaces: P / C
   double mean_overlap = 0;    // of different heads; NaN for one head

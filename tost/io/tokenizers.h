@@ -40,8 +40,8 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(std::string_view text, int6
 std::shared_ptr<const Tokenizer> load_gpt2_tokenizer(const std::string& path);
 
 // GPT-2's splitting with another vocabulary: the tokens by id; the end of text follows them. Throws
-// a data Error naming `where` unless all 256 bytes are there and nothing is empty, over 4,096 bytes
-// or there twice.
+// a data Error naming `where` unless all 256 bytes are tokens, and no token is empty, longer than
+// 4,096 bytes or repeated.
 std::shared_ptr<const Tokenizer> make_bpe_tokenizer(std::vector<std::string> tokens,
                                                     const std::string& where);
 

@@ -301,8 +301,8 @@ inline void quantize(const QuantizeRowsArgs& a) {
   a.x_dtype == DType::kBfloat16 ? quantize_from<Bf16>(a) : quantize_from<float>(a);
 }
 
-// What follows a matrix product. A panel's sums are read once, while they are in the L1 cache; what
-// belongs to a column stays in registers over all rows.
+// The epilogue of a matrix product. A panel's sums are read once, while they are in the L1 cache;
+// what belongs to a column stays in registers over all rows.
 template <class Sum>
 void finish_sums(const FinishRowsArgs& a) {
   for_results(a, [&]<class Out, Finish kFinish>() { finish_panel<Sum, Out, kFinish>(a); });

@@ -82,8 +82,8 @@ Tensor no_memory(const Tensor& k, const Tensor& v) {
   return torch::zeros({k.size(0), k.size(1), k.size(3), v.size(3)}, k.options());
 }
 
-// Outputs and memory are affine in the memory before. Columns of zeros as values that follow the
-// identity as memory give the linear part of both.
+// Outputs and memory are affine in the memory before. The identity as memory with zeros as values
+// gives the linear part of both.
 Tensor delta_of_places(const DeltaTokens& of, const TokenSums& sums) {
   const int64_t keys = of.k.size(3), values = of.v.size(3);
   const DeltaTokens wide{of.q, of.k, torch::cat({of.v, torch::zeros_like(of.k)}, 3), of.beta,

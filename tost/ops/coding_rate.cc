@@ -98,9 +98,9 @@ Groups groups_of(const Tensor& membership) {
   return g;
 }
 
-// logdet(I + aᵀa) over the last two dimensions. Singular values that are mere rounding errors of
-// the largest count as 0, so that repeated tokens stay so at any size. Only singular values are
-// computed, so repeated and vanishing ones have a gradient.
+// logdet(I + aᵀa) over the last two dimensions. Singular values that are only rounding errors of
+// the largest count as 0, so that repeated tokens have the same rank at any scale. Only singular
+// values are computed, so repeated and vanishing ones have a gradient.
 Tensor log_det(const Tensor& a) {
   const auto finite = a.isfinite().all(-1).all(-1);
   const auto safe = at::where(finite.unsqueeze(-1).unsqueeze(-1), a, at::zeros_like(a));

@@ -45,7 +45,7 @@ const at::Generator& default_generator(at::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
-// cuDNN would round what float32 convolutions multiply to ten bits, and fp32 is to mean fp32.
+// Otherwise cuDNN would round the inputs of float32 convolutions to ten bits.
 at::Device gpu(int64_t number) {
   at::globalContext().setAllowTF32CuDNN(false);
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(number));

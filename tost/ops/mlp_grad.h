@@ -39,7 +39,7 @@ struct AddGradients {
 
   // The gradient of a.
   at::Tensor of_input(const at::Tensor& weight, const at::Tensor& gamma) const;
-  // Fills in the three that follow from a; bias stays undefined where there is none.
+  // Computes the three gradients that follow from a; bias stays undefined without one.
   void of_parameters(const at::Tensor& a, const at::Tensor& weight, const at::Tensor& bias,
                      const at::Tensor& gamma);
 

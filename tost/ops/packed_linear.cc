@@ -30,7 +30,7 @@ int64_t columns_of_panel(Packing packing, int64_t outputs) {
 }
 // Rows of a tile at most, for the same reason.
 constexpr int64_t kTileRows = 400;
-// More of them could sum up to beyond int32.
+// Sums of more inputs could exceed int32.
 constexpr int64_t kMaxInt8Inputs = 0x7fffffff / (255 * 127);
 
 // Number of adjacent inputs in the layout of the matrix units.
@@ -180,7 +180,7 @@ class PackedLinear::Run {
     x_.stride = inputs_;
   }
 
-  // The panels [first, last) and what follows them.
+  // The panels [first, last) and their epilogue.
   void panels(int64_t first, int64_t last) const {
     if (map_.tiles_) return tiles(first, last);
     const int64_t whole = fused() ? std::min(last, map_.outputs_ / map_.panel_columns_) : first;

@@ -40,8 +40,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state = std::nullopt, int64_t position = 0);
 
-// The same where w holds a part of each sample's tokens, the first of which is at `position`;
-// without a state, and the one that is returned is that of the part only. Null sums: w holds all.
+// The same where w holds a part of each sample's tokens, the first of which is at `position`. It
+// takes no state, and returns the state of the part only. Null sums: w holds all.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> tssa_causal_plain_part(
     const at::Tensor& w, const at::Tensor& temp, const at::Tensor& denom_bias,
     const std::optional<at::Tensor>& state, int64_t position, const TokenSums* sums);

@@ -90,7 +90,7 @@ class App {
   // Throws a usage Error for an id that is in use or that cannot be part of a path.
   void add(ServedModel model);
   const std::vector<ServedModel>& models() const { return models_; }
-  // By the field "model", which may be missing where there is one of the kind. Throws an ApiError.
+  // By the field "model", which may be missing if the kind has one model. Throws an ApiError.
   const ServedModel& language(const std::string& id) const;
   const ServedModel& pictures(const std::string& id) const;
 

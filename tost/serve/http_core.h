@@ -93,7 +93,7 @@ struct HttpCore {
   size_t next_strand = 0;
 };
 
-// Serves a client until it or the server ends it.
+// Serves a client until the client or the server closes the connection.
 void start_connection(HttpCore& server, tcp::socket socket);
 
 }  // namespace tost

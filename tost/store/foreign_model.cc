@@ -260,7 +260,7 @@ ModelFacts config_file_facts(const fs::path& path) {
   read_from(where, [&] {
     take_timm(config, facts);
     take(config, "n_head", facts.heads);
-    // What Hugging Face takes where a GPT-2 names none.
+    // Hugging Face's default for a GPT-2 without this value.
     if (config.contains("n_head")) facts.activation = "gelu_new";
     take(config, "activation_function", facts.activation);
     return 0;

@@ -41,7 +41,7 @@ fs::path in_checkpoint(const fs::path& folder, Weights weights) {
   return {};
 }
 
-// Presets are easily taken for models that come with the program.
+// Users may mistake presets for models that come with the program.
 [[noreturn]] void fail_missing(const std::string& path) {
   const auto presets = PresetNames::all();
   if (std::find(presets.begin(), presets.end(), path) != presets.end()) {

@@ -1,6 +1,6 @@
-// Whole networks in every combination of batch, length, threads and precision, with the engine and
-// without: time, spread, rate and memory, and for comparison only the network's matrix products,
-// and the time to read its weights once, in the same process.
+// Measures whole networks in every combination of batch, length, threads and precision, with the
+// engine and without: time, spread, rate and memory. In the same process it measures the network's
+// matrix products without the rest, and one read of its weights.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ struct OpBenchShape {
   int64_t tokens = 0;
 };
 
-// "32x197,8x1024" -> {{32, 197}, {8, 1024}}. Throws a usage Error for anything else.
+// "32x197,8x1024" -> {{32, 197}, {8, 1024}}. Throws a usage Error for other text.
 std::vector<OpBenchShape> parse_op_shapes(const std::string& text);
 
 struct OpBenchOptions {

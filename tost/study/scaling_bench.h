@@ -90,7 +90,7 @@ struct ScalingResult {
   bool interrupted = false;
 };
 
-// Called as things happen; any may be empty.
+// Callbacks for progress; each may be empty.
 struct ScalingWatcher {
   std::function<void(const ScalingPoint&)> point;
   std::function<void(const ScalingStop&)> stop;

@@ -20,7 +20,7 @@ class ScalingLayer {
   // Random tokens [batch, tokens, dim], or ids [batch, tokens] of a network.
   torch::Tensor draw_input(int64_t batch, int64_t tokens) const;
   torch::Tensor forward(const torch::Tensor& x) const;
-  // Gradients of every weight and of x (not of ids), thrown away.
+  // Computes and discards gradients of every weight and of x (not of ids).
   void train(const torch::Tensor& x) const;
   // Whether it is a layer of tssa, and then tokens after its projection, and temp.
   bool has_membership() const { return mixer_ == "tssa" && !network_; }

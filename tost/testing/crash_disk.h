@@ -39,7 +39,7 @@ class CrashDisk : public FileCalls {
   // Calls are counted from 0 again. From the k-th on all calls fail and change nothing. So cleaning
   // up after a failure has no effect, as in a killed process.
   void stop_at(int64_t k) { arm(k, INT64_MAX, EIO); }
-  // The k-th and the times - 1 after it fail with `error`.
+  // The k-th call and the next times - 1 fail with `error`.
   void fail_at(int64_t k, int error, int64_t times = 1) { arm(k, times, error); }
   void run_on() { arm(INT64_MAX, 0, 0); }
   int64_t calls() const { return calls_; }

@@ -35,7 +35,7 @@ class RunLog {
  public:
   // Writes nothing: for a process whose log another one writes.
   RunLog() = default;
-  // Continues after first_step steps and so many rollbacks; lines logged beyond that are dropped.
+  // Continues after `first_step` steps and `rollbacks` rollbacks; later lines are dropped.
   RunLog(const std::filesystem::path& run, int64_t first_step, int64_t rollbacks, std::string unit);
 
   // {"kind": "train", "step", "epoch", "loss", "accuracy", "lr", "UNIT_per_s", "wait_share"}

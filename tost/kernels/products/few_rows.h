@@ -38,7 +38,7 @@ struct FewRowsArgs {
   int64_t outputs = 0;  // >= 0
   WeightType type = WeightType::kFloat32;
   const float* x = nullptr;  // [rows, inputs] contiguous; unused where it is prepared
-  // x as prepare_few_rows() leaves it, for types that want it so.
+  // x as prepare_few_rows() writes it, for types that need this.
   const void* prepared = nullptr;
   const void* weight = nullptr;  // contiguous; kInt4: rows of int4_row_bytes()
   // kInt8: float32 [outputs]; kInt4: bfloat16 [outputs, int4_groups()]; else unused.

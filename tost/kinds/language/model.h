@@ -44,7 +44,7 @@ class TokenDecoder : public torch::nn::Module {
 };
 
 // Another way of computing a language model's functions of the same name, faster than the modules.
-// An undefined tensor means: fall back to the modules. Nothing has happened then.
+// An undefined tensor selects the modules as fallback. Nothing has happened then.
 class LanguageReader {
  public:
   virtual ~LanguageReader() = default;

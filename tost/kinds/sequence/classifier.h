@@ -69,11 +69,11 @@ class SequenceClassifier : public torch::nn::Module {
 
   // Logits [B, classes] of single sequences, on the model's device. ids and lengths are both there,
   // or both on the CPU, from where they are moved after the checks. Each depends only on its
-  // sequence, not on the padding of the batch. Throws a data Error for a model of pairs, and of ids
-  // on the CPU for those outside the vocabulary, and sequences without tokens or longer than
-  // max_length where positions are learned; looking on a GPU would wait for it. Under a
-  // TokenSumsScope ids are a part of every sequence, lengths (0 ... N) how many of these are valid,
-  // and the logits are those of the whole, in every place.
+  // sequence, not on the padding of the batch. Throws a data Error for a model of pairs. For ids on
+  // the CPU it also throws one for ids outside the vocabulary, for sequences without tokens, and
+  // for sequences longer than max_length if positions are learned. On a GPU these checks would wait
+  // for it. Under a TokenSumsScope ids are a part of every sequence, lengths (0 ... N) how many of
+  // these are valid, and the logits are those of the whole, in every place.
   torch::Tensor forward(const SequenceInput& input);
   // The same for pairs; for a model of pairs only. Both have B sequences.
   torch::Tensor forward(const SequenceInput& first, const SequenceInput& second);
