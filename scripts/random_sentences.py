@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tost"
-COMMENT = re.compile(r"^\s*//(?: (?! )(.*)|.*)$")
+COMMENT = re.compile(r"^ {0,8}//(?: (?! )(.*)|.*)$")  # one that is further right continues a comment after code
 
 
 def paragraphs(path):

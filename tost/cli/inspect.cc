@@ -121,7 +121,7 @@ void print_group(const TensorGroup& group, size_t width) {
   std::cout << "\n";
 }
 
-// With statistics, which differ, each has a separate line.
+// With statistics each tensor has a separate line, because they differ.
 void print_tensors(const Json& tensors) {
   if (tensors.empty()) return;
   const auto groups = grouped(tensors, !tensors.front().contains("nan"));

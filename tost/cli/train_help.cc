@@ -129,7 +129,7 @@ std::string joined_default(const std::string& key) {
   return values.empty() ? "" : same ? values.front() : join(parts, ", ");
 }
 
-// One empty line in the place of several.
+// Replaces several empty lines by one.
 std::string without_gaps(const std::string& text) {
   std::string result;
   for (const char c : text) {

@@ -19,7 +19,7 @@ class ReportedElsewhere : public Error {
   using Error::Error;
 };
 
-// Where a process finds the others.
+// The address at which a process finds the others.
 struct GroupPlace {
   int64_t rank = 0, world = 1;
   std::string address = "127.0.0.1";  // of the store
@@ -65,8 +65,8 @@ class Group {
   // This one has `gpu`, which no other process uses.
   void connect_gpus(torch::Device gpu);
 
-  // The sum over the processes, in place: the same bits on every process, and on the CPU on every
-  // run of as many.
+  // The sum over the processes, in place. It has the same bits on every process, and on the CPU
+  // also in every run with as many processes.
   void sum(const torch::Tensor& x);
   // Begins such a sum; `x` is ready when the function that is returned has been called.
   std::function<void()> begin_sum(const torch::Tensor& x);

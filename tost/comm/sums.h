@@ -11,8 +11,8 @@
 
 namespace tost {
 
-// Replaces each number by its sum over the processes; false where one of them was stopped, whose
-// numbers mean nothing.
+// Replaces each number by its sum over the processes; false if one of them was stopped, and then
+// the numbers have no meaning.
 bool add_up(Group* group, const std::vector<double*>& numbers, bool stopped);
 void add_up(Group* group, std::vector<int64_t>& counts);
 

@@ -118,7 +118,7 @@ std::string table_format(const std::string& path) {
             " columns; texts have two (label, text), pairs five (label, id, id, text, text).");
 }
 
-// The training split, or the first there is: all splits number their classes as it does.
+// The training split, or else the first one. Its numbering of classes holds for all splits.
 const std::string& first_split(const std::map<std::string, std::string>& files) {
   const auto train = files.find("train");
   return train == files.end() ? files.begin()->second : train->second;

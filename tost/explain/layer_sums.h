@@ -85,8 +85,8 @@ class LayerSums {
   // and norms too; bound: gaps and the objective.
   LayerSums(const torch::Tensor& u, bool full, bool bound);
 
-  // `seen` may lack mixer_input: no exact rate in the whole space then. registers: how many of the
-  // last tokens are not part of the sample.
+  // Without mixer_input in `seen` there is no exact rate in the whole space. registers: the number
+  // of last tokens that are not part of the sample.
   void add(const BlockTrace& seen, const LayerRates& rates, int64_t registers = 0);
   LayerStatistics result() const;
 

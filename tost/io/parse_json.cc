@@ -9,7 +9,7 @@
 namespace tost {
 namespace {
 
-// Counts what opens before anything is built. Exact for JSON; all other text is refused either way.
+// Checks nesting before anything is built. Exact for JSON; all other text is refused either way.
 bool nests_deeper(std::string_view text, size_t most) {
   size_t depth = 0;
   bool in_string = false;

@@ -94,10 +94,9 @@ bool looks_like_torch_file(std::string_view bytes);
 
 [[noreturn]] void fail_torch(const std::string& file, const std::string& what);
 
-// Whether torch.load could make what has this name without running anything but constructors of
-// plain data: torch's tensors, storages and types, numpy's arrays, and the containers and numbers
-// of Python. A name that is not in this list need not be harmful, but nothing is known in its
-// favour.
+// Whether torch.load makes objects of this name only by constructors of plain data: torch's
+// tensors, storages and types, numpy's arrays, and the containers and numbers of Python. A name
+// that is not in this list need not be harmful, but nothing is known in its favour.
 bool is_harmless_name(std::string_view module, std::string_view name);
 
 }  // namespace tost

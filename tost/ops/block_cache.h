@@ -33,8 +33,8 @@ class OutOfMemory : public std::bad_alloc {
 };
 
 // Blocks of 128 KiB and more are cached in classes an eighth of a power of two apart and reused,
-// last released first. At the limit the block that was unused longest is freed. From 2 MiB on
-// blocks are aligned to huge pages and ask for them. Smaller blocks go straight to malloc.
+// last released first. At the limit the block that was unused longest is freed. Blocks of 2 MiB and
+// more are aligned to huge pages and request them. Smaller blocks go straight to malloc.
 // Thread-safe; blocks may be released by another thread than the allocating one. Content of a block
 // is undefined.
 class BlockCache {

@@ -84,8 +84,8 @@ inline bool is_defined(const std::optional<at::Tensor>& x) {
   return x.has_value() && x->defined();
 }
 
-// What every entry of the operators demands of its inputs; symbolic sizes are fine. Each throws a
-// usage Error. w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads.
+// Checks the inputs of every entry of the operators; sizes may be symbolic. Each throws a usage
+// Error. w [B, N, C] of float32, bfloat16 or float64, C a positive multiple of heads.
 void check_tssa_heads(const at::Tensor& w, const c10::SymInt& heads);
 // lengths, where given, [B] int64 on w's device. Values are not checked.
 void check_tssa_lengths(const at::Tensor& w, const std::optional<at::Tensor>& lengths);

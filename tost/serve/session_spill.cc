@@ -84,7 +84,7 @@ void SessionStore::spill_idle() {
       drop(at->second);
     });
   });
-  // A returned session is larger than before and may exceed the limit.
+  // A returned session is larger than before, so the sum may exceed the limit.
   for (bool spilled = true; spilled;) {
     spilled = false;
     const Lock lock(mutex_);

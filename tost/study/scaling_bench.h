@@ -70,9 +70,9 @@ std::vector<int64_t> default_lengths();
 struct ScalingPoint {
   std::string mixer, mode;
   int64_t tokens = 0, batch = 0;
-  double ms = 0;      // of one call on the batch
-  int64_t bytes = 0;  // taken by a call at its peak, its output included, its input and the weights
-                      // not; 0 where the caching allocator, which counts it, is off
+  double ms = 0;  // of one call on the batch
+  // Peak memory of a call with its output, without input and weights; 0 if not counted.
+  int64_t bytes = 0;
 };
 
 // A mixer that stops in a mode.

@@ -22,7 +22,7 @@ class ScalingLayer {
   torch::Tensor forward(const torch::Tensor& x) const;
   // Computes and discards gradients of every weight and of x (not of ids).
   void train(const torch::Tensor& x) const;
-  // Whether it is a layer of tssa, and then tokens after its projection, and temp.
+  // Whether this is a layer of TSSA; if so, also returns its projected tokens and temp.
   bool has_membership() const { return mixer_ == "tssa" && !network_; }
   torch::Tensor project(const torch::Tensor& x) const;
   torch::Tensor temp() const;

@@ -1,4 +1,4 @@
-// A training run's whole state as a checkpoint, and back.
+// Stores the whole state of a training run in a checkpoint, and restores it.
 #pragma once
 
 #include <filesystem>

@@ -47,7 +47,7 @@ BenchRunner decode_runner(const Extend& extend, const Tensor& ids, const BenchTa
   return runner;
 }
 
-// That a step reads: all but the rows of the tables it looks up.
+// Bytes of the weights that a step reads: all without the tables, of which it reads only rows.
 int64_t step_bytes(const LanguageModel& model) {
   int64_t bytes = 0;
   for (const auto& item : model.named_parameters()) {

@@ -28,8 +28,8 @@ namespace tost {
 // background). The candidate is chosen on one half of the pictures, by its mean intersection over
 // union (IoU) with the object, and scored on the other half. k-means has as many clusters as there
 // are heads, its centres come from the first half too, and its clusters and their complements are
-// candidates by the same rule. The layer is chosen like the candidate, so that the best of the
-// heads and the best of k-means meet on equal terms.
+// candidates by the same rule. The layer is chosen like the candidate, so that the best head and
+// the best of k-means are chosen in the same way.
 //
 // One picture's tokens in one layer.
 struct SegmentationSample {
